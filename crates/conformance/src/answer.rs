@@ -95,7 +95,7 @@ fn last_words(stderr: &str) -> String {
 #[non_exhaustive]
 pub enum Violation {
     /// The line is not a JSON object. The line is shortened.
-    #[error("not a JSON object: {0:?}")]
+    #[error("not a JSON object: {0:?}; only answers may go to standard output")]
     NotAnObject(String),
     /// A member of the line is there twice. The name is shortened.
     #[error("the member {0:?} twice")]

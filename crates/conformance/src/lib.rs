@@ -6,6 +6,7 @@ mod answer;
 pub mod audit;
 mod baseline;
 mod expect;
+mod finding_kind;
 mod node;
 mod pack;
 mod report;
@@ -20,6 +21,7 @@ pub use adapter::answer_questions;
 pub use answer::{Answer, Failure, Violation};
 pub use baseline::{Baseline, BaselineError, Change, Judgement};
 pub use expect::{Alternative, Comparison, Expect, Expected};
+pub use finding_kind::FindingKind;
 pub use node::RpcNode;
 pub use pack::{
     Area, Case, CaseFault, FORMAT, InputError, Inputs, Level, Needs, Pack, PackError, Profile,

@@ -9,11 +9,21 @@ use crate::pack::{Area, Case, Level, Pack, Profile};
 #[non_exhaustive]
 pub enum SelectError {
     /// No area of the pack matches the pattern.
-    #[error("no area matches {0:?}")]
-    NoArea(String),
+    #[error("no area matches {pattern:?}{}", meant(.matching))]
+    NoArea {
+        /// The pattern.
+        pattern: String,
+        /// A pattern that matches areas, and has the text of this one in it.
+        matching: Option<String>,
+    },
     /// No case of the pack matches the pattern.
-    #[error("no case matches {0:?}")]
-    NoCase(String),
+    #[error("no case matches {pattern:?}{}", meant(.matching))]
+    NoCase {
+        /// The pattern.
+        pattern: String,
+        /// A pattern that matches cases, and has the text of this one in it.
+        matching: Option<String>,
+    },
     /// The pack has no profile of this name.
     #[error("no profile {name:?}; the pack has {known}")]
     NoProfile {
@@ -22,6 +32,16 @@ pub enum SelectError {
         /// The names of the pack's profiles.
         known: String,
     },
+}
+
+fn meant(matching: &Option<String>) -> String {
+    matching.as_ref().map_or_else(String::new, |pattern| format!("; {pattern:?} does"))
+}
+
+/// Returns a wider pattern that matches one of the names.
+fn wider<'n>(pattern: &str, names: impl Iterator<Item = &'n String> + Clone) -> Option<String> {
+    let wider = [format!("{pattern}.*"), format!("*{pattern}*")];
+    wider.into_iter().find(|wider| names.clone().any(|name| matches(wider, name)))
 }
 
 /// Words of the profile that follows the text of the BIPs, and of the flag for behaviour of Core
@@ -51,14 +71,18 @@ impl<'p> Selection<'p> {
         profile: Option<&str>,
     ) -> Result<Self, SelectError> {
         for pattern in areas {
-            if !pack.areas().iter().any(|area| matches(pattern, &area.name)) {
-                return Err(SelectError::NoArea(pattern.clone()));
+            let names = pack.areas().iter().map(|area| &area.name);
+            if !names.clone().any(|name| matches(pattern, name)) {
+                let matching = wider(pattern, names);
+                return Err(SelectError::NoArea { pattern: pattern.clone(), matching });
             }
         }
         for pattern in ids {
-            let mut cases = pack.areas().iter().flat_map(|area| &area.cases);
-            if !cases.any(|case| matches(pattern, &case.id)) {
-                return Err(SelectError::NoCase(pattern.clone()));
+            let cases = pack.areas().iter().flat_map(|area| &area.cases);
+            let ids = cases.map(|case| &case.id);
+            if !ids.clone().any(|id| matches(pattern, id)) {
+                let matching = wider(pattern, ids);
+                return Err(SelectError::NoCase { pattern: pattern.clone(), matching });
             }
         }
         let profile = profile.map(|name| {

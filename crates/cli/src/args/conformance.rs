@@ -43,8 +43,8 @@ pub(crate) struct PackArgs {
 
 const RUN_HELP: &str = "\
 A subject is a program that answers questions on standard input and output. The page
-docs/test-vectors.md has the protocol, and a program of 25 lines that follows it. A subject of the
-area logs.node answers with the URL of an Ethereum node that it has started. With --rpc, a node
+docs/test-vectors.md has a program of 25 lines that does so. The command is run by the shell, in the
+current folder. A subject of the area logs.node answers with the URL of an Ethereum node that it has started. With --rpc, a node
 that already runs is a subject. The command deploys contracts on such a node, and asks it for logs.
 
 In patterns, * stands for any text. A case that needs a block of the corpus is not run without it. A
@@ -54,16 +54,17 @@ The table has, for each area: run (cases that were answered, or should have been
 (wrong answers), skipped (the subject has no such call), error (crashes and missing answers), not run.
 
 A baseline is a file of known findings. With --baseline, only other findings count: new ones, and known
-ones with another outcome or another wrong value. --write-baseline records the findings of this run.
+ones with another outcome or another wrong value. The texts of errors are not compared. --write-baseline records the findings of this run.
 
 Exit codes: 0  all answers agree, or all findings are known
+            2  the command line is wrong, such as a profile that the vectors do not have
             3  an answer differs, or a subject crashed or broke the protocol
             4  no case was run
             5  a subject could not be started, or a file could not be read or written
 
 JSON: pack, profile, date, subjects[{name, version, language, counts{run, agree, differ, skipped, error,
-not_run}, faults[] (of no case), unknown_areas[], areas[{area, title, counts, gave_up, findings[{id,
-outcome, comment, level, flags[], source, input, input_bytes, expected, got, differs_at,
+not_run}, faults[] (of no case), unknown_areas[], areas[{area, title, counts, gave_up, kinds[{number,
+outcome, text, smallest}], findings[{id, outcome, comment, level, flags[], source, input, input_bytes, expected, got, differs_at,
 milliseconds}], skipped[{id, why}], not_run[{id, why}]}]}], not_started[{subject, error}],
 baseline{regressions[{subject, id, before, now}], fixed[], known, not_in_pack[] (ids)} (null without
 --baseline), failures[] (of writing). An outcome is differs, refused (a value is expected), accepted (a
@@ -107,14 +108,14 @@ pub(crate) struct RunArgs {
 const LIST_HELP: &str = "\
 JSON: version, licence, areas[{area, title, source, licence, cases (their number), needs_corpus (of
 them), flags{name: meaning}}], profiles[{name, areas[], by, about}]
-With --area: cases[{id, level, flags[], comment, needs}]";
+With an area: cases[{id, level, flags[], comment, needs}]";
 
 /// List the areas of the vectors, or the cases of areas.
 #[derive(Debug, Args)]
 #[command(after_long_help = LIST_HELP)]
 pub(crate) struct ListArgs {
     /// List the cases of the areas that match one of these patterns, such as gcs.*
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(value_name = "AREA")]
     pub(crate) area: Vec<String>,
     /// A folder of vectors [default: the vectors that are part of this program]
     #[arg(long, value_name = "DIR")]

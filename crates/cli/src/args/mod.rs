@@ -105,7 +105,7 @@ pub(crate) enum Command {
     /// Membership filters for keys of any kind: Bloom variants, cuckoo, fuse, ribbon
     #[command(subcommand, after_long_help = EXIT_CODES)]
     Filter(filter::FilterCommand),
-    /// Nodes that lie in a named way, to test software; audits of running nodes
+    /// Test implementations with vectors, wallets with nodes that lie, and running nodes
     #[command(subcommand, after_long_help = EXIT_CODES)]
     Conformance(conformance::ConformanceCommand),
     /// Run examples on built-in blocks, offline: a wallet's filter, and the proof that a log was

@@ -11,7 +11,7 @@ use crate::output::{Page, Report, count, grouped};
 pub(crate) fn run(args: &ListArgs) -> anyhow::Result<Report> {
     let pack = super::pack(args.pack.as_deref())?;
     let selection = Selection::new(&pack, &args.area, &[], None)
-        .map_err(|error| anyhow::Error::from(error).context(UsageError("--area")))?;
+        .map_err(|error| anyhow::Error::from(error).context(UsageError("AREA")))?;
     if !args.area.is_empty() {
         let areas = pack.areas().iter();
         return Ok(cases(&areas.flat_map(|area| selection.cases(area)).collect::<Vec<_>>()));

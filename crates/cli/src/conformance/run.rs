@@ -9,8 +9,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, anyhow, bail};
 use chainsieve_conformance::{
-    Baseline, Change, Counts, Inputs, Judgement, Limits, Outcome, Process, Report as RunReport,
-    RpcNode, RunError, Selection, Subject, SubjectRun, shortened,
+    Baseline, Change, Counts, FindingKind, Inputs, Judgement, Limits, Outcome, Process,
+    Report as RunReport, RpcNode, RunError, Selection, Subject, SubjectRun, shortened,
 };
 use serde_json::{Value, json};
 
@@ -22,6 +22,12 @@ use crate::input::{named, replace, write};
 use crate::output::{Page, Report, count, grouped};
 use crate::progress::Progress;
 use crate::stop;
+
+const KINDS: [&str; 4] = ["findings", "outcome", "text", "smallest input"];
+/// Number of characters of an error's text that the table of kinds shows.
+const SHOWN_TEXT: usize = 60;
+/// Number of findings, or of a subject's areas, that are listed.
+const LISTED: usize = 10;
 
 /// Maximum size in bytes of a baseline. A finding takes about 150 bytes.
 const MAX_BASELINE: u64 = 64 << 20;
@@ -132,6 +138,10 @@ fn known(path: &Path, will_be_written: bool) -> anyhow::Result<(&Path, Baseline)
         Err(error) if error.kind() == io::ErrorKind::NotFound && will_be_written => {
             return Ok((path, Baseline::default()));
         }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let hint = "no such file; --write-baseline makes it";
+            return Err(anyhow!(error).context(format!("{}: {hint}", named(path))));
+        }
         file => file.with_context(|| named(path))?,
     };
     let mut text = String::new();
@@ -188,12 +198,18 @@ fn page(
 ) -> Page {
     let mut page = Page::default();
     let mut warnings = Vec::new();
+    let new: Option<BTreeSet<(&str, &str)>> = judgement.map(|judgement| {
+        let changes = judgement.regressions.iter();
+        changes.map(|change| (change.subject.as_str(), change.id.as_str())).collect()
+    });
     for run in report.runs() {
+        let name = run.subject.name.as_str();
         let who = format!("{} {}", run.subject.name, run.subject.version);
         let mut rows: Vec<_> =
             run.areas.iter().map(|area| row(&area.name, area.counts())).collect();
         if rows.is_empty() {
-            page.line(format!("{who}: none of these areas"));
+            let areas = shown_list(&run.subject.areas);
+            page.line(format!("{who}: none of these areas; the subject has {areas}"));
         } else {
             page.heading(who);
             if rows.len() > 1 {
@@ -204,8 +220,13 @@ fn page(
         }
         let mut not_run = Vec::new();
         for area in &run.areas {
-            // The smallest input shows the difference best.
-            if let Some((case, detail)) = area.findings().next() {
+            let kinds = area.kinds();
+            if kinds.len() > 1 && judgement.is_none() {
+                page.table(KINDS.to_vec(), kinds.iter().map(kind_row).collect());
+            }
+            // The smallest input shows the difference best. Known findings are not shown.
+            let is_new = |id: &str| new.as_ref().is_none_or(|new| new.contains(&(name, id)));
+            if let Some((case, detail)) = area.findings().find(|(case, _)| is_new(&case.id)) {
                 let got = case.outcome.got().unwrap_or_default();
                 page.fields(vec![
                     ("case", format!("{}: {}", case.id, detail.comment)),
@@ -234,9 +255,17 @@ fn page(
     }
     if let Some(judgement) = judgement {
         page.line(format!("{} as in the baseline", count(judgement.known, "finding")));
-        for (what, changes) in [("new", &judgement.regressions), ("fixed", &judgement.fixed)] {
-            for change in changes {
-                page.line(format!("{what}: {} {}, {}", change.subject, change.id, change.now));
+        for (what, changes) in [("other", &judgement.regressions), ("fixed", &judgement.fixed)] {
+            if !changes.is_empty() {
+                page.line(format!("{} {what}:", count(changes.len(), "finding")));
+            }
+            for change in changes.iter().take(LISTED) {
+                let before = change.before.as_deref().filter(|before| *before != change.now);
+                let before = before.map_or_else(String::new, |before| format!(", was {before}"));
+                page.line(format!("  {} {}: {}{before}", change.subject, change.id, change.now));
+            }
+            if changes.len() > LISTED {
+                page.line(format!("  and {} more: --json lists all", changes.len() - LISTED));
             }
         }
     }
@@ -245,6 +274,17 @@ fn page(
     }
     page.warnings(&warnings);
     page
+}
+
+fn kind_row(kind: &FindingKind<'_>) -> Vec<String> {
+    let text: String = kind.text.unwrap_or_default().chars().take(SHOWN_TEXT).collect();
+    vec![grouped(kind.number), kind.outcome.into(), text, kind.smallest.to_owned()]
+}
+
+/// Returns the first items of a list, as text.
+fn shown_list(items: &[String]) -> String {
+    let more = if items.len() > LISTED { ", …" } else { "" };
+    format!("{}{more}", items[..items.len().min(LISTED)].join(", "))
 }
 
 fn row(name: &str, counts: Counts) -> Vec<String> {

@@ -13,7 +13,9 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Report> {
     let mut cases =
         pack.areas().iter().flat_map(|area| area.cases.iter().map(move |case| (area, case)));
     let (area, case) = cases.find(|(_, case)| case.id == args.id).ok_or_else(|| {
-        anyhow!("no case has the id {:?}: conformance list --area PATTERN lists them", args.id)
+        let area = pack.areas().iter().find(|area| args.id.starts_with(&area.name));
+        let area = area.map_or("AREA", |area| &area.name);
+        anyhow!("no case has the id {:?}: conformance list {area} lists the cases", args.id)
     })?;
     let inputs = Inputs::new(&pack, super::corpus(&args.pack)?);
     let mut warnings = Vec::new();

@@ -567,9 +567,9 @@ fn conformance(scene: &Scene, table: &mut Table) {
     table.row("conformance run", Unreachable, BAD_INPUT, &["--rpc", &nobody]);
 
     table.row("conformance list", Good, YES, &[]);
-    table.row("conformance list", Good, YES, &["--area", "gcs.*"]);
+    table.row("conformance list", Good, YES, &["gcs.*"]);
     table.row("conformance list", Bad, BAD_INPUT, &["--pack", "/nonexistent"]);
-    table.row("conformance list", Slip, USAGE, &["--area", "nothing"]);
+    table.row("conformance list", Slip, USAGE, &["nothing"]);
     table.row("conformance show", Good, YES, &["bip37.sizing/no-bytes"]);
     table.row("conformance show", Bad, BAD_INPUT, &["bip37.sizing/nothing"]);
     table.row("conformance show", Slip, USAGE, &[]);

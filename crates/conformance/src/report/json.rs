@@ -35,6 +35,12 @@ fn area(area: &AreaRun) -> Value {
         "title": area.title,
         "counts": counts(area.counts()),
         "gave_up": area.gave_up,
+        "kinds": area.kinds().iter().map(|kind| json!({
+            "number": kind.number,
+            "outcome": kind.outcome,
+            "text": kind.text,
+            "smallest": kind.smallest,
+        })).collect::<Vec<_>>(),
         "findings": area.findings().map(|(case, detail)| {
             let at = match &case.outcome {
                 Outcome::Differs { at, .. } => Some(at),

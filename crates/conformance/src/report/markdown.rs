@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Report, area_of, cell, title};
+use crate::finding_kind::FindingKind;
 use crate::run::{AreaRun, SubjectRun};
 use crate::shorten::shortened;
 
@@ -74,6 +75,7 @@ fn findings(out: &mut String, area: &AreaRun) {
     if let Some(gave_up) = &area.gave_up {
         let _ = writeln!(out, "Not all cases were asked: {}.\n", escaped(gave_up));
     }
+    kinds(out, &area.kinds());
     for (case, detail) in area.findings().take(LISTED) {
         let got = case.outcome.got().unwrap_or_default();
         let word = case.outcome.word();
@@ -87,6 +89,19 @@ fn findings(out: &mut String, area: &AreaRun) {
     if number > LISTED {
         let _ = writeln!(out, "- and {} more", number - LISTED);
     }
+}
+
+/// Lists the kinds of findings, if there are several.
+fn kinds(out: &mut String, kinds: &[FindingKind<'_>]) {
+    if kinds.len() < 2 {
+        return;
+    }
+    *out += "| findings | outcome | text | smallest input |\n|---:|---|---|---|\n";
+    for FindingKind { number, outcome, text, smallest } in kinds {
+        let text = escaped(text.unwrap_or_default());
+        let _ = writeln!(out, "| {number} | {outcome} | {text} | {} |", code(smallest));
+    }
+    out.push('\n');
 }
 
 /// Escapes text that stands in a paragraph or in a cell of a table.

@@ -16,7 +16,7 @@ use crate::answer::{Answer, Violation};
 /// Maximum number of unread lines: a subject that sends more has to wait.
 const QUEUE: usize = 16;
 /// Number of bytes of standard error that a message quotes.
-const STDERR: usize = 500;
+const STDERR: usize = 1000;
 /// Number of characters of a line that a message quotes.
 const QUOTED: usize = 200;
 
@@ -94,7 +94,14 @@ impl Stderr {
         let _ = self.ended.recv_timeout(wait);
         let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&tail);
-        text.split_whitespace().collect::<Vec<_>>().join(" ")
+        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        // A line that has lost its beginning says little.
+        match text.split_once('\n') {
+            Some((_, lines)) if tail.len() >= STDERR && !lines.trim().is_empty() => {
+                format!("… {}", words(lines))
+            }
+            _ => words(&text),
+        }
     }
 }
 

@@ -90,7 +90,7 @@ pub enum StartError {
 
 /// Why no further question of an area was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("gave up after {failures} failures without one answer; the last: {last}")]
+#[error("gave up after {failures} failures in a row; the last: {last}")]
 #[non_exhaustive]
 pub struct GaveUp {
     /// The number of consecutive failures.

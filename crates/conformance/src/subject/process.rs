@@ -31,7 +31,7 @@ pub struct Limits {
     pub line: usize,
     /// Maximum number of open questions. The default is 16.
     pub window: usize,
-    /// Maximum number of consecutive failures without one answer. The default is 20.
+    /// Maximum number of failures in a row, without an answer between them. The default is 20.
     pub failures: u32,
 }
 
