@@ -220,7 +220,7 @@ fn basic(sources: &Sources, chain: &Chain) -> Area {
             case
         });
     }
-    cases.push(op_return_spent());
+    cases.extend(made_blocks());
     Area {
         name: "bip158.basic",
         title: "The basic filter of a block",
@@ -260,26 +260,47 @@ fn set(block: &Block, items: &BTreeSet<Vec<u8>>) -> String {
     hex::encode(out)
 }
 
-/// A made block that spends an output whose script begins with `OP_RETURN`: only outputs of the block
-/// itself are left out for that.
-fn op_return_spent() -> Case {
+/// A block whose scripts must be taken as they stand: it has an output with `output`, and spends one
+/// with `spent`.
+fn made(name: &'static str, comment: &str, output: &str, spent: &str) -> Case {
+    let script = |digits: &str| hex::decode(digits).expect("hex");
     let mut block: Block = bitcoin::constants::genesis_block(bitcoin::Network::Regtest);
     let mut spend = block.txdata[0].clone();
     spend.input[0].previous_output = OutPoint { txid: spend.compute_txid(), vout: 0 };
-    spend.output[0].script_pubkey = ScriptBuf::from_bytes(vec![0x6a, 1, 0xaa]);
+    spend.output[0].script_pubkey = ScriptBuf::from_bytes(script(output));
     block.txdata.push(spend);
     block.header.merkle_root = block.compute_merkle_root().expect("transactions");
-    let prevouts = vec![vec![0x6a_u8, 1, 0xbb]];
-    let filter = set(&block, &items(&block, &prevouts));
-    let input = json!({ "block": hex::encode(bitcoin::consensus::serialize(&block)), "prevout_scripts": ["6a01bb"] });
-    Case::new(
-        "a spent script that begins with OP_RETURN is an item; an output's is not",
-        input,
-        value(json!({ "filter": filter })),
-    )
-    .named("op-return-spent")
-    .flag("OpReturn")
-    .source("the text of BIP158, written by the crate bitcoin 0.32")
+    let filter = set(&block, &items(&block, &[script(spent)]));
+    let input = json!({ "block": hex::encode(bitcoin::consensus::serialize(&block)), "prevout_scripts": [spent] });
+    Case::new(comment, input, value(json!({ "filter": filter })))
+        .named(name)
+        .source("the text of BIP158, written by the crate bitcoin 0.32")
+}
+
+fn made_blocks() -> [Case; 4] {
+    let longest = format!("4b{}", "77".repeat(75));
+    [
+        made(
+            "op-return-spent",
+            "a spent script that begins with OP_RETURN is an item; an output's is not",
+            "6a01aa",
+            "6a01bb",
+        )
+        .flag("OpReturn"),
+        made(
+            "op-return-later",
+            "OP_RETURN that is not the first operation: the output is an item",
+            "516a",
+            "51",
+        ),
+        made(
+            "push-not-minimal",
+            "OP_PUSHDATA1 for one byte: the script is not written anew in a shorter form",
+            "4c01aa",
+            "01aa",
+        ),
+        made("push-of-75-bytes", "the longest push of one length byte", &longest, "51"),
+    ]
 }
 
 fn check(sources: &Sources) -> Area {

@@ -178,7 +178,7 @@ fn from_rlp(sources: &Sources) -> Area {
     );
     Area {
         name: "header.hash",
-        title: "Hash and fields of a block header",
+        title: "Hash and fields of an Ethereum header",
         about: "The hash is Keccak-256 of the header's RLP as received: forks append fields at the end, \
                 and a reader that rebuilds the header from the fields that it knows gets another hash. No \
                 case has a field that no fork defines: go-ethereum and alloy refuse such a header, and a \
@@ -401,7 +401,7 @@ fn from_json(sources: &Sources) -> Area {
     cases.extend(amsterdam(sources));
     Area {
         name: "header.json",
-        title: "Hash of a block header in JSON-RPC form",
+        title: "Hash of an Ethereum header in JSON-RPC form",
         about: "Rebuilds the header from the members of `eth_getBlockByNumber` and compares the hash. An \
                 object whose hash is not the one that it claims is refused: a node that invents a \
                 bloom or a receipts root is found out here.",

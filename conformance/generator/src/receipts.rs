@@ -157,7 +157,7 @@ fn build(blocks: &[ReceiptedBlock]) -> Area {
     ]);
     Area {
         name: "logsbloom.build",
-        title: "Bloom of logs",
+        title: "logsBloom of logs",
         about: "Each address and each topic sets 3 of 2,048 bits: the low 11 bits of the first three pairs \
                 of bytes of its Keccak-256. Bit 0 is the lowest bit of the last byte.",
         source: "receipts and headers of mainnet, whose blooms are part of the consensus",
@@ -373,7 +373,7 @@ fn test(blocks: &[ReceiptedBlock]) -> Area {
     }
     Area {
         name: "logsbloom.test",
-        title: "Test of an address or a topic against a bloom",
+        title: "Test of an address or a topic against logsBloom",
         about: "True means that the block may have such a log. False means that it has none.",
         source: "logs and blooms of mainnet",
         input: vec![
@@ -483,7 +483,7 @@ fn encode(sources: &Sources, blocks: &[ReceiptedBlock]) -> Area {
     }
     Area {
         name: "receipts.encode",
-        title: "Consensus encoding of a receipt",
+        title: "Consensus encoding of an Ethereum receipt",
         about: "RLP of status or post-state, gas, bloom and logs; before it the type's byte, if the type is \
                 not 0. Types are those of Ethereum, 0 to 4; receipts of other chains have further fields.",
         source: "receipts of mainnet, whose encodings lead to their block's receipts root",
@@ -607,7 +607,7 @@ fn root(blocks: &[ReceiptedBlock]) -> Area {
     }
     Area {
         name: "receipts.root",
-        title: "Root of the receipts' trie",
+        title: "Root of the receipts' trie of an Ethereum block",
         about: "Merkle Patricia trie with the RLP of the index as key and the encoded receipt as value.",
         source: "receipts and headers of mainnet",
         input: vec![member("receipts", Kind::List(&Kind::Bytes), "encoded receipts")],

@@ -336,7 +336,7 @@ pub(crate) fn areas(sources: &Sources) -> Vec<Area> {
         },
         Area {
             name: "script.kind",
-            title: "Outputs for which P2PUBKEY_ONLY inserts the outpoint",
+            title: "Kinds of outputs: bare key, multisig, other",
             about: "`pubkey` and `multisig` as Bitcoin Core's Solver says; everything else is `other`. \
                     Keys are judged by their length and first byte, not by the curve.",
             source: CORE,
