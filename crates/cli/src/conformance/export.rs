@@ -1,7 +1,7 @@
 //! The command `conformance export`.
 
-use std::{fs, io};
 use std::path::Path;
+use std::{fs, io};
 
 use anyhow::{Context as _, ensure};
 use chainsieve_conformance::{InputError, Inputs, Pack};
