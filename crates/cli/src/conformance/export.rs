@@ -1,7 +1,7 @@
 //! The command `conformance export`.
 
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
 use anyhow::{Context as _, ensure};
 use chainsieve_conformance::{InputError, Inputs, Pack};
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Report> {
         files += 1;
         write(&path, text.as_bytes(), args.overwrite.force)
     };
-    let index = pack.file("pack.json")?;
+    let index = pack.file("pack.json").context("pack.json")?;
     let mut index: Value = serde_json::from_str(&index).context("pack.json")?;
     for (at, area) in pack.areas().iter().enumerate() {
         progress.at(at as u64);
@@ -37,7 +37,11 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Report> {
         put(&area.file, &text)?;
         for file in [format!("schema/{}.schema.json", area.name), format!("pages/{}.md", area.name)]
         {
-            put(&file, &pack.file(&file)?)?;
+            match pack.file(&file) {
+                // A pack need not have them.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                text => put(&file, &text.context(file.clone())?)?,
+            }
         }
     }
     put("pack.json", &format!("{index:#}\n"))?;

@@ -69,6 +69,33 @@ fn findings_without_a_case_are_named() {
     assert_eq!(report["baseline"]["fixed"], json!([]));
 }
 
+/// A pack of a user has vectors alone.
+#[test]
+fn a_pack_without_pages_is_exported() {
+    let pack = TempFile::absent("conformance-small-pack");
+    drop(fs::remove_dir_all(&pack.0));
+    fs::create_dir_all(pack.0.join("vectors")).expect("a folder");
+    let index = json!({
+        "pack": 1, "version": "1",
+        "areas": [{"name": "a", "file": "vectors/a.json", "title": "t"}],
+    });
+    let case = json!({"id": "a/1", "comment": "c", "level": "open", "input": {}, "expect": {"invalid": "x"}});
+    let vectors = json!({
+        "pack": 1, "area": "a", "title": "t", "source": "s", "licence": "CC0-1.0",
+        "groups": [{"params": {"x": {"repeat": "0a", "times": 2}}, "cases": [case]}],
+    });
+    fs::write(pack.0.join("pack.json"), index.to_string()).expect("written");
+    fs::write(pack.0.join("vectors/a.json"), vectors.to_string()).expect("written");
+    let out = TempFile::absent("conformance-small-export");
+    drop(fs::remove_dir_all(&out.0));
+    let exported = json_of(&["conformance", "export", out.path(), "--pack", pack.path()], YES);
+    assert_eq!((&exported["files"], &exported["cases"]), (&json!(2), &json!(1)));
+    let shown = json_of(&["conformance", "show", "a/1", "--pack", out.path()], YES);
+    assert_eq!(shown["input"], json!({"x": "0a0a"}));
+    fs::remove_dir_all(&pack.0).expect("removed");
+    fs::remove_dir_all(&out.0).expect("removed");
+}
+
 #[test]
 fn files_that_are_none() {
     let run = ["conformance", "run", "--subject", "exit 9"];

@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use super::files::read_below;
 use super::{Case, Pack};
+use crate::shorten::shortened;
 
 /// Maximum length in characters of what a reference generates, and of what all references of an
 /// input stand for: the maximum of a line of the protocol.
@@ -41,7 +42,7 @@ pub enum InputError {
         reason: String,
     },
     /// A reference that generates bytes is invalid or too long.
-    #[error("{0}: not an even number of hex digits, or more than {MAX_GENERATED} characters")]
+    #[error("{0}: not hex, not a number, or more than {MAX_GENERATED} characters")]
     Generated(String),
     /// The references of the input together stand for too much.
     #[error("the references stand for more than {MAX_GENERATED} characters")]
@@ -66,10 +67,11 @@ enum Reference {
         #[serde(rename = "as")]
         form: Option<CorpusForm>,
     },
-    /// A list of items that a hash function generates.
-    Counted { counted: Counted },
-    /// Hex that is repeated.
-    Repeat { repeat: String, times: usize },
+    /// A list of items that a hash function generates: [`Counted`].
+    Counted { counted: Value },
+    /// Hex that is repeated. The contents are checked later: an object with these members whose
+    /// numbers are out of range must not be given to a subject as it is.
+    Repeat { repeat: Value, times: Value },
 }
 
 /// Forms of a value of a fixture other than its own.
@@ -171,7 +173,7 @@ impl<'p> Inputs<'p> {
             }
             Reference::Corpus { corpus, form } => self.corpus_value(corpus, form),
             Reference::Counted { counted } => counted_items(&counted),
-            Reference::Repeat { repeat, times } => repeated(&repeat, times),
+            Reference::Repeat { repeat, times } => repeated(&repeat, &times),
         }?;
         room.take(&value)?;
         Ok(value)
@@ -259,11 +261,12 @@ impl Room {
 
 /// Returns the items of `counted`: item i is the first 4 + i mod 29 bytes of
 /// SHA-256(prefix ‖ i as u32 LE).
-fn counted_items(counted: &Counted) -> Result<Value, InputError> {
+fn counted_items(counted: &Value) -> Result<Value, InputError> {
+    let parsed = Counted::deserialize(counted).ok();
     // An item has at most 32 bytes, 64 digits.
-    if counted.count as usize > MAX_GENERATED / 64 {
-        return Err(InputError::Generated(format!("counted {}", counted.count)));
-    }
+    let counted = parsed
+        .filter(|counted| counted.count as usize <= MAX_GENERATED / 64)
+        .ok_or_else(|| InputError::Generated(format!("counted {}", shortened(counted))))?;
     let item = |i: u32| {
         let hash = sha256::Hash::hash(&[counted.prefix.as_bytes(), &i.to_le_bytes()].concat());
         hex::encode(&hash.as_byte_array()[..4 + i as usize % 29])
@@ -271,12 +274,15 @@ fn counted_items(counted: &Counted) -> Result<Value, InputError> {
     Ok((0..counted.count).map(item).collect())
 }
 
-fn repeated(digits: &str, times: usize) -> Result<Value, InputError> {
-    let length = digits.len().checked_mul(times);
-    if hex::decode(digits).is_err() || length.is_none_or(|length| length > MAX_GENERATED) {
-        return Err(InputError::Generated(format!("{digits:?} {times} times")));
-    }
-    Ok(digits.repeat(times).into())
+fn repeated(digits: &Value, times: &Value) -> Result<Value, InputError> {
+    let repeated = || {
+        let text = digits.as_str().filter(|text| hex::decode(text).is_ok())?;
+        let times = usize::try_from(times.as_u64()?).ok()?;
+        let length = text.len().checked_mul(times)?;
+        (length <= MAX_GENERATED).then(|| text.repeat(times).into())
+    };
+    let invalid = || format!("{} {} times", shortened(digits), shortened(times));
+    repeated().ok_or_else(|| InputError::Generated(invalid()))
 }
 
 /// Returns the scripts of a file of previous outputs: value u64 LE, length as CompactSize, script.

@@ -163,9 +163,14 @@ fn invalid_references_are_errors() {
         (json!({"from": "../pack.json", "at": ""}), "fixture ../pack.json: not a path below"),
         (json!({"from": "/etc/hostname", "at": ""}), "fixture /etc/hostname: not a path below"),
         (json!({"from": "a\\b.json", "at": ""}), "fixture a\\b.json: not a path below"),
-        (json!({"repeat": "f", "times": 2}), "\"f\" 2 times: not an even number"),
+        (json!({"repeat": "f", "times": 2}), "\"f\" 2 times: not hex"),
         (json!({"repeat": "ff", "times": 1_u64 << 40}), "or more than 16777216 characters"),
-        (json!({"counted": {"prefix": "", "count": u32::MAX}}), "counted 4294967295: "),
+        (json!({"repeat": "ff", "times": -1}), "\"ff\" -1 times: not hex, not a number"),
+        (json!({"repeat": 7, "times": 1}), "7 1 times: "),
+        (json!({"repeat": "ff".repeat(500), "times": -1}), "(500 bytes)\" -1 times: "),
+        (json!({"counted": {"prefix": "", "count": u32::MAX}}), "\"count\":4294967295}: "),
+        (json!({"counted": {"prefix": "", "count": 1_u64 << 40}}), "\"count\":1099511627776}: "),
+        (json!({"counted": 7}), "counted 7: "),
     ] {
         let error = resolved(&x, None).expect_err("invalid").to_string();
         assert!(error.contains(text), "{x}: {error}");
