@@ -85,7 +85,8 @@ fn parquet() -> Area {
         name: "filter.parquet",
         title: "Parquet's split-block Bloom filter",
         about: "Blocks of 256 bits; XXH64 with seed 0 of the key's bytes chooses a block by its high half, \
-                and a bit of each of the eight words by its low half.",
+                and a bit of each of the eight words by its low half. The choice is a product with the number \
+                of blocks, which need not be a power of two, though some readers demand that.",
         source: "the crate parquet 60",
         input: vec![
             member("bitset", Kind::Bytes, "the bits, without Thrift's header"),
