@@ -13,7 +13,10 @@ pub(super) fn called<T>(
     result: Result<T, RpcError>,
 ) -> Result<T, AuditError> {
     result.map_err(|error| match error {
-        RpcError::Malformed(words) => AuditError::NotJsonRpc { what: what.into(), words },
+        RpcError::Malformed(words) => {
+            let words = words.strip_prefix("not JSON-RPC: ").unwrap_or(&words).to_owned();
+            AuditError::NotJsonRpc { what: what.into(), words }
+        }
         error => AuditError::rpc(what, error),
     })
 }
