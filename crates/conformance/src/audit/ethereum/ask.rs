@@ -21,8 +21,8 @@ pub(super) fn called<T>(
     })
 }
 
-/// Returns `true` if a node answers a call with an error, as nodes do that do not serve the method, or
-/// have no such data, or send no answer of this length. None of them breaks a rule.
+/// Returns `true` if a node answers a call with an error, as nodes do that do not serve the method,
+/// or have no such data, or send no answer of this length. None of them breaks a rule.
 pub(super) fn is_refusal(error: &RpcError) -> bool {
     matches!(
         error,
