@@ -132,7 +132,7 @@ pub(crate) struct AuditNodeArgs {
         long,
         value_name = "SOUNDNESS",
         value_parser = choice(&SOUNDNESS),
-        requires = "ethereum",
+        conflicts_with_all = ["bitcoin_rpc", "bitcoin_p2p"],
         hide_short_help = true
     )]
     pub(crate) assume_bloom: Option<BloomSoundness>,

@@ -117,8 +117,8 @@ pub enum StartError {
     Filters(BuildError),
 }
 
-// The causes are in the texts already, so that they are no sources: a chain of errors would have each
-// text twice.
+// The causes are in the texts already, so that they are no sources: a chain of errors would have
+// each text twice.
 impl From<io::Error> for StartError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)

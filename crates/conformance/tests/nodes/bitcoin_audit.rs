@@ -267,7 +267,8 @@ fn blocks_without_spent_outputs_need_no_note() {
     assert!(note(false).starts_with("outputs only"));
 }
 
-/// A header is valid two hours later (Bitcoin Core, `MAX_FUTURE_BLOCK_TIME`): one clock may be wrong.
+/// A header is valid two hours later (Bitcoin Core, `MAX_FUTURE_BLOCK_TIME`): one clock may be
+/// wrong.
 #[test]
 fn a_node_whose_clock_differs_is_not_accused() {
     let mut chain = ServedChain::new(Network::Regtest, true);

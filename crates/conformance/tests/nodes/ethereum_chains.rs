@@ -1,5 +1,5 @@
-//! Honest nodes whose headers and receipts the library cannot compute again, and nodes of chains with
-//! other rules than Ethereum. None of them is accused.
+//! Honest nodes whose headers and receipts the library cannot compute again, and nodes of chains
+//! with other rules than Ethereum. None of them is accused.
 
 use std::time::Duration;
 

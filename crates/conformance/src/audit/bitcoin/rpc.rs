@@ -40,8 +40,8 @@ struct VerboseTransaction {
     vin: SpentOutputs,
 }
 
-/// The spent outputs that the inputs of a transaction name. Inputs that name none are not kept: a node
-/// may send any number of them.
+/// The spent outputs that the inputs of a transaction name. Inputs that name none are not kept: a
+/// node may send any number of them.
 struct SpentOutputs(Vec<(OutPoint, ScriptBuf)>);
 
 impl<'de> Deserialize<'de> for SpentOutputs {
@@ -93,8 +93,8 @@ struct ScriptOfPrevout {
 /// their scripts.
 const MAX_ANSWER: u64 = 64 << 20;
 
-/// Audits the filters and filter headers of a node with Bitcoin Core's JSON-RPC. `progress` gets the
-/// number of blocks so far.
+/// Audits the filters and filter headers of a node with Bitcoin Core's JSON-RPC. `progress` gets
+/// the number of blocks so far.
 ///
 /// The header and the transactions of each block are checked. Nothing commits to the scripts of
 /// spent outputs, so the scripts are the node's word: the audit shows that its filters agree with

@@ -13,13 +13,16 @@ pub(super) fn called<T>(
     result: Result<T, RpcError>,
 ) -> Result<T, AuditError> {
     result.map_err(|error| match error {
-        RpcError::Malformed(words) => AuditError::NotJsonRpc { what: what.into(), words },
+        RpcError::Malformed(words) => {
+            let words = words.strip_prefix("not JSON-RPC: ").unwrap_or(&words).to_owned();
+            AuditError::NotJsonRpc { what: what.into(), words }
+        }
         error => AuditError::rpc(what, error),
     })
 }
 
-/// Returns `true` if a node answers a call with an error, as nodes do that do not serve the method, or
-/// have no such data, or send no answer of this length. None of them breaks a rule.
+/// Returns `true` if a node answers a call with an error, as nodes do that do not serve the method,
+/// or have no such data, or send no answer of this length. None of them breaks a rule.
 pub(super) fn is_refusal(error: &RpcError) -> bool {
     matches!(
         error,

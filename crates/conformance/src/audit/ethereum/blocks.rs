@@ -75,8 +75,8 @@ impl<'a> Blocks<'a> {
         Ok(Some(Block { at, logs }))
     }
 
-    /// Fetches the header by its number and by its hash. Returns `None` if it breaks a rule, or cannot
-    /// be decided.
+    /// Fetches the header by its number and by its hash. Returns `None` if it breaks a rule, or
+    /// cannot be decided.
     fn header(
         &mut self,
         number: u64,
@@ -104,8 +104,8 @@ impl<'a> Blocks<'a> {
         let others = by_hash.as_ref().map(|by_hash| &by_hash.transactions);
         let difference = match (&by_number.transactions, others) {
             (_, None) => differs((format!("the header with hash {hash}"), "no block".into())),
-            // If the hash is the same, the header is the same too, but a header does not contain the
-            // hashes of the transactions.
+            // If the hash is the same, the header is the same too, but a header does not contain
+            // the hashes of the transactions.
             (Ok(transactions), Some(Ok(others))) if transactions != others => {
                 let values = ("the transactions of the block by number", "other ones");
                 differs((values.0.into(), values.1.into()))

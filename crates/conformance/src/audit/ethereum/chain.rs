@@ -8,8 +8,8 @@ use serde_json::json;
 use super::ask::called;
 use crate::audit::report::{AuditError, AuditReport, Difference};
 
-/// Chain ids of the networks that test nodes make up: geth's `--dev` and ganache, hardhat and anvil.
-/// Their blocks follow Ethereum's rules.
+/// Chain ids of the networks that test nodes make up: geth's `--dev` and ganache, hardhat and
+/// anvil. Their blocks follow Ethereum's rules.
 const LOCAL: [u64; 2] = [1337, 31_337];
 
 /// The chain's profile, which states the rules that its nodes can be held to.
@@ -55,8 +55,8 @@ impl Chain {
         Ok(Self { profile })
     }
 
-    /// Returns `true` if the receipts root of a block commits to every log, and the hash of a header
-    /// to its members, as on Ethereum.
+    /// Returns `true` if the receipts root of a block commits to every log, and the hash of a
+    /// header to its members, as on Ethereum.
     pub(super) fn commits_to_logs(&self, number: u64) -> bool {
         self.profile.at(number).receipts == ReceiptsScope::EveryLog
     }

@@ -69,7 +69,8 @@ impl Block {
     }
 }
 
-/// Requests a header, and checks that its fields hash to its hash, and that it is the requested one.
+/// Requests a header, and checks that its fields hash to its hash, and that it is the requested
+/// one.
 pub(super) fn fetch(
     node: &Node,
     chain: &Chain,
@@ -163,8 +164,8 @@ pub(super) fn fetch(
     Ok(found(header))
 }
 
-/// Requests the RLP of the header with this hash. Returns `None` if the node does not serve it, or if
-/// it has another hash: the chain may compute its hashes in another way.
+/// Requests the RLP of the header with this hash. Returns `None` if the node does not serve it, or
+/// if it has another hash: the chain may compute its hashes in another way.
 fn raw(node: &Node, number: u64, hash: B256) -> Result<Option<HeaderBuf>, AuditError> {
     /// Maximum number of hex digits of a header: Ethereum's have some 1,300.
     const LONGEST: usize = 1 << 20;
@@ -184,8 +185,8 @@ fn raw(node: &Node, number: u64, hash: B256) -> Result<Option<HeaderBuf>, AuditE
     Ok(None)
 }
 
-/// Returns the hash that the node claims for the block with this number, or `None` if the node has no
-/// such block. An answer without a hash is an error of its own.
+/// Returns the hash that the node claims for the block with this number, or `None` if the node has
+/// no such block. An answer without a hash is an error of its own.
 pub(super) fn claimed_hash(
     node: &Node,
     number: u64,

@@ -29,7 +29,8 @@ pub(super) struct Observed {
 }
 
 impl Observed {
-    /// Reports which rules the node follows, and a difference if it follows both geth's and alloy's.
+    /// Reports which rules the node follows, and a difference if it follows both geth's and
+    /// alloy's.
     pub(super) fn report(self, report: &mut AuditReport) {
         if self.refuses_null {
             report.note("null among alternatives: refused, where geth and alloy read \"any\"");
@@ -193,8 +194,8 @@ impl Asker<'_> {
     }
 
     /// Asks for the logs of a query. A range that the node refuses is halved: providers word their
-    /// limits in many ways. Returns `None` if the node does not answer about a single block, as when
-    /// it has no logs that are so old, and keeps the reason.
+    /// limits in many ways. Returns `None` if the node does not answer about a single block, as
+    /// when it has no logs that are so old, and keeps the reason.
     fn answer(
         &mut self,
         place: Place,

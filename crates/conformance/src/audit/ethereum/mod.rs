@@ -30,8 +30,8 @@ const WINDOW: u64 = 64;
 /// Maximum size of an answer in bytes.
 ///
 /// The longest honest answer is that about the receipts of a block that only emits empty logs: each
-/// costs 375 gas and has some 400 bytes of JSON, so that a block of 60 million gas has 64 MB. A longer
-/// answer is not held against a node.
+/// costs 375 gas and has some 400 bytes of JSON, so that a block of 60 million gas has 64 MB. A
+/// longer answer is not held against a node.
 const MAX_ANSWER: u64 = 64 << 20;
 
 /// Maximum size in memory of the logs of the blocks in a query, except that one block is always
@@ -45,8 +45,8 @@ const MAX_LOGS: usize = 64 << 20;
 /// the end of a query differ, and the audit accepts either, but not both in one node.
 ///
 /// The rules are those of the [profile](ChainProfile::of_chain_id) of the chain id that the node
-/// names. Networks with the ids 1337 and 31337, which test nodes make up, follow Ethereum's rules. On
-/// other chains, only what holds everywhere is held against a node: see [`audit_node_of`].
+/// names. Networks with the ids 1337 and 31337, which test nodes make up, follow Ethereum's rules.
+/// On other chains, only what holds everywhere is held against a node: see [`audit_node_of`].
 ///
 /// # Errors
 /// Returns an error if the node does not answer, or lacks a block of the range. If that happens after

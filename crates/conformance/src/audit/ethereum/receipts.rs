@@ -173,8 +173,8 @@ impl Auditor<'_> {
 
     /// Reports `null` for transactions of a block whose receipts the node has.
     ///
-    /// Nodes drop the index of old transactions, but not their receipts: geth block by block, reth in
-    /// the order of the transactions. So a transaction may be missing only if all before it are.
+    /// Nodes drop the index of old transactions, but not their receipts: geth block by block, reth
+    /// in the order of the transactions. So a transaction may be missing only if all before it are.
     fn null_for_transactions(
         &self,
         missing: Option<MissingReceipts>,

@@ -140,8 +140,8 @@ impl Proxy {
     }
 }
 
-/// Maximum number of values in JSON: the longest answer that a proxy reads has fewer, and each takes
-/// far more memory than its text.
+/// Maximum number of values in JSON: the longest answer that a proxy reads has fewer, and each
+/// takes far more memory than its text.
 const MAX_VALUES: usize = 4 << 20;
 
 /// Parses JSON with a limited number of values.

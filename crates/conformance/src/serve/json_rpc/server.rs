@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 /// Time that a thread waits for bytes before it checks if it should stop.
 const TICK: Duration = Duration::from_millis(50);
-/// Time in which a client must read something of a response, so that a client that reads nothing does
-/// not keep its connection for ever.
+/// Time in which a client must read something of a response, so that a client that reads nothing
+/// does not keep its connection for ever.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest body of a request in bytes: larger than geth's limit, 5 MiB.
 const MAX_BODY: usize = 16 << 20;
@@ -21,8 +21,8 @@ const MAX_LINE: u64 = 16 << 10;
 const MAX_LINES: usize = 100;
 /// Maximum number of simultaneous connections. Further ones get HTTP status 503.
 const MAX_CONNECTIONS: usize = 256;
-/// Number of refused connections that are kept open, so that their clients can read the refusal: the
-/// system drops it if a connection closes before the client has sent its request.
+/// Number of refused connections that are kept open, so that their clients can read the refusal:
+/// the system drops it if a connection closes before the client has sent its request.
 const MAX_REFUSED: usize = 64;
 
 /// What is sent in return for a request.
@@ -110,8 +110,8 @@ impl Drop for Server {
         if woken.is_ok() {
             drop(self.acceptor.take().map(JoinHandle::join));
         }
-        // The threads of the connections end as soon as they use them again. They are not waited for,
-        // because one of them may wait for the node behind a proxy, which may not answer.
+        // The threads of the connections end as soon as they use them again. They are not waited
+        // for, because one of them may wait for the node behind a proxy, which may not answer.
         for stream in std::mem::take(&mut *self.shared.streams()).into_values() {
             drop(stream.shutdown(Shutdown::Both));
         }
@@ -172,8 +172,8 @@ fn refuse(stream: TcpStream, refused: &mut VecDeque<TcpStream>) {
     refused.push_back(stream);
 }
 
-/// Sends nothing until the time is over, the client closes the connection, or the server stops. What
-/// the client sends meanwhile is dropped.
+/// Sends nothing until the time is over, the client closes the connection, or the server stops.
+/// What the client sends meanwhile is dropped.
 fn stay_silent(reader: &mut BufReader<&TcpStream>, time: Duration, shared: &Shared) {
     let start = Instant::now();
     let mut dropped = [0; 4_096];
