@@ -83,7 +83,10 @@ fn parquet() -> Area {
             member("data", Kind::Bytes, "bytes of the key"),
         ],
         value: vec![member("contains", Kind::Boolean, "whether the filter may contain the key")],
-        flags: &[("FalsePositive", "was not inserted: an exact implementation finds it as well")],
+        flags: &[
+            ("FalsePositive", "was not inserted: an exact implementation finds it as well"),
+            ("Hostile", "malformed: must be refused in an orderly way"),
+        ],
         groups: vec![Group { cases, ..Group::default() }],
     }
 }

@@ -10,6 +10,7 @@ mod foreign;
 mod gcs;
 mod gcs_large;
 mod headers;
+mod limits;
 mod logs;
 mod match_traps;
 mod merkle;
@@ -28,7 +29,7 @@ use pack::Area;
 use sources::Sources;
 
 fn areas(sources: &Sources) -> Vec<Area> {
-    [
+    let areas = [
         bloom::areas(sources),
         merkle::areas(sources),
         script::areas(sources),
@@ -38,11 +39,10 @@ fn areas(sources: &Sources) -> Vec<Area> {
         receipts::areas(sources),
         logs::areas(sources),
         foreign::areas(sources),
-    ]
-    .into_iter()
-    .flatten()
-    .map(Area::sorted)
-    .collect()
+    ];
+    let mut areas: Vec<_> = areas.into_iter().flatten().collect();
+    limits::add(&mut areas, sources);
+    areas.into_iter().map(Area::sorted).collect()
 }
 
 /// Returns the files of the pack that are made of the areas, by their path in the pack.
