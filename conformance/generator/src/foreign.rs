@@ -7,11 +7,12 @@ use parquet::bloom_filter::Sbbf;
 use serde_json::{Value, json};
 
 use crate::numbers::Numbers;
-use crate::pack::{Area, Case, Group, Kind, Level, member, value};
+use crate::pack::{Area, Case, Group, Kind, Level, invalid, member, value};
+use crate::parquet_file;
 use crate::sources::Sources;
 
 pub(crate) fn areas(sources: &Sources) -> Vec<Area> {
-    vec![parquet(), fuse(sources, &FUSE8), fuse(sources, &FUSE16)]
+    vec![parquet(), parquet_file::area(), fuse(sources, &FUSE8), fuse(sources, &FUSE16)]
 }
 
 /// The bits of a filter: what `write` puts after the header, which ends with the number of bytes.
@@ -81,6 +82,16 @@ fn parquet() -> Area {
             .source("parquet-mr, from the tests of the crate parquet"),
         );
     }
+    for (name, length) in [("no-block", 0), ("half-a-block", 16), ("a-block-and-a-byte", 33)] {
+        let input = json!({ "bitset": "00".repeat(length), "data": "6b6579" });
+        cases.push(
+            Case::new(format!("a bitset of {length} bytes"), input, invalid("length"))
+                .named(name)
+                .flag("Hostile")
+                .level(Level::Specification)
+                .source("BloomFilter.md of parquet-format: one or more blocks of 32 bytes"),
+        );
+    }
     Area {
         name: "filter.parquet",
         title: "Parquet's split-block Bloom filter",
@@ -93,7 +104,10 @@ fn parquet() -> Area {
             member("data", Kind::Bytes, "bytes of the key"),
         ],
         value: vec![member("contains", Kind::Boolean, "whether the filter may contain the key")],
-        flags: &[("FalsePositive", "was not inserted: an exact implementation finds it as well")],
+        flags: &[
+            ("FalsePositive", "was not inserted: an exact implementation finds it as well"),
+            ("Hostile", "malformed: must be refused in an orderly way"),
+        ],
         groups: vec![Group { cases, ..Group::default() }],
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::gcs::{BIP158, Params, with};
 use crate::numbers::Numbers;
-use crate::pack::{Case, value};
+use crate::pack::{Answer, Case, sides, value};
 
 const BITCOIN: &str = "the crate bitcoin 0.32";
 
@@ -28,7 +28,7 @@ struct Spread {
     kept: fn(usize) -> usize,
 }
 
-const SPREADS: [Spread; 5] = [
+const SPREADS: [Spread; 6] = [
     Spread {
         name: "sparse-end",
         comment: "the values are seven times as dense in the lower half as in the upper half",
@@ -48,6 +48,11 @@ const SPREADS: [Spread; 5] = [
         name: "few-clusters",
         comment: "16 clusters of values, with codes of about 70 bits between them",
         kept: |at| if at % 16 < 8 { 255 } else { 0 },
+    },
+    Spread {
+        name: "many-clusters",
+        comment: "43 clusters of values, with codes of about 45 bits between them",
+        kept: |at| if at % 6 < 3 { 255 } else { 0 },
     },
     Spread {
         name: "upper-half",
@@ -82,6 +87,16 @@ pub(crate) fn build() -> Vec<Case> {
         let expect = value(json!({ "encoded": hex::encode(encoded) }));
         cases.push(Case::new(format!("{count} items"), with(params, &items), expect));
     }
+    // Other parameters than those of BIP158, in sets as large.
+    for (p, m, count) in [(8, 300, 700), (20, 1_569_862, 1_200)] {
+        let params = Params { p, m, ..BASIC };
+        let prefix = "chainsieve gcs ";
+        let encoded = params.build(&counted(prefix, count));
+        let items = json!({ "items": { "counted": { "prefix": prefix, "count": count } } });
+        let expect = value(json!({ "encoded": hex::encode(encoded) }));
+        let comment = format!("{count} items, with other parameters");
+        cases.push(Case::new(comment, with(params, &items), expect));
+    }
     for spread in SPREADS {
         let items = uneven(&spread, BASIC);
         let hex: Vec<_> = items.iter().map(hex::encode).collect();
@@ -112,9 +127,33 @@ fn steps(first: u64, step: u64, count: u64) -> Vec<u8> {
     encoded
 }
 
-/// Sets whose codes are all the same, and items of which one is in the set or none.
+/// Sets whose codes are all the same, and items of which one is in the set or none; and many items of
+/// which one is in a small set, at each end of a batch that a reader may look up at once.
 pub(crate) fn match_any() -> Vec<Case> {
     let mut cases = Vec::new();
+    let members: Vec<_> = (0..30_u8).map(|member| vec![member; 5]).collect();
+    let encoded = BASIC.build(&members);
+    for at in [63, 64, 70, 127, 128, 191, 192, 255, 256, 299] {
+        let absent = (0..300_u32).map(|number| number.to_be_bytes()[1..].to_vec());
+        let mut items: Vec<_> = absent.collect();
+        assert!(!BASIC.matches(&encoded, &items), "none of them");
+        items[at].clone_from(&members[at % 30]);
+        let hex: Vec<_> = items.iter().map(hex::encode).collect();
+        let input = json!({ "encoded": hex::encode(&encoded), "items": hex });
+        let comment = format!("300 items, of which number {at}, from 0, is a member");
+        let case = Case::new(comment, with(BASIC, &input), value(json!({ "match": true })));
+        cases.push(case.source("the definition of the set"));
+    }
+    // The value N x M itself, where that is a power of two: the first after the last of a table.
+    let power = Params { key: [0; 16], p: 2, m: 4 };
+    for item in ["aa", "bb", "cc"] {
+        let input = with(power, &json!({ "encoded": "0180", "items": [item] }));
+        let found = power.matches(&[1, 0x80], &[hex::decode(item).expect("hex")]);
+        let answer = Answer::Value(json!({ "match": found }));
+        let expect = sides([("core", answer), ("strict", Answer::Invalid("set"))]);
+        let comment = "the value N × M itself, which is a power of two";
+        cases.push(Case::new(comment, input, expect).flag("OutOfRange"));
+    }
     for (count, step) in [(700, 0x5a5a5), (1_200, 0x2aaaa), (1_200, 0x80001), (1_300, 784_930)] {
         let encoded = steps(step, step, count);
         let is_member = |item: &[u8]| {

@@ -170,6 +170,11 @@ fn from_rlp(sources: &Sources) -> Area {
             with(6, &[&[0xa0][..], &[7; 32]].concat()),
         ),
         hostile("8-fields", "a list that ends after the difficulty", rlp_list(&fields_of[..8])),
+        hostile(
+            "last-field-cut",
+            "the last field announces more bytes than the list has",
+            with(fields_of.len() - 1, &[0x88, 1, 2]),
+        ),
     ]);
     cases.extend(
         other_prefixes(&fields_of)

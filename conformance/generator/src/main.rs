@@ -18,6 +18,7 @@ mod match_traps;
 mod merkle;
 mod numbers;
 mod pack;
+mod parquet_file;
 mod receipts;
 mod script;
 mod silent_payments;

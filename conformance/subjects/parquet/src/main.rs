@@ -7,8 +7,15 @@ use serde_json::json;
 mod protocol;
 
 fn main() {
-    serve(&[("filter.parquet", |input| {
-        let filter = Sbbf::new(&bytes(&input["bitset"]));
-        Ok(json!({ "contains": filter.check(bytes(&input["data"]).as_slice()) }))
-    })]);
+    serve(&[
+        ("filter.parquet", |input| {
+            let filter = Sbbf::new(&bytes(&input["bitset"]));
+            Ok(json!({ "contains": filter.check(bytes(&input["data"]).as_slice()) }))
+        }),
+        ("filter.parquet_file", |input| {
+            let mut bitset = Vec::new();
+            Sbbf::from_bytes(&bytes(&input["file"]))?.write_bitset(&mut bitset)?;
+            Ok(json!({ "bitset": hex::encode(bitset) }))
+        }),
+    ]);
 }

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use chainsieve::bitcoin::consensus::deserialize;
 use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::bitcoin::p2p::message_bloom::{FilterAdd, FilterLoad};
-use chainsieve::bitcoin::{self, Block, BlockHash, OutPoint, ScriptBuf};
+use chainsieve::bitcoin::{self, Block, BlockHash, OutPoint, Script, ScriptBuf, Transaction};
 use chainsieve::btc::bip37::{
-    AddedData, BlockElements, BloomFilter, FilterBank, MerkleBlock, PayloadError, TxMatch,
-    core_sizing,
+    AddedData, BlockElements, BloomFilter, FilterBank, MatchReason, MerkleBlock, PayloadError,
+    TxMatch, core_sizing,
 };
 use chainsieve::btc::bip158::{
     Acceptance, BlockFilter, DecodedFilter, GcsFilter, GcsParams, Matcher, PreparedScripts,
@@ -52,7 +52,9 @@ fn sizing(question: &Question<'_>) -> Result<Value, Refusal> {
     let bits = question.member("fpr_bits", |bits| u64::from_str_radix(bits.as_str()?, 16).ok())?;
     let (elements, fpr) = (question.number("elements")?, f64::from_bits(bits));
     let (bytes, hash_funcs) = core_sizing(elements, fpr);
-    if let Ok(filter) = BloomFilter::with_core_sizing(elements, fpr, 0, 0) {
+    let sized = BloomFilter::with_core_sizing(elements, fpr, 0, 0);
+    same("with_core_sizing", &sized.is_ok(), &(elements > 0 && fpr > 0.0 && fpr <= 1.0))?;
+    if let Ok(filter) = sized {
         let size = (filter.data().len(), filter.hash_funcs());
         same("with_core_sizing", &size, &(bytes as usize, hash_funcs))?;
     }
@@ -89,6 +91,15 @@ fn filterload(question: &Question<'_>) -> Result<Value, Refusal> {
 
 fn filteradd(question: &Question<'_>) -> Result<Value, Refusal> {
     let payload = question.bytes("payload")?;
+    let mut bank = FilterBank::new();
+    let empty = BloomFilter::with_core_sizing(10, 0.001, 0, 0).map_err(invalid)?;
+    bank.load((), empty).map_err(invalid)?;
+    let added = bank.add_payload(&(), &payload).ok();
+    let data = AddedData::decode_prefix(&payload).ok().map(|(data, _)| data);
+    same("add_payload", &added.is_some(), &data.is_some())?;
+    if let (Some(data), Some(filter)) = (&data, bank.get(&())) {
+        same("add_payload", &filter.contains(data.as_bytes()), &true)?;
+    }
     match AddedData::decode_prefix(&payload) {
         Ok((data, rest)) => {
             let whole = rest.is_empty().then(|| data.clone());
@@ -124,14 +135,16 @@ fn insert(question: &Question<'_>) -> Result<Value, Refusal> {
     same("union", &union, &filter)?;
     for backend in Backend::available() {
         let mut bank = FilterBank::new().with_backend(backend);
-        // A bank refuses filters and data over the limits.
-        let mut add = |id: u8| -> Option<()> {
-            bank.load(id, empty.clone()).ok()?;
-            elements.iter().try_for_each(|element| bank.add(&id, element)).ok()
-        };
-        if add(0).and_then(|()| add(1)).is_some() {
-            same("FilterBank::add", &bank.get(&0).as_ref(), &Some(&filter))?;
-            same("FilterBank::add", &bank.get(&1).as_ref(), &Some(&filter))?;
+        for id in [0, 1] {
+            let is_loaded = bank.load(id, empty.clone()).is_ok();
+            same("FilterBank::load", &is_loaded, &empty.is_within_size_constraints())?;
+            for element in &elements {
+                let is_added = bank.add(&id, element).is_ok();
+                same("FilterBank::add", &is_added, &(is_loaded && element.len() <= 520))?;
+            }
+            if is_loaded && elements.iter().all(|element| element.len() <= 520) {
+                same("FilterBank::add", &bank.get(&id).as_ref(), &Some(&filter))?;
+            }
         }
     }
     let ones: u32 = filter.data().iter().map(|byte| byte.count_ones()).sum();
@@ -179,8 +192,49 @@ fn match_block(question: &Question<'_>) -> Result<Value, Refusal> {
     }
     same("is_relevant_and_update", &one_by_one, &matched)?;
     same("is_relevant_and_update", &other, &after)?;
+    for found in &matches {
+        // Core stops at the first push of an output that matches, and at the first input.
+        let places = found.reasons.iter().map(|reason| match *reason {
+            MatchReason::Output { vout, .. } => (1, vout),
+            MatchReason::Spent { .. } | MatchReason::InputData { .. } => (2, 0),
+            _ => (0, 0),
+        });
+        same("the order of reasons", &places.is_sorted_by(|a, b| a < b), &true)?;
+        for reason in &found.reasons {
+            same(
+                reason,
+                &holds(&after, &parsed.txdata[found.index as usize], reason),
+                &Some(true),
+            )?;
+        }
+    }
     match_in_banks(&original, &block, &parsed)?;
     Ok(json!({ "matched": matched, "filter_after": hex::encode(after.encode()) }))
+}
+
+/// Returns whether the filter has what a reason for a match names; `None` if the transaction does not.
+/// What was in the filter stays there.
+fn holds(filter: &BloomFilter, transaction: &Transaction, reason: &MatchReason) -> Option<bool> {
+    let push = |script: &Script, number: u32| {
+        let data = ops(script.as_bytes()).map(|op| op.data).filter(|data| !data.is_empty());
+        data.skip(number as usize).map(|data| filter.contains(data)).next()
+    };
+    Some(match *reason {
+        MatchReason::Everything => filter.data().is_empty(),
+        MatchReason::Txid => filter.contains(transaction.compute_txid().as_byte_array()),
+        MatchReason::Output { vout, push: number, inserted } => {
+            let outpoint = OutPoint { txid: transaction.compute_txid(), vout };
+            let script = &transaction.output.get(vout as usize)?.script_pubkey;
+            push(script, number)? && (!inserted || filter.contains_outpoint(&outpoint))
+        }
+        MatchReason::Spent { vin } => {
+            filter.contains_outpoint(&transaction.input.get(vin as usize)?.previous_output)
+        }
+        MatchReason::InputData { vin, push: number } => {
+            push(&transaction.input.get(vin as usize)?.script_sig, number)?
+        }
+        _ => return None,
+    })
 }
 
 /// Number of the filters that are matched at once: those of one vector, and some of the next.
@@ -238,7 +292,7 @@ fn match_in_banks(
             same("FilterBank::match_transaction", &after(&relayed), &alone)?;
         }
         // The last filter takes the place of one that goes.
-        bank.remove(&1);
+        same("FilterBank::remove", &[bank.remove(&1), bank.remove(&1)], &[true, false])?;
         let left: Vec<_> = alone.iter().take(1).chain(&alone[2..]).cloned().collect();
         same("FilterBank::remove", &after(&bank), &left)?;
     }
@@ -253,8 +307,13 @@ fn build_merkleblock(question: &Question<'_>) -> Result<Value, Refusal> {
     let root = merkle_root(txids);
     same("merkle_root", &root, &Some(block.header().merkle_root))?;
     let transactions = u32::try_from(txids.len()).map_err(invalid)?;
+    for wrong in [&[transactions][..], &[0, 0]] {
+        let is_refused = MerkleBlock::new(block.header(), txids, wrong).is_err();
+        same("an index too large, or twice, is refused", &is_refused, &true)?;
+    }
     let height = transactions.next_power_of_two().trailing_zeros();
-    for &index in matched.iter().take(8) {
+    same("MerklePath::new", &MerklePath::new(txids, transactions), &None)?;
+    for index in matched.iter().take(8).copied().chain(0..transactions.min(3)) {
         let path = MerklePath::new(txids, index).ok_or_else(|| invalid("no such transaction"))?;
         let txid = txids[index as usize];
         same("MerklePath::root", &path.root(txid, transactions).ok(), &root)?;
@@ -309,6 +368,10 @@ fn build_set(question: &Question<'_>) -> Result<Value, Refusal> {
     }
     let set = GcsFilter::parse(params, key, &encoded, Acceptance::Strict).map_err(invalid)?;
     same_values(&set, items())?;
+    let longer = [encoded.as_slice(), &[0; 3]].concat();
+    let longer = GcsFilter::parse(params, key, &longer, Acceptance::Core)
+        .and_then(|set| set.decode_into(&mut Vec::new()));
+    same("trailing bytes", &longer, &Err(gcs::GcsError::TrailingBytes(3)))?;
     Ok(json!({ "encoded": hex::encode(encoded) }))
 }
 
@@ -362,8 +425,14 @@ fn match_set(question: &Question<'_>, items: &[Vec<u8>]) -> Result<Value, Refusa
     let filter = GcsFilter::parse(params, key, &encoded, Acceptance::Core).map_err(invalid)?;
     let scripts: PreparedScripts = items.iter().collect();
     let result = Matcher::new().match_any(&filter, &scripts);
+    // A matcher keeps its memory from filter to filter: the one before has all items and some more.
+    let others = (0..40_u8).map(|other| [other; 20]).collect::<Vec<_>>();
+    let before = items.iter().map(Vec::as_slice).chain(others.iter().map(<[u8; 20]>::as_slice));
+    let before = gcs::encode(params, key, before).map_err(invalid)?;
+    let before = GcsFilter::parse(params, key, &before, Acceptance::Strict).map_err(invalid)?;
     for backend in Backend::available() {
         let mut matcher = Matcher::new().with_backend(backend);
+        same("match_all", &matcher.match_all(&before, &scripts), &Ok(true))?;
         same(backend.name(), &matcher.match_any(&filter, &scripts), &result)?;
     }
     let matched = result.map_err(invalid)?;

@@ -2,7 +2,7 @@
 
 use chainsieve::alloy_primitives::{Address, B256, Bytes, Log};
 use chainsieve::eth::bloom::{
-    self, BloomView, accrue, accrue_bloom, accrue_logs, accrue_value, positions,
+    self, BloomView, accrue, accrue_bloom, accrue_log, accrue_logs, accrue_value, positions,
     positions_of_each_on,
 };
 use chainsieve::eth::certificate::{Certificate, Trust};
@@ -240,6 +240,19 @@ fn match_logs(question: &Question<'_>) -> Result<Value, Refusal> {
         accrue_logs(&mut bloom, &logs[index..=index]);
         same("CompiledQuery", &compiled.answer(&bloom).is_candidate(), &true)?;
     }
+    // A filter rules a query out if it has no value of one of the query's sets.
+    let sets = query.topics().iter().map(|set| set.values().iter().map(B256::as_slice).collect());
+    let addresses = query.address_set().iter().map(|address| address.as_slice()).collect();
+    let sets: Vec<Vec<&[u8]>> = core::iter::once(addresses).chain(sets).collect();
+    for log in &logs {
+        let mut bloom = [0; 256];
+        accrue_log(&mut bloom, log);
+        let has_one = |set: &Vec<&[u8]>| {
+            set.is_empty() || set.iter().any(|value| bloom::contains(&bloom, &positions(value)))
+        };
+        let is_candidate = sets.iter().all(has_one);
+        same("CompiledQuery", &compiled.answer(&bloom).is_candidate(), &is_candidate)?;
+    }
     Ok(json!({ "matches": matches }))
 }
 
@@ -265,6 +278,15 @@ fn encode_receipt(question: &Question<'_>) -> Result<Value, Refusal> {
     let encodings = receipts.encodings().ok_or_else(|| invalid("neither status nor post-state"))?;
     let again = BlockReceipts::from_encodings(&encodings).map_err(invalid)?;
     same("from_encodings", &again.encodings().as_ref(), &Some(&encodings))?;
+    same("from_encodings", &again.iter().eq(receipts.iter()), &true)?;
+    // Some nodes write both a status and a root, of which only one is the receipt's.
+    if receipt.input.get("post_state").is_some() {
+        json["status"] = "0x1".into();
+    } else if receipt.number::<u8>("type")? != 0 {
+        json["root"] = B256::ZERO.to_string().into();
+    }
+    let both = BlockReceipts::from_json(&json!([json]).to_string()).map_err(invalid)?;
+    same("status and root", &both.encodings().as_ref(), &Some(&encodings))?;
     Ok(json!({ "encoded": encodings.iter().map(hex::encode).collect::<String>() }))
 }
 
@@ -279,7 +301,8 @@ fn receipts_root(question: &Question<'_>) -> Result<Value, Refusal> {
         Ok(_) => B256::ZERO,
     };
     let verified = receipts.verify(root, BloomView::from_wire(&[])).map_err(invalid)?;
-    let indices: Vec<_> = (0..receipts.len() as u64).collect();
+    // An index after the last receipt has no proof.
+    let indices: Vec<_> = (0..=receipts.len() as u64).collect();
     let proofs = verified.proofs(&indices);
     same("proofs", &proofs.len(), &receipts.len())?;
     for (proof, receipt) in proofs.iter().zip(receipts.iter()) {

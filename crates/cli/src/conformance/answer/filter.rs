@@ -9,13 +9,16 @@ use serde_json::{Value, json};
 
 use super::{Handler, Question, Refusal, invalid, same};
 
-pub(super) const AREAS: [(&str, Handler); 3] =
-    [("filter.parquet", split_block), ("filter.fuse8", fuse::<u8>), ("filter.fuse16", fuse::<u16>)];
+pub(super) const AREAS: [(&str, Handler); 4] = [
+    ("filter.parquet", split_block),
+    ("filter.parquet_file", parquet_file),
+    ("filter.fuse8", fuse::<u8>),
+    ("filter.fuse16", fuse::<u16>),
+];
 
-fn split_block(question: &Question<'_>) -> Result<Value, Refusal> {
-    let bitset = question.bytes("bitset")?;
-    // The library reads the header that precedes the bitset in a file: in Thrift's compact
-    // protocol, the length, and one of one algorithm, hash function and compression.
+/// Writes a filter as a Parquet file has it. The header is in Thrift's compact protocol: the length,
+/// and one each of one algorithm, hash function and compression.
+fn in_file(bitset: &[u8]) -> Vec<u8> {
     let mut filter = vec![0x15];
     let mut zigzag = bitset.len() << 1;
     while zigzag >= 0x80 {
@@ -25,12 +28,33 @@ fn split_block(question: &Question<'_>) -> Result<Value, Refusal> {
     filter.push(zigzag.to_le_bytes()[0]);
     filter.extend([0x1c, 0x1c, 0, 0].repeat(3));
     filter.push(0);
-    let blocks = bitset.len() as u64 / 32;
-    filter.extend(&bitset);
-    let decoded = parquet::decode(&filter).map_err(invalid)?;
+    filter.extend(bitset);
+    filter
+}
+
+fn parquet_file(question: &Question<'_>) -> Result<Value, Refusal> {
+    let file = question.bytes("file")?;
+    let decoded = parquet::decode(&file);
+    // A filter with something behind it is read alike.
+    let longer = [file.as_slice(), &[7]].concat();
+    if let Ok(filter) = &decoded {
+        let prefix = parquet::decode_prefix(&longer).map_err(invalid)?;
+        same("decode_prefix", &prefix, &(filter.clone(), &longer[file.len()..]))?;
+    }
+    let decoded = decoded.map_err(invalid)?;
+    let written = parquet::encode(&decoded).map_err(invalid)?;
+    let bitset = written.len() - 32 * usize::try_from(decoded.num_blocks()).map_err(invalid)?;
+    Ok(json!({ "bitset": hex::encode(&written[bitset..]) }))
+}
+
+fn split_block(question: &Question<'_>) -> Result<Value, Refusal> {
+    let bitset = question.bytes("bitset")?;
+    let file = in_file(&bitset);
+    let decoded = parquet::decode(&file).map_err(invalid)?;
     // The library reads each number of blocks, and writes those that all readers accept.
+    let blocks = bitset.len() as u64 / 32;
     let written = if blocks.is_power_of_two() {
-        Ok(&filter)
+        Ok(&file)
     } else {
         Err(&parquet::EncodeError::Blocks(blocks))
     };
