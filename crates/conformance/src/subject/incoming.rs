@@ -226,7 +226,9 @@ mod tests {
         }
         assert_eq!(parsed("{}"), Err(Violation::NoSeq("{}".into())));
         let deep = "[".repeat(1_000_000);
-        for line in ["", "[1]", "{", "warning: x", "{} {}", "{\"seq\":1,\"value\":NaN}", &deep] {
+        for line in
+            ["", "[1]", "{", "warning: x", "{} {}", "{\"seq\":1,\"value\":NaN}", deep.as_str()]
+        {
             let quoted = line.chars().take(QUOTED).collect();
             assert_eq!(parsed(line), Err(Violation::NotAnObject(quoted)));
         }
