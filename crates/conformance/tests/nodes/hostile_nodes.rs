@@ -5,7 +5,7 @@ use std::time::Duration;
 use chainsieve_conformance::audit::bitcoin::audit_rpc;
 use chainsieve_conformance::audit::ethereum::audit_node;
 use chainsieve_conformance::audit::{AuditError, AuditReport};
-use chainsieve_conformance::serve::ethereum::{FIRST, LyingNode};
+use chainsieve_conformance::serve::ethereum::{FIRST, LAST, LyingNode};
 use chainsieve_conformance::serve::json_rpc::{Fate, Proxy, Source};
 use chainsieve_provider::{Provider, RpcError};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ fn node(
 
 fn audit(node: &Proxy) -> Result<AuditReport, AuditError> {
     let provider = Provider::builder().url(&node.url()).retries(0).timeout(Duration::from_secs(60));
-    audit_node(&provider.build().expect("a URL").nodes()[0], FIRST..=FIRST, |_| {})
+    audit_node(&provider.build().expect("a URL").nodes()[0], FIRST..=LAST, |_| {})
 }
 
 fn http(body: &[u8]) -> Vec<u8> {
@@ -165,7 +165,7 @@ fn no_secret_is_shown() {
             });
             let url = format!("{}/{KEY}", node.url());
             let provider = Provider::builder().url(&url).retries(0).build().expect("a URL");
-            let shown = match audit_node(&provider.nodes()[0], FIRST..=FIRST, |_| {}) {
+            let shown = match audit_node(&provider.nodes()[0], FIRST..=LAST, |_| {}) {
                 Ok(report) => serde_json::to_string(&report).expect("JSON"),
                 Err(error) => error.to_string(),
             };
