@@ -242,3 +242,17 @@ pub(super) fn length(range: &RangeInclusive<u64>) -> Result<u64, AuditError> {
     }
     Ok((to - from).saturating_add(1))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_of_any_length_is_cut() {
+        let values = ("é".repeat(MAX_VALUE), "0x00");
+        let difference = Difference::new(rules::LOGS, 1, "a log", values);
+        assert!(difference.expected.len() < MAX_VALUE + 40);
+        assert!(difference.expected.ends_with("… (524288 bytes)"));
+        assert_eq!(difference.got, "0x00");
+    }
+}
