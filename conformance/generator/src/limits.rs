@@ -1,8 +1,9 @@
 //! Cases at limits that a specification names, for areas that other modules fill.
 
-use bitcoin::Block;
+use bitcoin::blockdata::constants::genesis_block;
 use bitcoin::consensus::{deserialize, serialize};
 use bitcoin::hashes::Hash as _;
+use bitcoin::{Block, MerkleBlock, Network};
 use serde_json::json;
 
 use crate::pack::{Area, Case, Level, invalid, value};
@@ -15,6 +16,7 @@ pub(crate) fn add(areas: &mut [Area], sources: &Sources) {
         area.groups[0].cases.extend(cases);
     };
     put("bip37.merkleblock", most_transactions(sources));
+    put("bip37.merkleblock_build", one_transaction());
     put("filter.parquet", bitset_lengths());
 }
 
@@ -45,6 +47,21 @@ fn most_transactions(sources: &Sources) -> Vec<Case> {
     ];
     let source = "Bitcoin Core 28.1, CPartialMerkleTree::ExtractMatches, as read";
     cases.map(|case| case.level(Level::Specification).source(source)).into()
+}
+
+/// Merkle blocks of a block with one transaction, whose id is the root.
+fn one_transaction() -> Vec<Case> {
+    let block = genesis_block(Network::Bitcoin);
+    let cases = [vec![], vec![0]].map(|matched: Vec<u32>| {
+        let built = MerkleBlock::from_block_with_predicate(&block, |_| !matched.is_empty());
+        let input = json!({ "block": hex::encode(serialize(&block)), "matched": matched });
+        let expect = value(json!({ "merkleblock": hex::encode(serialize(&built)) }));
+        let comment = format!("the block of one transaction, {} of it matched", matched.len());
+        Case::new(comment, input, expect)
+            .level(Level::Specification)
+            .source("the crate bitcoin 0.32")
+    });
+    cases.into()
 }
 
 /// Bitsets that are no whole number of blocks, or no block.

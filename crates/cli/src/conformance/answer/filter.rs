@@ -63,9 +63,11 @@ fn other_headers(bitset: &[u8], filter: &SplitBlockFilter256) -> Result<(), Refu
     let (length, unknown) = (bitset.len(), unknown_fields());
     let read = |fields: &[&[u8]]| parquet::decode(&in_file(bitset, fields)).ok();
     same("unknown fields", &read(&[&CHOICES, &unknown]).as_ref(), &Some(filter))?;
-    let malformed: [&[u8]; 9] = [
+    let malformed: [&[u8]; 11] = [
         &structs(16),
         &lists(16),
+        &[lists(1), structs(16)].concat(),
+        &[structs(1), lists(16)].concat(),
         // An unknown type, a number of more than 32 bits and one of more than 64, and a field
         // number of more than 16 bits.
         &[0x1d],
@@ -151,6 +153,10 @@ fn other_shapes<F: FuseFingerprint>(bytes: &[u8]) -> Result<(), Refusal> {
     let mut many = bytes.to_vec();
     many[8..12].copy_from_slice(&[0xff; 4]);
     refused(&many)?;
+    // Each key has a cell of its own: as many keys as cells are possible.
+    many.copy_within(24..28, 8);
+    let is_read = xor_singleheader::decode::<F>(&many, TEXT).is_ok();
+    same("as many keys as cells", &is_read, &true)?;
     for end in [0, 27, 28, bytes.len() - 5] {
         refused(&bytes[..end])?;
     }
