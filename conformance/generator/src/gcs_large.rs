@@ -116,7 +116,7 @@ pub(crate) fn build() -> Vec<Case> {
 
 const BASIC: Params = Params { key: [0x58; 16], p: BIP158.0, m: BIP158.1 };
 
-/// The set of so many values, one above the other: each code but the first is the same, so that a
+/// The set of `count` values, one above the other: each code but the first is the same, so that a
 /// reader that begins within a code never finds the beginning of another.
 fn steps(first: u64, step: u64, count: u64) -> Vec<u8> {
     let mut bits = Vec::new();
@@ -165,7 +165,7 @@ pub(crate) fn match_any() -> Vec<Case> {
         let encoded = steps(step, step, count);
         let is_member = |item: &[u8]| {
             let value = BASIC.value(item, count);
-            value % step == 0 && (1..=count).contains(&(value / step))
+            value.is_multiple_of(step) && (1..=count).contains(&(value / step))
         };
         let items = || (0_u32..).map(|number| number.to_le_bytes().to_vec());
         let mut absent: Vec<_> = items().filter(|item| !is_member(item)).take(3).collect();
