@@ -88,7 +88,7 @@ pub(crate) fn build() -> Vec<Case> {
         cases.push(Case::new(format!("{count} items"), with(params, &items), expect));
     }
     // Other parameters than those of BIP158, in sets as large.
-    for (p, m, count) in [(8, 300, 700), (20, 1_569_862, 1_200)] {
+    for (p, m, count) in [(8, 300, 700), (18, 616_000, 1_200), (20, 1_569_862, 1_200)] {
         let params = Params { p, m, ..BASIC };
         let prefix = "chainsieve gcs ";
         let encoded = params.build(&counted(prefix, count));
@@ -97,6 +97,13 @@ pub(crate) fn build() -> Vec<Case> {
         let comment = format!("{count} items, with other parameters");
         cases.push(Case::new(comment, with(params, &items), expect));
     }
+    let mut items: Vec<_> = (0..520_u32).map(|item| item.to_be_bytes()[2..].to_vec()).collect();
+    (items[300], items[515]) = (vec![0x33; 200], vec![0x55; 200]);
+    let hex: Vec<_> = items.iter().map(hex::encode).collect();
+    let expect = value(json!({ "encoded": hex::encode(BASIC.build(&items)) }));
+    let comment = "520 items, two of them of 200 bytes and far apart";
+    let case = Case::new(comment, with(BASIC, &json!({ "items": hex })), expect);
+    cases.push(case.named("two-long-items"));
     for spread in SPREADS {
         let items = uneven(&spread, BASIC);
         let hex: Vec<_> = items.iter().map(hex::encode).collect();
@@ -109,7 +116,7 @@ pub(crate) fn build() -> Vec<Case> {
 
 const BASIC: Params = Params { key: [0x58; 16], p: BIP158.0, m: BIP158.1 };
 
-/// The set of so many values, one above the other: each code but the first is the same, so that a
+/// The set of `count` values, one above the other: each code but the first is the same, so that a
 /// reader that begins within a code never finds the beginning of another.
 fn steps(first: u64, step: u64, count: u64) -> Vec<u8> {
     let mut bits = Vec::new();
@@ -158,7 +165,7 @@ pub(crate) fn match_any() -> Vec<Case> {
         let encoded = steps(step, step, count);
         let is_member = |item: &[u8]| {
             let value = BASIC.value(item, count);
-            value % step == 0 && (1..=count).contains(&(value / step))
+            value.is_multiple_of(step) && (1..=count).contains(&(value / step))
         };
         let items = || (0_u32..).map(|number| number.to_le_bytes().to_vec());
         let mut absent: Vec<_> = items().filter(|item| !is_member(item)).take(3).collect();

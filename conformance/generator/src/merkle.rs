@@ -2,7 +2,7 @@
 
 use bitcoin::consensus::encode::serialize;
 use bitcoin::hashes::{Hash as _, sha256d};
-use bitcoin::{Block, VarInt, consensus};
+use bitcoin::{Block, MerkleBlock, VarInt, consensus};
 use serde_json::{Value, json};
 
 use crate::pack::{
@@ -47,6 +47,15 @@ fn build(sources: &Sources) -> Area {
             json!(payload)
         };
         cases.push(Case::new(comment, input, value(json!({ "merkleblock": expected }))));
+    }
+    let genesis = bitcoin::constants::genesis_block(bitcoin::Network::Bitcoin);
+    for matched in [&[][..], &[0]] {
+        let built = MerkleBlock::from_block_with_predicate(&genesis, |_| !matched.is_empty());
+        let input = json!({ "block": hex::encode(serialize(&genesis)), "matched": matched });
+        let expect = value(json!({ "merkleblock": hex::encode(serialize(&built)) }));
+        let comment =
+            "a block of one transaction, whose id is the root: only a bit says that it matches";
+        cases.push(Case::new(comment, input, expect).source("the crate bitcoin 0.32"));
     }
     Area {
         name: "bip37.merkleblock_build",

@@ -12,8 +12,7 @@ use crate::tree::Mutant;
 struct Entry {
     file: String,
     reason: String,
-    /// Each line with its change in it, as the report prints it. A line that the file has twice is
-    /// listed twice.
+    /// Each line with its change in it, as the report prints it.
     places: Vec<String>,
 }
 

@@ -125,7 +125,24 @@ pub(crate) fn places(repository: &Path) -> Vec<(Mutant, Site)> {
             places.push((mutant, site));
         }
     }
+    number_repeated(&mut places);
     places
+}
+
+/// Adds to each text that its file has several times which of them it is.
+fn number_repeated(places: &mut [(Mutant, Site)]) {
+    let mut times: BTreeMap<(String, String), (usize, usize)> = BTreeMap::new();
+    let key = |mutant: &Mutant| (mutant.file.clone(), mutant.text.clone());
+    for (mutant, _) in &*places {
+        times.entry(key(mutant)).or_default().1 += 1;
+    }
+    for (mutant, _) in places {
+        let (at, all) = times.get_mut(&key(mutant)).expect("counted");
+        *at += 1;
+        if *all > 1 {
+            mutant.text = format!("{} ({at} of {all})", mutant.text);
+        }
+    }
 }
 
 fn files(repository: &Path) -> Vec<String> {

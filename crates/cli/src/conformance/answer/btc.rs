@@ -52,6 +52,10 @@ fn sizing(question: &Question<'_>) -> Result<Value, Refusal> {
     let bits = question.member("fpr_bits", |bits| u64::from_str_radix(bits.as_str()?, 16).ok())?;
     let (elements, fpr) = (question.number("elements")?, f64::from_bits(bits));
     let (bytes, hash_funcs) = core_sizing(elements, fpr);
+    for rate in [0.0, -1.0, 1.5, f64::NAN] {
+        let is_refused = BloomFilter::with_core_sizing(elements, rate, 0, 0).is_err();
+        same("with_core_sizing refuses the rate", &is_refused, &true)?;
+    }
     let sized = BloomFilter::with_core_sizing(elements, fpr, 0, 0);
     same("with_core_sizing", &sized.is_ok(), &(elements > 0 && fpr > 0.0 && fpr <= 1.0))?;
     if let Ok(filter) = sized {
@@ -263,6 +267,8 @@ fn match_in_banks(
         filters.push(BloomFilter::decode(&payload).map_err(invalid)?);
     }
     same("decode", &filters.first(), &Some(filter))?;
+    // Number 2 has another tweak.
+    same("==", &(filters[0] == filters[2]), &false)?;
     let mut alone = filters.clone();
     let matches: Vec<_> = alone.iter_mut().map(|filter| filter.match_block(block)).collect();
     let found: Vec<_> = (0..FILTERS).zip(&matches).filter(|(_, found)| !found.is_empty()).collect();
