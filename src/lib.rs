@@ -11,6 +11,7 @@
 //! | [`eth`] | Ethereum logs: queries, scans over headers, receipts, audits that prove an answer complete, certificates |
 //! | `eth::files` | reads headers, bodies and receipts from files: era1 and ere archives, RLP, JSON, hex (feature `std`; archives need `era`) |
 //! | `eth::index` | on-disk index of a whole chain's filters, queried in milliseconds (feature `std`) |
+//! | `eth::anchor` | why a block hash is believed: a light client of the beacon chain (feature `anchor`) |
 //! | [`btc::bip37`] | Bloom filters that a wallet loads on a node, merkle blocks and their proofs, for the wallet and for the node |
 //! | [`btc::bip158`] | compact block filters: build, match, scan, audit |
 //! | `btc::bip157` | compact filters between peers, for the client and for the node (feature `std`) |
@@ -35,6 +36,7 @@
 //!   Without `std` the crate is `no_std` with `alloc`.
 //! - `btc` (default): everything under [`btc`].
 //! - `eth` (default): everything under [`eth`].
+//! - `anchor`: a light client of Ethereum's beacon chain, in `eth::anchor`.
 //! - `filter`: the package `chainsieve-filter`, as `filter`.
 //! - `era`: era1 and ere archives, in `eth::files`.
 //! - `descriptors`: scripts of output descriptors, through `miniscript`.

@@ -69,6 +69,15 @@ fn types_can_be_shared_between_threads() {
         VerifiedBlock['static], VerifiedLog['static], VerifiedReceipts['static],
     );
     each!(shared, scan: Hits, QueryId, QuerySet, Scanner, QueryList);
+    #[cfg(feature = "anchor")]
+    {
+        use chainsieve::eth::anchor::{network, sync_committee};
+        shared::<(network::Network, network::Fork, network::Preset)>();
+        shared::<(sync_committee::LightClient, sync_committee::Anchor, sync_committee::Update)>();
+        shared::<(sync_committee::Bootstrap, sync_committee::UpdateChunks<'static>)>();
+        shared::<(sync_committee::Action, sync_committee::Event<'static>)>();
+        shared::<(sync_committee::Request, sync_committee::Rank)>();
+    }
     #[cfg(feature = "era")]
     each!(
         shared, files:
@@ -91,6 +100,20 @@ fn errors_are_errors() {
     each!(error, provider: SingleBlock);
     each!(error, receipts: ProofError, ReceiptsError, VerifyError);
     error::<chainsieve::UnknownName>();
+    #[cfg(feature = "anchor")]
+    {
+        use chainsieve::eth::anchor::{network, sync_committee};
+        error::<network::NetworkError>();
+        error::<sync_committee::BootstrapError>();
+        error::<sync_committee::ChunkProblem>();
+        error::<sync_committee::DecodeError>();
+        error::<sync_committee::HeaderError>();
+        error::<sync_committee::JsonError>();
+        error::<sync_committee::KeyError>();
+        error::<sync_committee::ResponseError>();
+        error::<sync_committee::SszError>();
+        error::<sync_committee::UpdateError>();
+    }
     #[cfg(feature = "alloy-rpc")]
     each!(error, log_query: TrailingWildcard);
 }

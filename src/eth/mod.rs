@@ -19,10 +19,13 @@
 //! | [`follow`] | follows the past and new logs of a query through reorganisations |
 //! | [`provider`] | limits of RPC providers; splits, retries and compares requests |
 //! | [`certificate`] | an audit's result in a form that others can verify |
+//! | `anchor` | why a block hash is believed: sync committees of the beacon chain (feature `anchor`) |
 //! | [`chain_profile`] | what the filters and receipts of each chain commit to |
 //! | [`log`] | a log with its position in the chain |
 //! | [`json`] | errors in JSON-RPC values, with their position |
 
+#[cfg(feature = "anchor")]
+pub mod anchor;
 pub mod audit;
 pub mod bloom;
 pub mod certificate;

@@ -1,0 +1,10 @@
+//! The light client of the beacon chain through its public API: the official step vectors, the
+//! updates of mainnet, damaged objects, and a made-up chain with keys of its own.
+
+mod chain;
+mod corpus;
+mod damage;
+mod made_up;
+mod mainnet;
+mod networks;
+mod vectors;
