@@ -24,6 +24,14 @@ macro_rules! check {
     )+};
 }
 
+#[cfg(feature = "anchor")]
+#[test]
+fn names_of_anchors_are_those_of_serde() {
+    use super::anchor::network::{Fork, Preset};
+    use super::anchor::sync_committee::UpdateKind;
+    check!(Fork, Preset, UpdateKind);
+}
+
 #[test]
 fn names_are_read_as_written_and_are_those_of_serde() {
     check!(BloomAnswer, BloomSoundness, Grounds, HeaderLayout, ReceiptsScope, Semantics, Status);

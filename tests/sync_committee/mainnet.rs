@@ -71,13 +71,10 @@ fn check_execution(name: &str, execution: &BoundExecution, expected: &Value) {
 #[test]
 fn runs_of_mainnet_from_bellatrix_to_fulu() {
     let Some(anchors) = Anchors::open() else { return };
-    let runs: [(&str, &[&str], u64); 8] = [
+    let runs: [(&str, &[&str], u64); 9] = [
         ("bellatrix/bootstrap_4700000", &["bellatrix/update_573", "bellatrix/update_574"], 575),
-        (
-            "capella/bootstrap_6718368",
-            &["capella/optimistic_6718464", "capella/finality_6718464"],
-            820,
-        ),
+        ("capella/bootstrap_6718368", &["capella/optimistic_6718464"], 820),
+        ("capella/bootstrap_6718368", &["capella/finality_6718464"], 820),
         (
             "deneb/bootstrap_10248000",
             &[

@@ -117,8 +117,8 @@ fn each_step_of_the_official_cases() {
     for (folder, cases, expected) in [
         (
             "light_client/vectors/",
-            37,
-            [("force_update", 15), ("process_update", 116), ("upgrade_store", 3)].as_slice(),
+            35,
+            [("force_update", 14), ("process_update", 108), ("upgrade_store", 3)].as_slice(),
         ),
         (
             "light_client/vectors_older_release/",

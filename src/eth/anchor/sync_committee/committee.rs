@@ -67,7 +67,7 @@ impl SyncCommittee {
 
     /// Returns `true` if all keys are zero: the committee is not there.
     pub(super) fn is_empty(&self) -> bool {
-        self.keys.iter().chain([&self.aggregate]).all(|key| key.is_zero())
+        self.keys.iter().chain([&self.aggregate]).all(PublicKey::is_zero)
     }
 }
 
@@ -83,7 +83,7 @@ pub struct KeyError {
 /// A sync committee whose keys are decompressed, so that a period pays for it once.
 #[derive(Clone)]
 pub(super) struct Committee {
-    committee: Arc<SyncCommittee>,
+    listed: Arc<SyncCommittee>,
     points: Arc<[G1Affine]>,
     /// Sum of all points.
     sum: G1Projective,
@@ -91,7 +91,7 @@ pub(super) struct Committee {
 
 impl fmt::Debug for Committee {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.committee.fmt(f)
+        self.listed.fmt(f)
     }
 }
 
@@ -103,19 +103,19 @@ impl Committee {
     ///
     /// # Cost
     /// One square root for each key, about 30 ms for 512 keys.
-    pub(super) fn new(committee: Arc<SyncCommittee>) -> Result<Self, KeyError> {
-        let mut points = Vec::with_capacity(committee.keys.len());
-        for (index, key) in committee.keys.iter().enumerate() {
+    pub(super) fn new(listed: Arc<SyncCommittee>) -> Result<Self, KeyError> {
+        let mut points = Vec::with_capacity(listed.keys.len());
+        for (index, key) in listed.keys.iter().enumerate() {
             let point = Option::from(G1Affine::from_compressed_unchecked(&key.0));
             let point = point.filter(|point: &G1Affine| !bool::from(point.is_identity()));
             points.push(point.ok_or(KeyError { index })?);
         }
         let sum = points.iter().fold(G1Projective::identity(), |sum, point| sum + point);
-        Ok(Self { committee, points: points.into(), sum })
+        Ok(Self { listed, points: points.into(), sum })
     }
 
     pub(super) fn committee(&self) -> &SyncCommittee {
-        &self.committee
+        &self.listed
     }
 
     /// Returns `true` if `aggregate` is a signature of `message` by its participants:

@@ -27,7 +27,9 @@ const EXECUTION_DEPTH_GLOAS: usize = 11;
 pub(super) const EXTRA_DATA_LIMIT: usize = 32;
 
 /// Header of a beacon block. SSZ: 112 bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct BeaconHeader {
     /// Slot of the block.
     pub slot: u64,
@@ -65,7 +67,9 @@ impl BeaconHeader {
 }
 
 /// Gas of a block's blobs, from Deneb on.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct BlobGas {
     /// `blob_gas_used` of the header.
     pub used: u64,
@@ -78,7 +82,7 @@ pub struct BlobGas {
 /// All fields except two are those of the block's RLP header, and can be used at once. The fields
 /// `transactions_root` and `withdrawals_root` are SSZ roots and differ from the roots in the RLP
 /// header.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ExecutionHeader {
     /// Hash of the parent block.
     pub parent_hash: B256,
@@ -215,9 +219,9 @@ impl ExecutionProof {
                 let without = ExecutionHeader { blob_gas: None, ..(**header).clone() };
                 without == ExecutionHeader::default()
                     && header.blob_gas.unwrap_or_default() == BlobGas::default()
-                    && branch.iter().all(|node| node.is_zero())
+                    && branch.iter().all(B256::is_zero)
             }
-            Self::Hash(hash, branch) => hash.is_zero() && branch.iter().all(|node| node.is_zero()),
+            Self::Hash(hash, branch) => hash.is_zero() && branch.iter().all(B256::is_zero),
         }
     }
 }
@@ -238,7 +242,8 @@ pub struct LightClientHeader {
 /// commits to is the last execution block that the chain has accepted before it: that of its parent
 /// or of an earlier ancestor. So several beacon headers can bind the same hash, and the newest
 /// execution block is not bound yet. The type keeps these cases apart.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum BoundExecution {
     /// No execution block: the header is older than Capella.
@@ -464,6 +469,5 @@ pub(super) fn proves(leaf: B256, branch: &[B256], gindex: u64, root: B256) -> bo
     let Some(padding) = branch.len().checked_sub(depth) else { return false };
     let (padding, branch) = branch.split_at(padding);
     let branch: Vec<[u8; 32]> = branch.iter().map(|node| node.0).collect();
-    padding.iter().all(|node| node.is_zero())
-        && merkle_branch::is_valid(leaf.0, &branch, gindex, root.0)
+    padding.iter().all(B256::is_zero) && merkle_branch::is_valid(leaf.0, &branch, gindex, root.0)
 }

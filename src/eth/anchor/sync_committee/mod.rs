@@ -108,7 +108,7 @@ pub enum Request {
 }
 
 /// A beacon header that is believed, the execution block that it binds, and why it is believed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Anchor {
     /// The beacon header. Its state root is the start of further proofs.
     pub beacon: BeaconHeader,

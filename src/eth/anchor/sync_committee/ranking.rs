@@ -12,6 +12,7 @@ use crate::eth::anchor::network::Preset;
 /// finalised header in the attested period; more participants; an older attested header; an earlier
 /// signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(clippy::struct_excessive_bools, reason = "each one is a criterion of the specification")]
 pub struct Rank {
     // The derived order compares the fields from first to last.
     supermajority: bool,

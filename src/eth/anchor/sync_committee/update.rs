@@ -217,7 +217,7 @@ impl Update {
         aggregate: SyncAggregate,
         signature_slot: u64,
     ) -> Result<Self, DecodeError> {
-        let is_zero = |branch: &[B256]| branch.iter().all(|node| node.is_zero());
+        let is_zero = |branch: &[B256]| branch.iter().all(B256::is_zero);
         let next_committee = match next {
             Some((committee, branch)) if !is_zero(&branch) => {
                 Some(NextCommittee { committee: Arc::new(committee), branch })
