@@ -8,14 +8,15 @@ use alloy_primitives::B256;
 use blst::min_pk::SecretKey;
 use chainsieve::eth::anchor::network::{Fork, Network};
 use chainsieve::eth::anchor::sync_committee::{
-    Action, Bootstrap, BootstrapError, BoundExecution, Event, ExecutionProof, Grade, HeaderError,
-    KeyError, LightClient, Participation, PublicKey, Request, SyncCommittee, Update, UpdateError,
+    Action, BlobGas, Bootstrap, BootstrapError, BoundExecution, Event, ExecutionProof, Grade,
+    HeaderError, KeyError, LightClient, Participation, PublicKey, Request, SyncCommittee, Update,
+    UpdateError,
 };
 
 use crate::made_up::{Draft, MEMBERS, Members, PERIOD, Tree, World, checkpoint, infinity};
 
 impl World {
-    fn start(&self, slot: u64) -> LightClient {
+    pub(crate) fn start(&self, slot: u64) -> LightClient {
         let bootstrap = self.bootstrap(slot);
         let trusted = bootstrap.header.beacon.root();
         let now = self.network.time_of_slot(slot);
@@ -23,14 +24,18 @@ impl World {
     }
 
     /// Applies an update in the slot of its signature.
-    fn apply(&self, client: &mut LightClient, draft: Draft) -> Result<Vec<Action>, UpdateError> {
+    pub(crate) fn apply(
+        &self,
+        client: &mut LightClient,
+        draft: Draft,
+    ) -> Result<Vec<Action>, UpdateError> {
         let now = self.network.time_of_slot(draft.signature_slot);
         client.handle(Event::Update(&self.update(draft)), now)
     }
 }
 
 /// Slot `slot` of period `period`.
-const fn at(period: u64, slot: u64) -> u64 {
+pub(crate) const fn at(period: u64, slot: u64) -> u64 {
     period * PERIOD + slot
 }
 
@@ -284,154 +289,6 @@ fn updates_of_unknown_committees() {
     assert_eq!(apply(&mut client, Draft::full(at(2, 41), at(2, 20))), unknown(2, 3, 4));
 }
 
-#[test]
-fn refused_updates() {
-    let world = World::new();
-    let mut client = world.start(at(3, 0));
-    let draft = Draft::full(at(3, 30), at(3, 8));
-    let now = world.network.time_of_slot(at(3, 40));
-    let mut refuse = |change: &dyn Fn(&mut Update)| {
-        let mut update = world.update(draft);
-        change(&mut update);
-        let error = client.handle(Event::Update(&update), now).expect_err("refused");
-        assert_eq!(client.finalized().grade, Grade::Checkpoint, "{error}");
-        assert_eq!(client.optimistic().grade, Grade::Checkpoint, "{error}");
-        error
-    };
-    let order =
-        |finalized, attested, signature| UpdateError::SlotOrder { finalized, attested, signature };
-    let (finalized, attested) = (at(3, 8), at(3, 30));
-
-    assert_eq!(refuse(&|update| update.aggregate.bits.fill(0)), UpdateError::NoParticipants);
-    assert_eq!(
-        refuse(&|update| update.signature_slot = attested),
-        order(finalized, attested, attested)
-    );
-    assert_eq!(
-        refuse(&|update| *update = world.update(Draft::full(attested, attested + 1))),
-        order(attested + 1, attested, attested + 1)
-    );
-    assert_eq!(
-        refuse(&|update| update.signature_slot = at(3, 41)),
-        UpdateError::Future { signature_slot: at(3, 41), current_slot: at(3, 40) }
-    );
-    // A server may be ahead of the caller's clock, but it makes no wrong branch.
-    assert!(UpdateError::Future { signature_slot: 1, current_slot: 0 }.is_about_progress());
-    assert!(!UpdateError::FinalityBranch.is_about_progress());
-
-    let wrong = HeaderError::ExecutionBranch { slot: attested };
-    let header = |update: &mut Update| {
-        let ExecutionProof::Header(header, _) = &mut update.attested.execution else { panic!() };
-        header.gas_used += 1;
-    };
-    assert_eq!(refuse(&header), UpdateError::Attested(wrong));
-    let old = HeaderError::OldContainer { slot: attested, fork: Fork::Deneb };
-    assert_eq!(
-        refuse(&|update| update.attested.execution = ExecutionProof::Absent),
-        UpdateError::Attested(old.clone())
-    );
-    let no_blobs = |update: &mut Update| {
-        let ExecutionProof::Header(header, _) = &mut update.attested.execution else { panic!() };
-        header.blob_gas = None;
-    };
-    assert_eq!(refuse(&no_blobs), UpdateError::Attested(old));
-    let wrong = HeaderError::ExecutionBranch { slot: finalized };
-    let branch = |update: &mut Update| {
-        let header = update.finality.as_mut().expect("finality").header.as_mut();
-        let ExecutionProof::Header(_, branch) = &mut header.expect("a header").execution else {
-            panic!()
-        };
-        branch.swap(0, 1);
-        branch[0] = B256::repeat_byte(9);
-    };
-    assert_eq!(refuse(&branch), UpdateError::Finalized(wrong));
-
-    let finality = |update: &mut Update| {
-        update.finality.as_mut().expect("finality").branch[2] = B256::repeat_byte(1)
-    };
-    assert_eq!(refuse(&finality), UpdateError::FinalityBranch);
-    // A branch may be padded in front, with zeros only, and not cut.
-    let pad = |node: B256| {
-        move |update: &mut Update| {
-            update.finality.as_mut().expect("finality").branch.insert(0, node);
-        }
-    };
-    assert_eq!(refuse(&pad(B256::repeat_byte(1))), UpdateError::FinalityBranch);
-    assert_eq!(
-        refuse(&|update| {
-            update.finality.as_mut().expect("finality").branch.remove(0);
-        }),
-        UpdateError::FinalityBranch
-    );
-    let mut padded = world.update(draft);
-    pad(B256::ZERO)(&mut padded);
-    assert!(world.start(at(3, 0)).handle(Event::Update(&padded), now).is_ok());
-    assert_eq!(
-        refuse(&|update| {
-            // A finalised genesis block, with the branch of another block.
-            update.finality.as_mut().expect("finality").header = None;
-        }),
-        UpdateError::FinalityBranch
-    );
-    assert_eq!(
-        refuse(&|update| {
-            let next = update.next_committee.as_mut().expect("a committee");
-            next.committee = Arc::clone(&world.members(5).committee);
-        }),
-        UpdateError::CommitteeBranch
-    );
-    let signature = UpdateError::Signature { participants: MEMBERS };
-    assert_eq!(refuse(&|update| update.aggregate.signature = infinity()), signature);
-    assert_eq!(refuse(&|update| update.aggregate.signature.0.fill(0)), signature);
-    assert_eq!(refuse(&|update| update.aggregate.signature.0[0] &= 0x7f), signature);
-    assert_eq!(
-        refuse(&|update| update.aggregate.bits[3] &= 0x7f),
-        UpdateError::Signature { participants: MEMBERS - 1 }
-    );
-    // Signed by fewer than the bits say.
-    assert_eq!(
-        refuse(&|update| {
-            let fewer = world.update(draft.by(MEMBERS - 1));
-            update.aggregate.signature = fewer.aggregate.signature;
-        }),
-        signature
-    );
-    assert_eq!(
-        refuse(&|update| update.aggregate.bits = [0xff; 64].into()),
-        UpdateError::Signature { participants: 512 }
-    );
-    // Signed by the committee of another period.
-    assert_eq!(
-        refuse(&|update| {
-            let network = &world.network;
-            update.aggregate = world.members(4).sign(
-                update.attested.beacon.root(),
-                MEMBERS,
-                world.version_at(attested),
-                network.genesis_validators_root(),
-            );
-        }),
-        signature
-    );
-    // Signed for another chain.
-    assert_eq!(
-        refuse(&|update| {
-            update.aggregate = world.members(3).sign(
-                update.attested.beacon.root(),
-                MEMBERS,
-                world.version_at(attested),
-                B256::repeat_byte(0xac),
-            );
-        }),
-        signature
-    );
-    world.apply(&mut client, draft).expect("the unchanged update");
-    assert_eq!(
-        world.apply(&mut client, Draft::full(at(3, 8), at(3, 4))),
-        Err(UpdateError::NotNewer { attested: at(3, 8), finalized: at(3, 8) })
-    );
-}
-
 /// The next committee is proven once. Another one is refused, although it has a valid branch.
 #[test]
 fn another_next_committee() {
@@ -595,7 +452,7 @@ fn blocks_of_earlier_forks_in_later_containers() {
     // Deneb's container has two fields more, which are zero for a block of Capella.
     let mut header = world.finalized(at(2, 9));
     let ExecutionProof::Header(execution, _) = &mut header.execution else { panic!() };
-    execution.blob_gas = Some(Default::default());
+    execution.blob_gas = Some(BlobGas::default());
     let bound = header.bound_execution(network).expect("zeros");
     assert_eq!(bound, world.finalized(at(2, 9)).bound_execution(network).expect("valid"));
     let ExecutionProof::Header(execution, _) = &mut header.execution else { panic!() };

@@ -298,7 +298,6 @@ fn each_byte_of_the_updates_of_mainnet() {
             "future",
             "signature",
             "slot order",
-            "unknown committee",
         ]
     );
 }
@@ -407,7 +406,7 @@ fn hostile_bytes() {
         let long = [&ssz[..], &[0; 33]].concat();
         assert!(decode(&long, fork).is_err(), "{name}: trailing bytes");
         for _ in 0..300 {
-            drop(decode(&mutated(&mut rng, &ssz), fork));
+            let _ = decode(&mutated(&mut rng, &ssz), fork);
         }
         for other in
             [Fork::Phase0, Fork::Altair, Fork::Capella, Fork::Deneb, Fork::Electra, Fork::Gloas]
@@ -495,7 +494,7 @@ fn hostile_json() {
     for _ in 0..2000 {
         let bytes = mutated(&mut rng, finality.as_bytes());
         if let Ok(text) = std::str::from_utf8(&bytes) {
-            drop(parse(text));
+            let _ = parse(text);
         }
     }
 }

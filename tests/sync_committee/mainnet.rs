@@ -5,8 +5,8 @@ use std::time::Duration;
 use alloy_primitives::{B256, keccak256};
 use chainsieve::eth::anchor::network::{Fork, Network};
 use chainsieve::eth::anchor::sync_committee::{
-    Action, Bootstrap, BoundExecution, Event, Grade, LightClient, Request, Update, UpdateChunks,
-    UpdateError, UpdateKind,
+    Action, Anchor, Bootstrap, BoundExecution, Event, Finality, Grade, LightClient, Request,
+    Update, UpdateChunks, UpdateError, UpdateKind,
 };
 use serde_json::Value;
 
@@ -43,7 +43,7 @@ pub(crate) fn update(anchors: &Anchors, name: &str) -> Update {
     assert_eq!(update.attested.beacon.slot, number(&entry["slot"]), "{name}");
     assert_eq!(update.signature_slot, number(&entry["signature_slot"]), "{name}");
     assert_eq!(update.aggregate.participants() as u64, number(&entry["participants"]), "{name}");
-    let finalized = update.finality.as_ref().map(|finality| finality.slot());
+    let finalized = update.finality.as_ref().map(Finality::slot);
     assert_eq!(finalized, entry.get("finalized_slot").map(number), "{name}");
     update
 }
@@ -310,6 +310,9 @@ fn rest_answers_of_fulu() {
     assert_eq!((by.signed, by.of), (511, 512));
     assert_eq!(finalized.grade.to_string(), "finalised, signed by 511 of 512");
     assert!(!finalized.trust.checkpoint.is_stale());
+    // An anchor can be stored, or sent to others, as JSON.
+    let json = serde_json::to_string(finalized).expect("JSON");
+    assert_eq!(serde_json::from_str::<Anchor>(&json).expect("an anchor"), *finalized);
     assert_eq!(client.network().fork_at_slot(finalized.beacon.slot), Fork::Fulu);
 
     let name = "chains/fulu_2935/finality_update.json";

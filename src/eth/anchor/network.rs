@@ -207,7 +207,8 @@ pub enum NetworkError {
 /// A beacon chain: genesis, fork schedule, preset.
 ///
 /// The type can only be made from a valid description, so every fork schedule in a `Network`
-/// ascends and begins at epoch 0. See the [module](self) for its JSON.
+/// ascends and begins at epoch 0. See the [module](self) for its JSON. After a fork that the
+/// schedule lacks, no signature is valid under it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "Description", into = "Description")]
 pub struct Network {

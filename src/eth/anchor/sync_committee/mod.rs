@@ -20,6 +20,30 @@
 //! To go on later, store the root of [`LightClient::finalized`] when its slot is the first one of
 //! an epoch, and start from it.
 //!
+//! ```
+//! use core::time::Duration;
+//!
+//! use chainsieve::eth::anchor::network::Fork;
+//! use chainsieve::eth::anchor::sync_committee::{Action, Event, LightClient, Update, UpdateKind};
+//!
+//! /// Applies the answer of a server to a request for its finality update.
+//! fn apply(
+//!     client: &mut LightClient,
+//!     ssz: &[u8],
+//!     fork: Fork,
+//!     now: Duration,
+//! ) -> Result<(), Box<dyn std::error::Error>> {
+//!     let preset = client.network().preset();
+//!     let update = Update::from_ssz(ssz, UpdateKind::Finality, fork, preset)?;
+//!     for action in client.handle(Event::Update(&update), now)? {
+//!         if let Action::Finalized(anchor) = action {
+//!             println!("{:?}: {}", anchor.execution.bound_hash(), anchor.grade);
+//!         }
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
 //! # What is bound
 //! | fork | execution block of a header |
 //! |---|---|

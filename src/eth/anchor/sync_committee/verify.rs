@@ -5,11 +5,11 @@ use alloc::sync::Arc;
 use alloy_primitives::B256;
 use thiserror::Error;
 
+use super::Participation;
 use super::committee::{Committee, KeyError, SyncCommittee};
 use super::header::{BeaconHeader, BoundExecution, HeaderError, LightClientHeader, proves};
 use super::ranking::Rank;
 use super::update::{Bootstrap, Finality, Update};
-use super::{Participation, light_client::LightClient};
 use crate::eth::anchor::network::{Fork, Network};
 
 /// Reason why a bootstrap is refused.
@@ -121,8 +121,9 @@ pub enum UpdateError {
 
 impl UpdateError {
     /// Returns `true` if an honest server can have sent the update: it may be valid for a client
-    /// with another clock, or with more or less progress. If `false`, the update is invalid on this
-    /// network for every client.
+    /// with another clock, or with more or less progress. If `false`, the update is invalid for every
+    /// client of this [`Network`]. The network's fork schedule must be up to date for that: after a
+    /// fork that it lacks, every update is invalid.
     pub const fn is_about_progress(&self) -> bool {
         matches!(self, Self::Future { .. } | Self::UnknownCommittee { .. } | Self::NotNewer { .. })
     }
@@ -143,7 +144,7 @@ impl VerifiedHeader {
     }
 }
 
-/// An update that passed [`LightClient::verify`].
+/// An update that passed [`Known::verify`].
 #[derive(Debug, Clone)]
 pub(super) struct VerifiedUpdate {
     pub(super) attested: VerifiedHeader,
@@ -208,17 +209,29 @@ pub(super) fn bootstrap(
     Ok((header, Committee::new(Arc::clone(&bootstrap.committee))?))
 }
 
-impl LightClient {
+/// What a light client knows when an update arrives.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Known<'a> {
+    pub(super) network: &'a Network,
+    /// Slot of the finalised header.
+    pub(super) finalized_slot: u64,
+    /// Committee of the period of that slot.
+    pub(super) current: &'a Committee,
+    /// Committee of the period after it.
+    pub(super) next: Option<&'a Committee>,
+}
+
+impl Known<'_> {
     /// Verifies an update: `validate_light_client_update`.
     ///
     /// The checks are those of the specification, with the cheap ones first: the signature is the
     /// last one.
     pub(super) fn verify(
-        &self,
+        self,
         update: &Update,
         current_slot: u64,
     ) -> Result<VerifiedUpdate, UpdateError> {
-        let network = self.network();
+        let network = self.network;
         let participants = update.aggregate.participants();
         if participants == 0 {
             return Err(UpdateError::NoParticipants);
@@ -235,16 +248,15 @@ impl LightClient {
         if signature_slot > current_slot {
             return Err(UpdateError::Future { signature_slot, current_slot });
         }
-        let known_slot = self.finalized().beacon.slot;
-        let period = network.period_of_slot(known_slot);
+        let period = network.period_of_slot(self.finalized_slot);
         let signature_period = network.period_of_slot(signature_slot);
         let committee = match signature_period.checked_sub(period) {
-            Some(0) => Some(self.current_committee()),
-            Some(1) => self.next_committee(),
+            Some(0) => Some(self.current),
+            Some(1) => self.next,
             _ => None,
         };
         let Some(committee) = committee else {
-            let last = period + u64::from(self.next_committee().is_some());
+            let last = period + u64::from(self.next.is_some());
             return Err(UpdateError::UnknownCommittee {
                 found: signature_period,
                 first: period,
@@ -252,10 +264,10 @@ impl LightClient {
             });
         };
         let in_store_period = network.period_of_slot(attested_slot) == period;
-        let teaches =
-            self.next_committee().is_none() && update.next_committee.is_some() && in_store_period;
-        if attested_slot <= known_slot && !teaches {
-            return Err(UpdateError::NotNewer { attested: attested_slot, finalized: known_slot });
+        let teaches = self.next.is_none() && update.next_committee.is_some() && in_store_period;
+        if attested_slot <= self.finalized_slot && !teaches {
+            let (attested, finalized) = (attested_slot, self.finalized_slot);
+            return Err(UpdateError::NotNewer { attested, finalized });
         }
         let attested =
             VerifiedHeader::new(&update.attested, network).map_err(UpdateError::Attested)?;
@@ -275,7 +287,7 @@ impl LightClient {
             }
         };
         if let Some(next) = &update.next_committee {
-            let known = self.next_committee().filter(|_| in_store_period);
+            let known = self.next.filter(|_| in_store_period);
             if known.is_some_and(|known| *known.committee() != *next.committee) {
                 return Err(UpdateError::OtherCommittee { period: period + 1 });
             }
