@@ -8,7 +8,7 @@ use alloy_primitives::B256;
 use blst::min_pk::SecretKey;
 use chainsieve::eth::anchor::network::{Fork, Network};
 use chainsieve::eth::anchor::sync_committee::{
-    Action, BlobGas, Bootstrap, BootstrapError, BoundExecution, Event, ExecutionProof, Grade,
+    Action, BlobGas, Bootstrap, BootstrapError, BoundExecution, Event, Evidence, ExecutionProof,
     HeaderError, KeyError, LightClient, Participation, PublicKey, Request, SyncCommittee, Update,
     UpdateError,
 };
@@ -96,7 +96,7 @@ fn seven_forks_in_nine_periods() {
 
         let anchor = client.finalized();
         assert_eq!(world.network.fork_at_slot(anchor.beacon.slot), fork);
-        assert_eq!(anchor.grade, Grade::Finalized(by(MEMBERS)));
+        assert_eq!(anchor.evidence, Evidence::Finalized(by(MEMBERS)));
         assert_eq!(anchor.root, world.finalized(at(period, 31)).beacon.root());
         let number = at(period, 31) + 1000;
         match &anchor.execution {
@@ -198,11 +198,11 @@ fn two_thirds_and_the_safety_threshold() {
     let mut client = world.start(at(2, 0));
     let actions = world.apply(&mut client, Draft::full(at(2, 20), at(2, 8)).by(21)).expect("valid");
     assert_eq!(summary(&actions), (None, Some(at(2, 20)), None));
-    assert_eq!(client.optimistic().grade, Grade::Optimistic(by(21)));
-    assert_eq!(client.finalized().grade, Grade::Checkpoint);
+    assert_eq!(client.optimistic().evidence, Evidence::Optimistic(by(21)));
+    assert_eq!(client.finalized().evidence, Evidence::Checkpoint);
     let actions = world.apply(&mut client, Draft::full(at(2, 21), at(2, 8)).by(22)).expect("valid");
     assert_eq!(summary(&actions), (Some(at(2, 8)), Some(at(2, 21)), Some(3)));
-    assert_eq!(client.finalized().grade, Grade::Finalized(by(22)));
+    assert_eq!(client.finalized().evidence, Evidence::Finalized(by(22)));
 
     // More than half of the most that signed in this period or the last one.
     assert_eq!(client.safety_threshold(), 11);
@@ -240,7 +240,7 @@ fn headers_never_go_back() {
 }
 
 #[test]
-fn forced_updates_need_time_and_are_graded_so() {
+fn forced_updates_need_time_and_are_named_so() {
     let world = World::new();
     let mut client = world.start(at(2, 0));
     let time = |slot| world.network.time_of_slot(slot);
@@ -255,8 +255,8 @@ fn forced_updates_need_time_and_are_graded_so() {
     let actions = client.handle(Event::Force, time(at(3, 1))).expect("forced");
     // The update finalises a newer block, so that block is taken, not the attested one.
     assert_eq!(summary(&actions), (Some(at(2, 8)), None, Some(3)));
-    assert_eq!(client.finalized().grade, Grade::Forced(by(16)));
-    assert_eq!(client.finalized().grade.to_string(), "forced, signed by 16 of 32");
+    assert_eq!(client.finalized().evidence, Evidence::Forced(by(16)));
+    assert_eq!(client.finalized().evidence.to_string(), "forced, signed by 16 of 32");
     assert_eq!(client.trust().forced, Some(by(16)));
     assert_eq!(client.force_from(), None);
 
@@ -271,7 +271,7 @@ fn forced_updates_need_time_and_are_graded_so() {
     // What follows is finalised again, and still says what it rests on.
     world.apply(&mut client, Draft::full(at(4, 30), at(4, 8))).expect("valid");
     let anchor = client.finalized();
-    assert_eq!((anchor.grade, anchor.trust.forced), (Grade::Finalized(by(32)), Some(by(13))));
+    assert_eq!((anchor.evidence, anchor.trust.forced), (Evidence::Finalized(by(32)), Some(by(13))));
 }
 
 #[test]
@@ -312,7 +312,7 @@ fn finality_of_the_genesis_block() {
     let mut client = world.start(3);
     let actions = world.apply(&mut client, Draft::full(12, 0)).expect("valid");
     assert_eq!(summary(&actions), (None, Some(12), Some(1)));
-    assert_eq!(client.finalized().grade, Grade::Checkpoint);
+    assert_eq!(client.finalized().evidence, Evidence::Checkpoint);
 }
 
 #[test]

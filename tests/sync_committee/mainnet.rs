@@ -5,7 +5,7 @@ use std::time::Duration;
 use alloy_primitives::{B256, keccak256};
 use chainsieve::eth::anchor::network::{Fork, Network};
 use chainsieve::eth::anchor::sync_committee::{
-    Action, Anchor, Bootstrap, BoundExecution, Event, Finality, Grade, LightClient, Request,
+    Action, Anchor, Bootstrap, BoundExecution, Event, Evidence, Finality, LightClient, Request,
     Update, UpdateChunks, UpdateError, UpdateKind,
 };
 use serde_json::Value;
@@ -102,7 +102,7 @@ fn runs_of_mainnet_from_bellatrix_to_fulu() {
     let mut applied = 0;
     for (bootstrap, updates, period) in runs {
         let mut client = start(&anchors, bootstrap);
-        assert_eq!(client.finalized().grade, Grade::Checkpoint);
+        assert_eq!(client.finalized().evidence, Evidence::Checkpoint);
         for name in updates {
             let entry = &anchors.files[&format!("{FOLDER}{name}.ssz")];
             let actions = apply(&mut client, &anchors, name)
@@ -306,9 +306,9 @@ fn rest_answers_of_fulu() {
     let rlp = anchors.read("chains/fulu_finality/24784163.header.rlp");
     assert_eq!(finalized.execution.bound_hash(), Some(keccak256(rlp)));
     assert_eq!(client.request(now), Request::Finality);
-    let Grade::Finalized(by) = finalized.grade else { panic!("{}", finalized.grade) };
+    let Evidence::Finalized(by) = finalized.evidence else { panic!("{}", finalized.evidence) };
     assert_eq!((by.signed, by.of), (511, 512));
-    assert_eq!(finalized.grade.to_string(), "finalised, signed by 511 of 512");
+    assert_eq!(finalized.evidence.to_string(), "finalised, signed by 511 of 512");
     assert!(!finalized.trust.checkpoint.is_stale());
     // An anchor can be stored, or sent to others, as JSON.
     let json = serde_json::to_string(finalized).expect("JSON");

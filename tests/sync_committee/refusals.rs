@@ -6,7 +6,7 @@ use std::time::Duration;
 use alloy_primitives::B256;
 use chainsieve::eth::anchor::network::Fork;
 use chainsieve::eth::anchor::sync_committee::{
-    Event, ExecutionProof, Finality, Grade, HeaderError, LightClient, Update, UpdateError,
+    Event, Evidence, ExecutionProof, Finality, HeaderError, LightClient, Update, UpdateError,
 };
 
 use crate::chain::at;
@@ -36,8 +36,8 @@ impl Refusals {
         let mut update = self.world.update(self.draft);
         change(&self.world, &mut update);
         let error = self.client.handle(Event::Update(&update), self.now).expect_err("refused");
-        assert_eq!(self.client.finalized().grade, Grade::Checkpoint, "{error}");
-        assert_eq!(self.client.optimistic().grade, Grade::Checkpoint, "{error}");
+        assert_eq!(self.client.finalized().evidence, Evidence::Checkpoint, "{error}");
+        assert_eq!(self.client.optimistic().evidence, Evidence::Checkpoint, "{error}");
         error
     }
 

@@ -18,6 +18,8 @@ use chainsieve::btc::bip158::audit::{Prevouts, Verdict, audit};
 use chainsieve::btc::bip158::{Acceptance, BlockFilter, BoundBlock, Matcher, PreparedScripts};
 use chainsieve::btc::headers::{HeaderChain, HeadersError};
 use chainsieve::btc::wallet::{BlockScan, WatchedItems};
+use chainsieve::eth::anchor::network::{Fork, Network as BeaconNetwork};
+use chainsieve::eth::anchor::sync_committee::{Bootstrap, LightClient};
 use chainsieve::eth::bloom::BloomView;
 use chainsieve::eth::header::LinkedHeaders;
 use chainsieve::eth::log_query::{LogQuery, Semantics};
@@ -51,6 +53,13 @@ pub fn may_concern(filter: &BlockFilter, scripts: &PreparedScripts) -> bool {
     let mut matcher = Matcher::new();
     let answer = filter.gcs(Acceptance::Strict);
     answer.and_then(|gcs| matcher.match_any(&gcs, scripts)).unwrap_or(true)
+}
+
+/// Starts a light client of the beacon chain; `None` if the root does not prove the bootstrap.
+pub fn light_client(root: B256, bootstrap: &[u8], now: Duration) -> Option<LightClient> {
+    let network = BeaconNetwork::mainnet();
+    let bootstrap = Bootstrap::from_ssz(bootstrap, Fork::Fulu, network.preset()).ok()?;
+    LightClient::new(network, root, &bootstrap, now).ok()
 }
 
 /// Returns `true` if a filter is proven not to be the filter of a block.

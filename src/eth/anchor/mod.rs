@@ -11,7 +11,7 @@
 //! committee of 512 validators, under the root of the caller's checkpoint. This is less than full
 //! consensus: no attestations are counted, and members of a sync committee are not slashed for a
 //! false signature. Two thirds of one committee can therefore forge a header at no cost but their
-//! reputation. Every result names its [grade](sync_committee::Grade) and its
+//! reputation. Every result names its [evidence](sync_committee::Evidence) and its
 //! [checkpoint](sync_committee::Checkpoint).
 
 pub mod merkle_branch;

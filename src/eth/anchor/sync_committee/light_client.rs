@@ -10,7 +10,7 @@ use alloy_primitives::B256;
 use super::committee::{Committee, KeyError};
 use super::update::Bootstrap;
 use super::verify::{self, BootstrapError, Known, UpdateError, VerifiedHeader, VerifiedUpdate};
-use super::{Action, Anchor, Checkpoint, Event, Grade, Participation, Request, Trust};
+use super::{Action, Anchor, Checkpoint, Event, Evidence, Participation, Request, Trust};
 use crate::eth::anchor::network::Network;
 
 /// Largest number of updates that a server returns at once: `MAX_REQUEST_LIGHT_CLIENT_UPDATES`.
@@ -67,7 +67,7 @@ impl LightClient {
             },
             forced: None,
         };
-        let finalized = anchor(header, Grade::Checkpoint, trust);
+        let finalized = anchor(header, Evidence::Checkpoint, trust);
         Ok(Self {
             network,
             trust,
@@ -188,14 +188,14 @@ impl LightClient {
         if update.participation.signed > self.safety_threshold()
             && attested_slot > self.optimistic.beacon.slot
         {
-            let grade = Grade::Optimistic(update.participation);
-            self.optimistic = anchor(update.attested.clone(), grade, self.trust);
+            let evidence = Evidence::Optimistic(update.participation);
+            self.optimistic = anchor(update.attested.clone(), evidence, self.trust);
             actions.push(Action::Optimistic(Box::new(self.optimistic.clone())));
         }
         if let Some(step) = step {
-            let grade = Grade::Finalized(update.participation);
+            let evidence = Evidence::Finalized(update.participation);
             self.best = None;
-            self.apply(step, update.finalized, grade, &mut actions);
+            self.apply(step, update.finalized, evidence, &mut actions);
         } else if self.best.as_ref().is_none_or(|best| update.rank > best.rank) {
             self.best = Some(Box::new(update));
         }
@@ -220,7 +220,7 @@ impl LightClient {
             self.trust.forced = Some(best.participation);
         }
         let mut actions = Vec::new();
-        self.apply(step, best.finalized, Grade::Forced(best.participation), &mut actions);
+        self.apply(step, best.finalized, Evidence::Forced(best.participation), &mut actions);
         Ok(actions)
     }
 
@@ -241,7 +241,7 @@ impl LightClient {
         &mut self,
         step: Step,
         finalized: Option<VerifiedHeader>,
-        grade: Grade,
+        evidence: Evidence,
         actions: &mut Vec<Action>,
     ) {
         let learns = match step {
@@ -261,7 +261,7 @@ impl LightClient {
         if let Some(header) = finalized
             && header.beacon.slot > self.finalized.beacon.slot
         {
-            self.finalized = anchor(header, grade, self.trust);
+            self.finalized = anchor(header, evidence, self.trust);
             actions.push(Action::Finalized(Box::new(self.finalized.clone())));
             if self.finalized.beacon.slot > self.optimistic.beacon.slot {
                 self.optimistic = self.finalized.clone();
@@ -285,7 +285,7 @@ enum Step {
     Advance(Option<Committee>),
 }
 
-fn anchor(header: VerifiedHeader, grade: Grade, trust: Trust) -> Anchor {
+fn anchor(header: VerifiedHeader, evidence: Evidence, trust: Trust) -> Anchor {
     let VerifiedHeader { beacon, root, execution } = header;
-    Anchor { beacon, root, execution, grade, trust }
+    Anchor { beacon, root, execution, evidence, trust }
 }

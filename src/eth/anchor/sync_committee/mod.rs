@@ -37,7 +37,7 @@
 //!     let update = Update::from_ssz(ssz, UpdateKind::Finality, fork, preset)?;
 //!     for action in client.handle(Event::Update(&update), now)? {
 //!         if let Action::Finalized(anchor) = action {
-//!             println!("{:?}: {}", anchor.execution.bound_hash(), anchor.grade);
+//!             println!("{:?}: {}", anchor.execution.bound_hash(), anchor.evidence);
 //!         }
 //!     }
 //!     Ok(())
@@ -52,7 +52,7 @@
 //! | Gloas | [`BoundExecution::ParentHash`]: the hash of the last execution block before it |
 //!
 //! # What is proven
-//! See [`Grade`] and [`Trust`]. A finalised header is signed by at least two thirds of one
+//! See [`Evidence`] and [`Trust`]. A finalised header is signed by at least two thirds of one
 //! committee. This is less than full consensus: see the module [`anchor`](super).
 //!
 //! Sources: `specs/{altair,capella,deneb,electra,gloas}/light-client/sync-protocol.md` of
@@ -96,7 +96,7 @@ pub enum Event<'a> {
     /// The caller accepts the best update although it is not final.
     ///
     /// This has an effect only after a period without progress, see [`LightClient::force_from`].
-    /// What follows is graded [`Grade::Forced`], and [`Trust::forced`] is set from then on. Another
+    /// The evidence for its header is [`Evidence::Forced`], and [`Trust::forced`] is set from then on. Another
     /// server, or a newer checkpoint, is the better choice where there is one.
     Force,
 }
@@ -140,9 +140,9 @@ pub struct Anchor {
     pub root: B256,
     /// The execution block that the header binds.
     pub execution: BoundExecution,
-    /// Evidence for the header.
-    pub grade: Grade,
-    /// What the evidence rests on.
+    /// The signatures for the header.
+    pub evidence: Evidence,
+    /// What the signatures rest on.
     pub trust: Trust,
 }
 
@@ -150,7 +150,7 @@ pub struct Anchor {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Grade {
+pub enum Evidence {
     /// The header is the caller's checkpoint.
     Checkpoint,
     /// At least two thirds of the sync committee signed a header whose state calls this block
@@ -189,7 +189,7 @@ impl fmt::Display for Participation {
 }
 
 /// Writes, for example, `finalised, signed by 509 of 512`.
-impl fmt::Display for Grade {
+impl fmt::Display for Evidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Checkpoint => f.write_str("the trusted checkpoint"),
