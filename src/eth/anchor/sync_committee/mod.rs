@@ -96,7 +96,7 @@ pub enum Event<'a> {
     /// The caller accepts the best update although it is not final.
     ///
     /// This has an effect only after a period without progress, see [`LightClient::force_from`].
-    /// The evidence for its header is [`Evidence::Forced`], and [`Trust::forced`] is set from then on. Another
+    /// The evidence is then [`Evidence::Forced`], and [`Trust::forced`] is set from then on. Another
     /// server, or a newer checkpoint, is the better choice where there is one.
     Force,
 }
