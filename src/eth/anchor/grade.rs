@@ -12,6 +12,7 @@ use chainsieve_lanes::names;
 /// |---|---|---|
 /// | `OwnWord` | nothing: the verifier gave the hash itself | where the verifier has it from |
 /// | `OneProvider` | one provider claims the hash | that others claim it too |
+/// | `Forced` | some members of a sync committee signed the block, too few for finality | that a majority signed |
 /// | `ReleaseCheckpoint` | a release, or a list that this library embeds, publishes the hash | how its publisher checked it |
 /// | `Optimistic` | a majority of what was last seen of the sync committee signed the block | that the block stays in the chain |
 /// | `Finalized` | at least 342 of 512 signed a header whose state calls the block finalised | full consensus: the signers are not slashed for lies |
@@ -20,16 +21,7 @@ use chainsieve_lanes::names;
 /// `Ord` follows this order. `serde`, `Display` and `FromStr` use the [name](Self::name), for
 /// example `release_checkpoint`.
 #[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    serde::Serialize,
-    serde::Deserialize,
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -38,6 +30,8 @@ pub enum Grade {
     OwnWord,
     /// One provider claims the hash.
     OneProvider,
+    /// A light client without progress accepted too few signatures.
+    Forced,
     /// The hash is published in a release, or follows from a list that this library embeds.
     ReleaseCheckpoint,
     /// The sync committee signed the block. The block may still be reorganised away.
@@ -50,8 +44,8 @@ pub enum Grade {
 
 names! {
     Grade, "a grade":
-    OwnWord = "own_word", OneProvider = "one_provider", ReleaseCheckpoint = "release_checkpoint",
-    Optimistic = "optimistic", Finalized = "finalized",
+    OwnWord = "own_word", OneProvider = "one_provider", Forced = "forced",
+    ReleaseCheckpoint = "release_checkpoint", Optimistic = "optimistic", Finalized = "finalized",
     HistoryOfFinalized = "history_of_finalized",
 }
 

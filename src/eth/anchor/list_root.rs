@@ -1,6 +1,6 @@
 //! Roots of SSZ lists and vectors whose elements have a root of 32 bytes.
 
-use super::merkle_branch::pair;
+use super::merkle_branch::parent;
 
 /// Computes the root of a list or vector from the roots of its elements, one at a time.
 ///
@@ -38,7 +38,7 @@ impl<const DEPTH: usize> ListRoot<DEPTH> {
         let mut node = element;
         for waiting in &mut self.waiting {
             match waiting.take() {
-                Some(left) => node = pair(&left, &node),
+                Some(left) => node = parent(&left, &node),
                 None => {
                     *waiting = Some(node);
                     return true;
@@ -58,11 +58,11 @@ impl<const DEPTH: usize> ListRoot<DEPTH> {
         let mut node = None;
         for waiting in &self.waiting {
             node = match (waiting, node) {
-                (Some(left), right) => Some(pair(left, &right.unwrap_or(zero))),
-                (None, Some(left)) => Some(pair(&left, &zero)),
+                (Some(left), right) => Some(parent(left, &right.unwrap_or(zero))),
+                (None, Some(left)) => Some(parent(&left, &zero)),
                 (None, None) => None,
             };
-            zero = pair(&zero, &zero);
+            zero = parent(&zero, &zero);
         }
         node.unwrap_or(zero)
     }
@@ -71,6 +71,6 @@ impl<const DEPTH: usize> ListRoot<DEPTH> {
     pub(super) fn list_root(&self) -> [u8; 32] {
         let mut length = [0; 32];
         length[..8].copy_from_slice(&self.len.to_le_bytes());
-        pair(&self.vector_root(), &length)
+        parent(&self.vector_root(), &length)
     }
 }

@@ -21,8 +21,8 @@ pub fn root(leaf: [u8; 32], branch: &[[u8; 32]], gindex: u64) -> Option<[u8; 32]
         return None;
     }
     let climb = |(node, gindex): ([u8; 32], u64), sibling: &[u8; 32]| {
-        let parent = if gindex & 1 == 0 { pair(&node, sibling) } else { pair(sibling, &node) };
-        (parent, gindex >> 1)
+        let up = if gindex & 1 == 0 { parent(&node, sibling) } else { parent(sibling, &node) };
+        (up, gindex >> 1)
     };
     Some(branch.iter().fold((leaf, gindex), climb).0)
 }
@@ -35,6 +35,6 @@ pub fn is_valid(leaf: [u8; 32], branch: &[[u8; 32]], gindex: u64, root: [u8; 32]
 }
 
 /// Returns the parent of two nodes: SHA-256 of the left node and the right node.
-pub(super) fn pair(left: &[u8; 32], right: &[u8; 32]) -> [u8; 32] {
+pub(super) fn parent(left: &[u8; 32], right: &[u8; 32]) -> [u8; 32] {
     Sha256::new().chain_update(left).chain_update(right).finalize().into()
 }

@@ -3,7 +3,7 @@
 use alloy_primitives::{B256, U256};
 
 use crate::eth::anchor::list_root::ListRoot;
-use crate::eth::anchor::merkle_branch::pair;
+use crate::eth::anchor::merkle_branch::parent;
 
 /// Number of blocks in an epoch of the accumulator.
 pub const EPOCH_BLOCKS: u64 = 8192;
@@ -34,7 +34,7 @@ impl EpochRecord {
     /// Returns `false`, and adds nothing, if the epoch already has [`EPOCH_BLOCKS`] blocks.
     #[must_use]
     pub fn push(&mut self, hash: B256, total_difficulty: U256) -> bool {
-        self.records.push(pair(&hash, &total_difficulty.to_le_bytes()))
+        self.records.push(parent(&hash, &total_difficulty.to_le_bytes()))
     }
 
     /// Returns the number of blocks.

@@ -4,10 +4,7 @@ use alloy_primitives::B256;
 
 use super::summaries::KnownSummaries;
 use crate::eth::anchor::list_root::ListRoot;
-use crate::eth::anchor::merkle_branch::pair;
-
-/// Seconds in a slot.
-pub(super) const SECONDS_PER_SLOT: u64 = 12;
+use crate::eth::anchor::merkle_branch::parent;
 
 /// Slots in a period: blocks whose roots one historical root or summary covers
 /// (`SLOTS_PER_HISTORICAL_ROOT`).
@@ -34,6 +31,8 @@ static HISTORICAL_ROOTS: &[u8; 758 * 32] = include_bytes!("historical_roots.bin"
 pub struct ForkSlots {
     /// Unix time of slot 0 in seconds.
     pub genesis_time: u64,
+    /// Length of a slot in seconds.
+    pub seconds_per_slot: u64,
     /// First slot of Capella, whose period has the first historical summary.
     pub capella: u64,
     /// First slot of Deneb.
@@ -48,6 +47,7 @@ impl ForkSlots {
     /// Source: `configs/mainnet.yaml` of consensus-specs at a08d8a6e2b45.
     pub const MAINNET: Self = Self {
         genesis_time: 1_606_824_023,
+        seconds_per_slot: 12,
         capella: 194_048 * 32,
         deneb: 269_568 * 32,
         gloas: None,
@@ -55,7 +55,7 @@ impl ForkSlots {
 
     /// Returns the time of a slot; `None` if it is beyond the range of `u64`.
     pub(super) fn time(&self, slot: u64) -> Option<u64> {
-        slot.checked_mul(SECONDS_PER_SLOT)?.checked_add(self.genesis_time)
+        slot.checked_mul(self.seconds_per_slot)?.checked_add(self.genesis_time)
     }
 }
 
@@ -91,8 +91,13 @@ impl History {
 
     /// Adds historical summaries, which replace earlier ones.
     #[must_use]
-    pub fn with_summaries(self, summaries: KnownSummaries) -> Self {
-        Self { summaries: Some(summaries), ..self }
+    pub fn with_summaries(mut self, summaries: KnownSummaries) -> Self {
+        self.set_summaries(summaries);
+        self
+    }
+
+    pub(in crate::eth::anchor) fn set_summaries(&mut self, summaries: KnownSummaries) {
+        self.summaries = Some(summaries);
     }
 
     /// Returns the slots at which the form of proofs changes.
@@ -141,7 +146,7 @@ impl History {
     /// `0xec8e040fd6c557b41ca8ddd38f7e9d58a9281918dc92bdb72342a38fb085e701`.
     pub fn accumulator_root(&self) -> B256 {
         let epochs = list_root::<11>(self.epoch_roots);
-        pair(&epochs, &ListRoot::<13>::new().list_root()).into()
+        parent(&epochs, &ListRoot::<13>::new().list_root()).into()
     }
 
     /// Returns the root of the embedded list of historical roots:

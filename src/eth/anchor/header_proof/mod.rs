@@ -47,16 +47,7 @@ pub use summaries::{HistoricalSummary, KnownSummaries, SummariesError, Summaries
 ///
 /// `serde`, `Display` and `FromStr` use the [name](Self::name), for example `deneb_summaries`.
 #[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    serde::Serialize,
-    serde::Deserialize,
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -106,6 +97,12 @@ impl ProofKind {
     pub fn from_code(code: u64) -> Result<Self, ProofDecodeError> {
         let kind = Self::ALL.iter().find(|kind| u64::from(kind.code()) == code);
         kind.copied().ok_or(ProofDecodeError::UnknownKind(code))
+    }
+
+    /// Returns `true` if the proof starts from historical summaries, which a light client must
+    /// show; `false` if it starts from an embedded list.
+    pub const fn uses_summaries(self) -> bool {
+        !matches!(self, Self::Accumulator | Self::HistoricalRoots)
     }
 
     /// Returns the length of a proof's SSZ in bytes.
@@ -298,7 +295,18 @@ impl HeaderProof {
         header: &HeaderView<'_>,
         history: &History,
     ) -> Result<ProvenHeader, HeaderProofError> {
-        let (number, hash) = (header.number(), header.hash());
+        let block = BlockRef { number: header.number(), hash: header.hash() };
+        self.verify_block(block, header.timestamp(), history)
+    }
+
+    /// Verifies the block of a header with this number, hash and timestamp.
+    pub(crate) fn verify_block(
+        &self,
+        block: BlockRef,
+        timestamp: u64,
+        history: &History,
+    ) -> Result<ProvenHeader, HeaderProofError> {
+        let BlockRef { number, hash } = block;
         let grade = match &self.form {
             Form::Accumulator { branch } => {
                 let (merge, epoch) = (history.merge_block(), number / EPOCH_BLOCKS);
@@ -313,7 +321,7 @@ impl HeaderProof {
                 Grade::ReleaseCheckpoint
             }
             Form::Beacon(form) => {
-                let (slot, timestamp) = (form.slot, header.timestamp());
+                let slot = form.slot;
                 let time = history.forks().time(slot);
                 // From Gloas on, the proof is of a later beacon block.
                 let fits = if self.kind == ProofKind::GloasSummaries {
@@ -327,7 +335,7 @@ impl HeaderProof {
                 self.verify_beacon(form, hash, history)?
             }
         };
-        Ok(ProvenHeader { block: BlockRef { number, hash }, grade, kind: self.kind })
+        Ok(ProvenHeader { block, grade, kind: self.kind })
     }
 
     /// Verifies that a block with this hash is part of the chain, without its header.
@@ -361,9 +369,7 @@ impl HeaderProof {
                 let (root, known) = history.historical_root(slot);
                 (slot < forks.capella, Grade::ReleaseCheckpoint, root, known)
             }
-            ProofKind::CapellaSummaries
-            | ProofKind::DenebSummaries
-            | ProofKind::GloasSummaries => {
+            ProofKind::CapellaSummaries | ProofKind::DenebSummaries | ProofKind::GloasSummaries => {
                 let own_fork = match self.kind {
                     ProofKind::CapellaSummaries => forks.capella..forks.deneb,
                     ProofKind::DenebSummaries => forks.deneb..gloas,
@@ -378,12 +384,8 @@ impl HeaderProof {
             return Err(HeaderProofError::WrongFork { kind: self.kind, slot });
         }
         let execution = self.kind.execution().map_or(0, |path| path.gindex);
-        let in_block = merkle_branch::is_valid(
-            hash.0,
-            &form.execution_branch,
-            execution,
-            beacon_block,
-        );
+        let in_block =
+            merkle_branch::is_valid(hash.0, &form.execution_branch, execution, beacon_block);
         if !in_block {
             return Err(HeaderProofError::Execution { beacon_block: beacon_block.into() });
         }

@@ -7,7 +7,7 @@ use alloy_primitives::B256;
 
 use crate::eth::anchor::grade::Grade;
 use crate::eth::anchor::list_root::ListRoot;
-use crate::eth::anchor::merkle_branch::{self, pair};
+use crate::eth::anchor::merkle_branch::{self, parent};
 use crate::eth::json;
 
 /// Length of a summary in SSZ.
@@ -141,7 +141,9 @@ impl SummariesProof {
         }
         let missing = |name| SummariesError::Json(alloc::format!("missing field `{name}`"));
         Ok(Self {
-            summaries: answer.historical_summaries.ok_or_else(|| missing("historical_summaries"))?,
+            summaries: answer
+                .historical_summaries
+                .ok_or_else(|| missing("historical_summaries"))?,
             branch: answer.proof.ok_or_else(|| missing("proof"))?,
         })
     }
@@ -213,7 +215,7 @@ fn summaries_from_ssz(list: &[u8]) -> Result<Vec<HistoricalSummary>, SummariesEr
 fn list_root(summaries: &[HistoricalSummary]) -> Result<[u8; 32], SummariesError> {
     let mut list = ListRoot::<24>::new();
     for summary in summaries {
-        if !list.push(pair(&summary.block_summary_root, &summary.state_summary_root)) {
+        if !list.push(parent(&summary.block_summary_root, &summary.state_summary_root)) {
             let (found, limit) = (summaries.len(), ListRoot::<24>::LIMIT);
             return Err(SummariesError::TooMany { found, limit });
         }
