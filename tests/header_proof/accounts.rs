@@ -11,14 +11,14 @@ use serde_json::Value;
 
 use crate::corpus::{Anchors, text};
 
-pub struct ProofCase {
-    pub name: String,
-    pub state_root: B256,
-    pub proof: AccountProof,
-    pub facts: Value,
+pub(crate) struct ProofCase {
+    pub(crate) name: String,
+    pub(crate) state_root: B256,
+    pub(crate) proof: AccountProof,
+    pub(crate) facts: Value,
 }
 
-pub fn cases(corpus: &Anchors) -> Vec<ProofCase> {
+pub(crate) fn cases(corpus: &Anchors) -> Vec<ProofCase> {
     let list = corpus.json("proofs/cases.json");
     let case = |facts: &Value| {
         let name = text(&facts["file"]).to_owned();
@@ -66,8 +66,8 @@ fn real_answers_are_verified() {
         let expected = facts["slots"].as_array().expect("a list");
         assert_eq!(proven.slots.len(), expected.len(), "{name}");
         for ((slot, value), facts) in proven.slots.iter().zip(expected) {
-            assert_eq!(*slot, text(&facts["key"]).parse().expect("a slot"), "{name}");
-            assert_eq!(*value, text(&facts["value"]).parse().expect("a value"), "{name}");
+            assert_eq!(*slot, text(&facts["key"]).parse::<U256>().expect("a slot"), "{name}");
+            assert_eq!(*value, text(&facts["value"]).parse::<U256>().expect("a value"), "{name}");
             assert_eq!(!value.is_zero(), facts["exists"].as_bool().expect("a boolean"), "{name}");
             slots += 1;
         }

@@ -9,60 +9,60 @@ use serde_json::Value;
 
 use crate::slow_ssz::Node;
 
-pub struct Anchors {
+pub(crate) struct Anchors {
     root: PathBuf,
-    pub files: Vec<Value>,
+    pub(crate) files: Vec<Value>,
 }
 
 /// A header proof of the corpus.
-pub struct HeaderCase {
-    pub name: String,
-    pub kind: ProofKind,
-    pub ssz: Vec<u8>,
+pub(crate) struct HeaderCase {
+    pub(crate) name: String,
+    pub(crate) kind: ProofKind,
+    pub(crate) ssz: Vec<u8>,
     /// The RLP of the header, for all but two cases.
-    pub header: Option<Vec<u8>>,
-    pub hash: B256,
-    pub number: u64,
+    pub(crate) header: Option<Vec<u8>>,
+    pub(crate) hash: B256,
+    pub(crate) number: u64,
     /// Lists with which the proof verifies.
-    pub history: History,
+    pub(crate) history: History,
 }
 
 impl Anchors {
     /// Opens the corpus. Returns `None`, and prints why, if no corpus is configured.
-    pub fn open() -> Option<Self> {
+    pub(crate) fn open() -> Option<Self> {
         let (root, files) = testkit::corpus::index("anchors")?;
         Some(Self { root, files })
     }
 
-    pub fn read(&self, name: &str) -> Vec<u8> {
+    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
         std::fs::read(self.root.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
     }
 
-    pub fn text(&self, name: &str) -> String {
+    pub(crate) fn text(&self, name: &str) -> String {
         String::from_utf8(self.read(name)).expect("UTF-8")
     }
 
-    pub fn json(&self, name: &str) -> Value {
+    pub(crate) fn json(&self, name: &str) -> Value {
         serde_json::from_slice(&self.read(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
     }
 
     /// Returns the files whose kind starts with these words.
-    pub fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
+    pub(crate) fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
         self.files.iter().filter(move |file| text(&file["kind"]).starts_with(kind))
     }
 
     /// The summaries of mainnet at epoch 364328, which the corpus gives without a header.
-    pub fn summaries(&self) -> KnownSummaries {
+    pub(crate) fn summaries(&self) -> KnownSummaries {
         let ssz = self.read("history/accumulators/historical_summaries_epoch_364328.ssz");
         KnownSummaries::trusted(&ssz, Grade::OwnWord).expect("whole summaries")
     }
 
-    pub fn mainnet(&self) -> History {
+    pub(crate) fn mainnet(&self) -> History {
         History::mainnet().with_summaries(self.summaries())
     }
 
     /// Returns every header proof, and the number of proofs of each kind.
-    pub fn header_cases(&self) -> (Vec<HeaderCase>, [usize; 5]) {
+    pub(crate) fn header_cases(&self) -> (Vec<HeaderCase>, [usize; 5]) {
         let mut counts = [0; 5];
         let mut cases = Vec::new();
         for file in self.of_kind("header proof") {
@@ -114,7 +114,7 @@ impl Anchors {
 }
 
 /// A network that had Gloas from its first period with a summary on, whose summary is given.
-pub fn gloas_history(first: u64, block_summary_root: B256) -> History {
+pub(crate) fn gloas_history(first: u64, block_summary_root: B256) -> History {
     let forks =
         ForkSlots { capella: first, deneb: first, gloas: Some(first), ..ForkSlots::MAINNET };
     let ssz = [block_summary_root.0, [0; 32]].concat();
@@ -122,10 +122,10 @@ pub fn gloas_history(first: u64, block_summary_root: B256) -> History {
     History::of(forks).with_summaries(summaries)
 }
 
-pub fn text(value: &Value) -> &str {
+pub(crate) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_else(|| panic!("not a text: {value}"))
 }
 
-pub fn nodes(bytes: &[u8]) -> Vec<Node> {
+pub(crate) fn nodes(bytes: &[u8]) -> Vec<Node> {
     bytes.chunks_exact(32).map(|node| node.try_into().expect("32 bytes")).collect()
 }

@@ -11,20 +11,20 @@ use crate::corpus::{Anchors, HeaderCase, gloas_history, nodes};
 use crate::slow_ssz::{self, Lists, Node, branch, hash, merkleize, mix_in_length};
 
 /// The lists of the corpus, for the slow checker.
-pub struct SlowLists {
+pub(crate) struct SlowLists {
     epochs: Vec<Node>,
     historical_roots: Vec<Node>,
 }
 
 impl SlowLists {
-    pub fn new(corpus: &Anchors) -> Self {
+    pub(crate) fn new(corpus: &Anchors) -> Self {
         let accumulator = corpus.read("history/accumulators/historical_hashes_accumulator.ssz");
         let roots = corpus.read("history/accumulators/historical_roots.ssz");
         Self { epochs: nodes(&accumulator[8..]), historical_roots: nodes(&roots) }
     }
 
     /// Checks a proof of the kind of `case` with these lists and the summaries of `case`.
-    pub fn accept(&self, case: &HeaderCase, ssz: &[u8]) -> bool {
+    pub(crate) fn accept(&self, case: &HeaderCase, ssz: &[u8]) -> bool {
         let summaries = case.history.summaries().expect("summaries").summaries();
         let summaries: Vec<_> = summaries.iter().map(|one| one.block_summary_root.0).collect();
         let lists = Lists {

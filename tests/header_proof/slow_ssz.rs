@@ -4,14 +4,14 @@
 
 use bitcoin::hashes::{Hash as _, sha256};
 
-pub type Node = [u8; 32];
+pub(crate) type Node = [u8; 32];
 
-pub fn hash(bytes: &[u8]) -> Node {
+pub(crate) fn hash(bytes: &[u8]) -> Node {
     sha256::Hash::hash(bytes).to_byte_array()
 }
 
 /// `is_valid_merkle_branch` of the phase 0 specification, which takes a depth and an index.
-pub fn is_valid_merkle_branch(
+pub(crate) fn is_valid_merkle_branch(
     leaf: Node,
     branch: &[Node],
     depth: u32,
@@ -31,7 +31,7 @@ pub fn is_valid_merkle_branch(
 }
 
 /// `merkleize`: the root of chunks, padded with zero chunks to `2^depth`, layer by layer.
-pub fn merkleize(chunks: &[Node], depth: u32) -> Node {
+pub(crate) fn merkleize(chunks: &[Node], depth: u32) -> Node {
     assert!(chunks.len() as u64 <= 1 << depth, "too many chunks");
     let mut layer = chunks.to_vec();
     let mut zero = [0; 32];
@@ -46,14 +46,14 @@ pub fn merkleize(chunks: &[Node], depth: u32) -> Node {
 }
 
 /// `mix_in_length`.
-pub fn mix_in_length(root: Node, length: usize) -> Node {
+pub(crate) fn mix_in_length(root: Node, length: usize) -> Node {
     let mut chunk = [0; 32];
     chunk[..8].copy_from_slice(&(length as u64).to_le_bytes());
     hash(&[root, chunk].concat())
 }
 
 /// Returns the branch of chunk `index` in a tree of `2^depth` chunks, the lowest sibling first.
-pub fn branch(chunks: &[Node], depth: u32, index: usize) -> Vec<Node> {
+pub(crate) fn branch(chunks: &[Node], depth: u32, index: usize) -> Vec<Node> {
     let mut layer = chunks.to_vec();
     let mut zero = [0; 32];
     let mut at = index;
@@ -71,7 +71,7 @@ pub fn branch(chunks: &[Node], depth: u32, index: usize) -> Vec<Node> {
 }
 
 /// `concat_generalized_indices`: the index of the last in the tree of the first.
-pub fn concat_generalized_indices(indices: &[u64]) -> u64 {
+pub(crate) fn concat_generalized_indices(indices: &[u64]) -> u64 {
     indices.iter().fold(1, |all, &index| {
         let floor = 1 << index.ilog2();
         all * floor + (index - floor)
@@ -79,18 +79,18 @@ pub fn concat_generalized_indices(indices: &[u64]) -> u64 {
 }
 
 /// Lists of roots that a header proof may start from.
-pub struct Lists<'a> {
-    pub epochs: &'a [Node],
-    pub historical_roots: &'a [Node],
+pub(crate) struct Lists<'a> {
+    pub(crate) epochs: &'a [Node],
+    pub(crate) historical_roots: &'a [Node],
     /// `block_summary_root` of each summary.
-    pub summaries: &'a [Node],
+    pub(crate) summaries: &'a [Node],
     /// First slot of Capella.
-    pub capella: u64,
+    pub(crate) capella: u64,
 }
 
 /// Checks a header proof of this type as the Portal history network describes it. The bytes have
 /// the length of their type.
-pub fn header_proof(
+pub(crate) fn header_proof(
     proof_type: u64,
     ssz: &[u8],
     hash: Node,
@@ -142,7 +142,7 @@ pub fn header_proof(
 
 /// `is_valid_normalized_merkle_branch` without normalisation: `get_subtree_index` is the index
 /// within the level.
-pub fn gindex_valid(leaf: Node, branch: &[Node], gindex: u64, root: Node) -> bool {
+pub(crate) fn gindex_valid(leaf: Node, branch: &[Node], gindex: u64, root: Node) -> bool {
     let depth = gindex.ilog2();
     branch.len() == depth as usize
         && is_valid_merkle_branch(leaf, branch, depth, gindex % (1 << depth), root)

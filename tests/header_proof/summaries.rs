@@ -14,7 +14,7 @@ use crate::slow_ssz::{
 };
 
 /// Root of the Deneb state that the sync committee signed, in `chains/deneb_summaries`.
-pub const DENEB_STATE: B256 =
+pub(crate) const DENEB_STATE: B256 =
     b256!("8cac7a92267ead2852035327a3d8d7ffc36a66372a15711db93c45306af7165a");
 /// Root of the Electra state of the list at epoch 364328, as the corpus names it.
 const ELECTRA_STATE: B256 =
