@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
+use alloy_rpc_types_eth::EIP1186AccountProofResponse;
 use alloy_trie::proof::verify_proof;
 use alloy_trie::{Nibbles, TrieAccount};
 use chainsieve::eth::anchor::account_proof::{AccountProof, AccountProofError};
@@ -80,6 +81,10 @@ fn real_answers_are_verified() {
         }
         // JSON is written as it is read.
         let json = serde_json::to_string(proof).expect("JSON");
+        assert_eq!(AccountProof::from_json(&json).as_ref(), Ok(proof), "{name}");
+        // alloy's type writes the same answer.
+        let alloy: EIP1186AccountProofResponse = serde_json::from_str(&json).expect("alloy's type");
+        let json = serde_json::to_string(&alloy).expect("JSON");
         assert_eq!(AccountProof::from_json(&json).as_ref(), Ok(proof), "{name}");
         let json = serde_json::to_string(&proven.nodes).expect("JSON");
         assert_eq!(serde_json::from_str::<ProofNodes>(&json).expect("nodes"), proven.nodes);
@@ -164,7 +169,7 @@ fn changed_answers_are_refused() {
             refuse("address", &|proof| proof.address.0[at] ^= 1, true);
         }
         for bit in 0..64 {
-            let mask = 1 << bit;
+            let mask = 1_u64 << bit;
             refuse("nonce", &|proof| proof.nonce ^= alloy_primitives::U64::from(mask), exists);
             refuse("balance", &|proof| proof.balance ^= U256::from(mask), exists);
         }

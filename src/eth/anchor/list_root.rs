@@ -37,13 +37,11 @@ impl<const DEPTH: usize> ListRoot<DEPTH> {
         self.len += 1;
         let mut node = element;
         for waiting in &mut self.waiting {
-            match waiting.take() {
-                Some(left) => node = parent(&left, &node),
-                None => {
-                    *waiting = Some(node);
-                    return true;
-                }
-            }
+            let Some(left) = waiting.take() else {
+                *waiting = Some(node);
+                return true;
+            };
+            node = parent(&left, &node);
         }
         self.whole = Some(node);
         true

@@ -8,6 +8,9 @@
 //! | hops over the contract | the state of older blocks | 6.2 kB for each 8,191 blocks back |
 //! | header proof | a server of proofs, and from Capella on the summaries, for complete periods | 0.8 kB a block, 64 bytes for each period once |
 //!
+//! A plan is for all wanted blocks together. The evidence for each is a chain of links of its own
+//! ([`Links`](super::links::Links)), which repeats what it shares with others.
+//!
 //! Several blocks under one head share one `eth_getProof`. One list of summaries replaces all hops:
 //! from September 2026 back to Prague these are about 440.
 
