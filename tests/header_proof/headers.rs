@@ -288,3 +288,36 @@ fn a_beacon_block_of_gloas_is_later_than_its_payload() {
         assert_eq!(proof.verify(&header, &history).is_ok(), accepted, "{after}");
     }
 }
+
+/// On a network whose Capella began within a period, the first summary is that of this period.
+#[test]
+fn a_fork_within_a_period() {
+    let execution: Vec<Node> = (0..11).map(|level| [level; 32]).collect();
+    let header = [7; 32];
+    let gindex = slow_ssz::concat_generalized_indices(&[8 + 4, 16 + 9, 16 + 12]);
+    assert_eq!(gindex, 3228);
+    let mut block = header;
+    for (level, sibling) in execution.iter().enumerate() {
+        let right = gindex >> level & 1 == 1;
+        block = hash(&if right { [*sibling, block] } else { [block, *sibling] }.concat());
+    }
+    let mut roots = vec![[9; 32]; 8192];
+    roots[70] = block;
+    let forks = ForkSlots { capella: 5 * 8192 + 64, deneb: u64::MAX, ..ForkSlots::MAINNET };
+    let list = [[0; 64], [0; 64]].concat();
+    for (period, summary) in [(5_u64, 0), (6, 1)] {
+        let mut list = list.clone();
+        list[summary * 64..][..32].copy_from_slice(&merkleize(&roots, 13));
+        let known = KnownSummaries::trusted(&list, Grade::Finalized).expect("two summaries");
+        let history = History::of(forks).with_summaries(known);
+        let slot = period * 8192 + 70;
+        let ssz = [
+            &branch(&roots, 13, 70).concat(),
+            &block[..],
+            &execution.concat(),
+            &slot.to_le_bytes(),
+        ];
+        let proof = HeaderProof::decode(ProofKind::CapellaSummaries, &ssz.concat()).expect("one");
+        assert_eq!(proof.verify_hash(header.into(), &history), Ok(Grade::Finalized), "{period}");
+    }
+}

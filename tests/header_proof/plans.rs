@@ -137,7 +137,23 @@ fn what_nobody_serves_is_named() {
     assert_eq!(planned(&[head - in_period - 1], &proofs).unreachable, [0_u64; 0]);
 }
 
-/// The plan is the cheapest among all subsets of the sources, and never worse with more sources.
+/// Any numbers end in bounded time and memory.
+#[test]
+fn extreme_numbers() {
+    let chain = Milestones { capella: 0, history_contract: 0, capella_slot: 0 };
+    for number in [0, 1, u64::MAX] {
+        for slot in [0, u64::MAX] {
+            for wanted in [0, 1, 8191, u64::MAX - 1, u64::MAX] {
+                let plan = plan(Head { number, slot }, &[wanted], &chain, &ALL);
+                assert_eq!(plan.unreachable.is_empty(), wanted <= number, "{number} {wanted}");
+                assert!(plan.steps.len() < 10, "{plan:?}");
+            }
+        }
+    }
+}
+
+/// A source more never makes a plan much worse, and never makes a block unreachable. The bound is
+/// not exact, because blocks are planned one after the other.
 #[test]
 fn more_sources_never_cost_more() {
     let mut rng = testkit::Rng::new(8191);

@@ -126,6 +126,8 @@ const SHARED: u64 = 532;
 const PROOF: u64 = 840;
 /// Bytes of a summary.
 const SUMMARY: u64 = 64;
+/// Maximum number of hops, which are 300 years of blocks: memory is bounded for any numbers.
+const MAX_HOPS: u64 = 100_000;
 /// Bytes that take as long as a request without data: 40 ms at 100 kB a second.
 const REQUEST: u64 = 4000;
 
@@ -276,7 +278,8 @@ impl<'a> Planner<'a> {
         }
         // Block `head - 8191` is the last one in reach of the head itself.
         let hop = back.saturating_sub(1) / SERVE_WINDOW;
-        if hop.checked_mul(SERVE_WINDOW)? > depth || (hop > 0 && !self.usable.hops) {
+        let served = hop < MAX_HOPS && hop * SERVE_WINDOW <= depth;
+        if !served || (hop > 0 && !self.usable.hops) {
             return None;
         }
         let hop = usize::try_from(hop).ok()?;

@@ -25,7 +25,8 @@ const MAX_PROOF: u64 = 1024;
 /// - Every proof of a header must hold. Because the headers are linked, a proof of the last header
 ///   shows all of them.
 ///
-/// Bodies and receipts are passed over: compare them with the roots in the headers.
+/// Bodies and receipts are passed over: compare them with the roots in the headers. The index is
+/// not compared with the headers, as [`HeaderReader`](super::HeaderReader) does.
 #[derive(Debug)]
 pub struct HistoryReader<R> {
     archive: Archive<R>,

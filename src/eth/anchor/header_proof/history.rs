@@ -133,9 +133,9 @@ impl History {
     /// known summaries.
     pub(super) fn summary_root(&self, slot: u64) -> (Option<B256>, usize) {
         let list = self.summaries().map_or(&[][..], KnownSummaries::summaries);
-        let root = slot
-            .checked_sub(self.forks.capella)
-            .and_then(|since| element(list, since / PERIOD_SLOTS));
+        // The first summary is that of the period in which Capella began.
+        let period = (slot / PERIOD_SLOTS).checked_sub(self.forks.capella / PERIOD_SLOTS);
+        let root = period.and_then(|period| element(list, period));
         (root.map(|summary| summary.block_summary_root), list.len())
     }
 
