@@ -142,7 +142,7 @@ fn state(head: u64, first: u64, code_hash: B256, numbers: &[u64]) -> State {
 /// A made-up hash; every third one starts with zeros, which the trie does not store.
 fn hash(number: u64) -> B256 {
     let mut hash = keccak256(number.to_be_bytes());
-    if number % 3 == 0 {
+    if number.is_multiple_of(3) {
         hash.0[..2].fill(0);
     }
     hash

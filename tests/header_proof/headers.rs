@@ -240,7 +240,7 @@ fn a_slot_without_a_block_does_not_stand_for_the_block() {
         Ok(case.hash)
     );
 
-    let mut repeated = roots.clone();
+    let mut repeated = roots;
     repeated[3] = repeated[2];
     let period =
         KnownSummaries::trusted(&[merkleize(&repeated, 13), [0; 32]].concat(), Grade::OwnWord);

@@ -131,7 +131,7 @@ fn by_the_history_contract_of_a_finalised_block() {
     assert_eq!((refused.link, refused.problem), (0, LinkProblem::NoBlock));
 
     // A number out of range, although its slot is in the proof.
-    let mut outside = links.clone();
+    let mut outside = links;
     if let Link::HistoryContract { number, .. } = &mut outside.links[0] {
         *number -= 8191;
     }

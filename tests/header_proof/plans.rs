@@ -162,7 +162,7 @@ fn more_sources_never_cost_more() {
     for _ in 0..60 {
         let spread = *rng.pick(&[50, 9_000, 100_000, 3_000_000, 26_000_000]);
         let wanted: Vec<_> =
-            (0..1 + rng.below(30)).map(|_| HEAD.number - rng.below(spread) as u64).collect();
+            (0..=rng.below(30)).map(|_| HEAD.number - rng.below(spread) as u64).collect();
         let mut previous: Vec<(Sources, Plan)> = Vec::new();
         for bits in 0..8 {
             for state_depth in depths {

@@ -97,7 +97,8 @@ pub(crate) fn header_proof(
     number: u64,
     lists: &Lists<'_>,
 ) -> bool {
-    let nodes: Vec<Node> = ssz.chunks_exact(32).map(|node| node.try_into().unwrap()).collect();
+    let nodes: Vec<Node> =
+        ssz.chunks_exact(32).map(|node| node.try_into().expect("32 bytes")).collect();
     let at = |list: &[Node], index: u64| {
         usize::try_from(index).ok().and_then(|at| list.get(at).copied())
     };
@@ -117,7 +118,7 @@ pub(crate) fn header_proof(
         4 => (13, &[8 + 4, 2856]),
         _ => return false,
     };
-    let slot = u64::from_le_bytes(ssz[ssz.len() - 8..].try_into().unwrap());
+    let slot = u64::from_le_bytes(ssz[ssz.len() - 8..].try_into().expect("8 bytes"));
     let (beacon_branch, rest) = nodes.split_at(beacon_depth);
     let (beacon_block, execution_branch) = (rest[0], &rest[1..]);
     let root = if proof_type == 1 {

@@ -75,7 +75,7 @@ fn a_list_in_a_state_of_gloas() {
         let right = gindex >> level & 1 == 1;
         node = hash(&if right { [sibling.0, node] } else { [node, sibling.0] }.concat());
     }
-    assert!(proof.clone().verify(node.into(), Grade::Finalized).is_ok());
+    assert!(proof.verify(node.into(), Grade::Finalized).is_ok());
     assert_eq!(concat_generalized_indices(&[2950]), 2950);
 }
 
