@@ -37,6 +37,21 @@ fn an_era1_archive_of_mainnet() {
     let elsewhere = read(&bytes, History::of(ForkSlots::MAINNET)).expect("an archive");
     assert_eq!((elsewhere[0].grade, elsewhere[0].shown), (None, 0));
 
+    // Without total difficulties, the accumulator shows nothing, and is not called wrong.
+    let mut without = Vec::new();
+    let mut entries = Archive::new(Input::new(&bytes[..]));
+    while let Some(entry) = entries.next_entry().expect("an entry") {
+        let start = usize::try_from(entry.offset()).expect("small");
+        let length = usize::try_from(entry.data_length()).expect("small");
+        if entry.kind() != EntryKind::TotalDifficulty {
+            without.extend_from_slice(&bytes[start..start + 8 + length]);
+        }
+    }
+    assert_eq!(without.len(), bytes.len() - 8192 * 40);
+    let bare = read(&without, History::mainnet()).expect("an archive");
+    assert_eq!((bare[0].grade, bare[0].shown), (None, 0));
+    assert_eq!((&bare[0].hashes, bare[0].accumulator), (&archive.hashes, archive.accumulator));
+
     // A total difficulty, or the accumulator, or both are changed.
     let (mut difficulty, mut accumulator) = (0, 0);
     let mut archive = Archive::new(Input::new(&bytes[..]));
@@ -177,4 +192,34 @@ fn proofs_at_the_forks() {
             assert_eq!(verified, expected, "{error}");
         }
     }
+}
+
+/// Each byte of an archive is changed. It is refused, or the change is where nothing is read: in the
+/// type of the version entry, or in the index.
+#[test]
+fn changed_archives_are_refused() {
+    let Some(corpus) = Anchors::open() else { return };
+    let (headers, records): (Vec<_>, Vec<_>) =
+        [17_034_869, 17_034_870].map(|number| block(&corpus, number)).into_iter().unzip();
+    let file = ere(&headers, &records);
+    let whole = read(&file, corpus.mainnet()).expect("an archive");
+    let index = file.len() - 24;
+    let (mut refused, mut same) = (0, 0);
+    for at in 0..file.len() {
+        for by in [0x01, 0x10, 0x80] {
+            let mut changed = file.clone();
+            changed[at] ^= by;
+            match read(&changed, corpus.mainnet()) {
+                Err(_) => refused += 1,
+                Ok(archives) => {
+                    assert!(at < 2 || at >= index, "{at}: {archives:?}");
+                    assert_eq!(archives, whole, "{at}");
+                    same += 1;
+                }
+            }
+        }
+    }
+    println!("archives changed: {refused} refused, {same} without effect");
+    assert_eq!(refused + same, 3 * file.len());
+    assert!(same <= 3 * 26, "{same}");
 }

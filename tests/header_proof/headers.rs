@@ -148,7 +148,11 @@ fn without_the_list_they_are_undecided() {
                 let merge = 0;
                 let number = case.number;
                 assert!(without.is_ok(), "{}", case.name);
-                assert_eq!(elsewhere, Err(HeaderProofError::NotBeforeMerge { number, merge }));
+                let unknown = HeaderProofError::NotBeforeMerge { number, merge };
+                assert!(unknown.is_undecidable());
+                assert_eq!(elsewhere, Err(unknown));
+                let merge = 15_537_394;
+                assert!(!HeaderProofError::NotBeforeMerge { number, merge }.is_undecidable());
             }
             ProofKind::HistoricalRoots => {
                 assert!(without.is_ok(), "{}", case.name);

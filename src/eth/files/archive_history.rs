@@ -42,7 +42,8 @@ pub struct ArchiveHistory {
     pub first: u64,
     /// Hashes of the blocks, in order.
     pub hashes: Vec<B256>,
-    /// The accumulator of the archive, if it has one.
+    /// The accumulator of the archive, if it has one. It is compared with the blocks if the archive
+    /// also has their total difficulties.
     pub accumulator: Option<B256>,
     /// Number of proofs that hold.
     pub proofs: usize,
@@ -178,8 +179,10 @@ impl Parts {
             grade: None,
             shown: 0,
         };
-        if let Some((head, stated)) = self.accumulator {
-            all(self.difficulties.len(), EntryKind::TotalDifficulty)?;
+        // Without the total difficulties, which an ere archive may leave out, an accumulator cannot
+        // be computed again.
+        let accumulator = self.accumulator.filter(|_| !self.difficulties.is_empty());
+        if let Some((head, stated)) = accumulator {
             let mut record = EpochRecord::new();
             for ((block, kept), &difficulty) in self.headers.iter().zip(&self.difficulties) {
                 // The limit of headers is that of the record.

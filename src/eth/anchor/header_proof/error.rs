@@ -35,7 +35,7 @@ pub enum HeaderProofError {
     NotBeforeMerge {
         /// Number of the block.
         number: u64,
-        /// Number of the first block that the embedded epochs do not cover.
+        /// Number of the first block that the embedded epochs do not cover; 0 without epochs.
         merge: u64,
     },
     /// A block of this slot has another kind of proof.
@@ -92,6 +92,9 @@ impl HeaderProofError {
     /// Returns `true` if an honest source can cause this error, because the verifier knows too
     /// little of the history.
     pub const fn is_undecidable(&self) -> bool {
-        matches!(self, Self::UnknownPeriod { .. } | Self::NeedsHeader)
+        matches!(
+            self,
+            Self::UnknownPeriod { .. } | Self::NeedsHeader | Self::NotBeforeMerge { merge: 0, .. }
+        )
     }
 }
