@@ -84,6 +84,32 @@ fn types_can_be_shared_between_threads() {
         Archive[&'static [u8]], BlockEntries[&'static [u8]], Entry['static, &'static [u8]],
         EntryKind,
     );
+    #[cfg(all(feature = "anchor", feature = "era"))]
+    each!(shared, files: ArchiveHistory, HistoryReader[&'static [u8]]);
+}
+
+#[cfg(feature = "anchor")]
+#[test]
+fn types_of_anchors_can_be_shared() {
+    use chainsieve::eth::anchor::{account_proof as account, header_proof, links, plan};
+    use chainsieve::eth::anchor::{grade, history_contract, proof_nodes};
+
+    shared::<grade::Grade>();
+    shared::<(account::AccountProof, account::SlotProof, account::ProvenAccount)>();
+    shared::<(proof_nodes::ProofNodes, proof_nodes::Account)>();
+    shared::<(header_proof::HeaderProof, header_proof::ProvenHeader, header_proof::ProofKind)>();
+    shared::<(header_proof::History, header_proof::ForkSlots, header_proof::EpochRecord)>();
+    shared::<(header_proof::SummariesProof, header_proof::KnownSummaries)>();
+    shared::<(links::Links, links::Link, links::LinkKind, links::Origin, links::Anchored)>();
+    shared::<(plan::Plan, plan::Step, plan::Sources, plan::Milestones, plan::Head, plan::Cost)>();
+    error::<account::AccountProofError>();
+    error::<proof_nodes::TrieError>();
+    error::<history_contract::HistoryContractError>();
+    error::<header_proof::HeaderProofError>();
+    error::<header_proof::ProofDecodeError>();
+    error::<header_proof::SummariesError>();
+    error::<links::LinkError>();
+    error::<links::LinkProblem>();
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //!
 //! `cargo bench --bench eth -- [--quick] [--json FILE] [PART …]`
 
+mod anchors;
 mod headers;
 mod keccak;
 mod query_sets;
@@ -17,6 +18,9 @@ fn main() {
     }
     if report.wants("headers") {
         headers::run(&mut report);
+    }
+    if report.wants("anchors") {
+        anchors::run(&mut report);
     }
     if report.wants("receipts") {
         receipts::run(&mut report);
