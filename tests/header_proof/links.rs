@@ -1,12 +1,15 @@
 //! Chains of links, from an origin to a block: real ones, and with each link spoilt.
 
+use core::time::Duration;
+
 use alloy_primitives::{B256, Bytes};
 use chainsieve::eth::anchor::grade::Grade;
 use chainsieve::eth::anchor::header_proof::{
     HeaderProof, HeaderProofError, History, ProofKind, SummariesProof,
 };
 use chainsieve::eth::anchor::history_contract::HistoryContractError;
-use chainsieve::eth::anchor::links::{Checkpoint, Link, LinkKind, LinkProblem, Links, Origin};
+use chainsieve::eth::anchor::links::{Link, LinkKind, LinkProblem, Links, Origin};
+use chainsieve::eth::anchor::sync_committee::Checkpoint;
 use chainsieve::eth::header::HeaderView;
 use serde_json::Value;
 
@@ -16,6 +19,10 @@ use crate::summaries::DENEB_STATE;
 
 fn bytes(corpus: &Anchors, name: &str) -> Bytes {
     corpus.read(name).into()
+}
+
+fn checkpoint(root: B256, slot: u64) -> Checkpoint {
+    Checkpoint { root, slot, age: Duration::from_hours(24), limit: Duration::from_hours(336) }
 }
 
 /// The chain `deneb_summaries`: from a signed state to a block 49 periods older.
@@ -29,7 +36,7 @@ fn by_summaries(corpus: &Anchors) -> (Origin, Links) {
         grade: Grade::Optimistic,
         block_hash: None,
         beacon_state: Some(DENEB_STATE),
-        checkpoint: Some(Checkpoint { root, slot: 11_624_480 }),
+        checkpoint: Some(checkpoint(root, 11_624_480)),
     };
     let list = corpus.text("chains/deneb_summaries/historical_summaries.json");
     let ssz = corpus.read("chains/deneb_summaries/22017691.proof.ssz");
@@ -155,7 +162,7 @@ fn by_an_embedded_list() {
         grade: Grade::OneProvider,
         block_hash: Some(B256::repeat_byte(7)),
         beacon_state: None,
-        checkpoint: Some(Checkpoint { root: B256::ZERO, slot: 1 }),
+        checkpoint: Some(checkpoint(B256::ZERO, 1)),
     };
     for (number, kind) in [(1, ProofKind::Accumulator), (15_537_394, ProofKind::HistoricalRoots)] {
         let ssz = corpus.read(&format!("history/headers/{number}.proof.ssz"));

@@ -23,6 +23,7 @@ use super::header_proof::{
 };
 use super::history_contract::{self, HistoryContractError};
 use super::proof_nodes::ProofNodes;
+use super::sync_committee::{Anchor, Checkpoint};
 use crate::eth::header::{HeaderError, HeaderView};
 
 /// What a verifier believes before the first link, and how far.
@@ -40,17 +41,17 @@ pub struct Origin {
     pub checkpoint: Option<Checkpoint>,
 }
 
-/// A beacon block root from which a light client started.
-///
-/// The older a checkpoint is, the more validators that have left since could have signed another
-/// history from there. The library has no clock: compare the slot with the current slot, and with
-/// the period of weak subjectivity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Checkpoint {
-    /// Root of the beacon block.
-    pub root: B256,
-    /// Slot of the beacon block.
-    pub slot: u64,
+/// The origin that a light client brings: the execution block that a header binds, and the state of
+/// the header. In Gloas, that block is the last one before the header.
+impl From<&Anchor> for Origin {
+    fn from(anchor: &Anchor) -> Self {
+        Self {
+            grade: anchor.grade(),
+            block_hash: anchor.execution.bound_hash(),
+            beacon_state: Some(anchor.beacon.state_root),
+            checkpoint: Some(anchor.trust.checkpoint),
+        }
+    }
 }
 
 /// A step from what is shown so far to a further block.

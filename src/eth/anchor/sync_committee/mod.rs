@@ -74,6 +74,8 @@ use core::time::Duration;
 
 use alloy_primitives::B256;
 
+use super::grade::Grade;
+
 pub use committee::{KeyError, PublicKey, Signature, SyncAggregate, SyncCommittee};
 pub use header::{
     BeaconHeader, BlobGas, BoundExecution, ExecutionHeader, ExecutionProof, HeaderError,
@@ -144,6 +146,22 @@ pub struct Anchor {
     pub evidence: Evidence,
     /// What the signatures rest on.
     pub trust: Trust,
+}
+
+impl Anchor {
+    /// Returns how far the header can be believed.
+    ///
+    /// The checkpoint is the caller's own word. What follows a forced update is not better than that
+    /// update.
+    pub fn grade(&self) -> Grade {
+        let grade = match self.evidence {
+            Evidence::Checkpoint => Grade::OwnWord,
+            Evidence::Finalized(_) => Grade::Finalized,
+            Evidence::Optimistic(_) => Grade::Optimistic,
+            Evidence::Forced(_) => Grade::Forced,
+        };
+        if self.trust.forced.is_some() { grade.min(Grade::Forced) } else { grade }
+    }
 }
 
 /// Evidence for a header.
