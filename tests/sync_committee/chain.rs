@@ -9,11 +9,13 @@ use blst::min_pk::SecretKey;
 use chainsieve::eth::anchor::network::{Fork, Network};
 use chainsieve::eth::anchor::sync_committee::{
     Action, BlobGas, Bootstrap, BootstrapError, BoundExecution, Event, Evidence, ExecutionProof,
-    HeaderError, KeyError, LightClient, Participation, PublicKey, Request, SyncCommittee, Update,
+    HeaderError, KeyError, LightClient, Participation, PublicKey, Request, SyncCommittee,
     UpdateError,
 };
 
-use crate::made_up::{Draft, MEMBERS, Members, PERIOD, Tree, World, checkpoint, infinity};
+use crate::made_up::{
+    Draft, MEMBERS, Members, PERIOD, Tree, World, checkpoint, infinity, version_at,
+};
 
 impl World {
     pub(crate) fn start(&self, slot: u64) -> LightClient {
@@ -170,8 +172,8 @@ fn fork_versions_at_each_boundary() {
             world.apply(&mut client, full).expect("valid");
             client
         };
-        let before = world.version_at(at(period, 0) - 1);
-        let after = world.version_at(at(period, 0));
+        let before = version_at(at(period, 0) - 1);
+        let after = version_at(at(period, 0));
         assert_ne!(before, after);
         let first = Draft { signature_slot: at(period, 0), ..Draft::optimistic(at(period, 0) - 1) };
         let second = Draft::optimistic(at(period, 0));
@@ -325,7 +327,7 @@ fn bootstraps_are_proven_by_the_trusted_root() {
         LightClient::new(world.network.clone(), trusted, bootstrap, now).map(drop)
     };
     assert_eq!(start(&good, now), Ok(()));
-    let early = now - Duration::from_secs(1);
+    let early = now.saturating_sub(Duration::from_secs(1));
     let (slot, current_slot) = (at(4, 6), at(4, 5));
     assert_eq!(start(&good, early), Err(BootstrapError::Future { slot, current_slot }));
     let future = BootstrapError::Future { slot, current_slot: 0 };

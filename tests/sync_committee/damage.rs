@@ -140,6 +140,7 @@ fn reason(error: &UpdateError) -> &'static str {
 }
 
 /// Returns the reasons for which an update with this field changed may be refused.
+#[expect(clippy::match_same_arms, reason = "the fields of each part stay together")]
 fn reasons(field: &str, fork: Fork, kind: UpdateKind) -> &'static [&'static str] {
     let is_bound = fork >= Fork::Capella;
     match field {
@@ -239,21 +240,19 @@ fn damage_update(
     let mut client = client.clone();
     let before = roots(&client);
     each_change(ssz, &fields, step, |field, damaged| {
-        let found = match Update::from_ssz(damaged, kind, fork, preset) {
-            Err(_) => "decode",
-            Ok(update) => {
-                let accepts = field == "signature slot";
-                let mut copy = accepts.then(|| client.clone());
-                let client = copy.as_mut().unwrap_or(&mut client);
-                match client.handle(Event::Update(&update), now) {
-                    Err(error) => reason(&error),
-                    Ok(_) => {
-                        assert!(accepts, "{fork} {kind}: a changed {field} is accepted");
-                        assert_eq!(roots(client), roots(&after));
-                        "accepted"
-                    }
-                }
+        let found = if let Ok(update) = Update::from_ssz(damaged, kind, fork, preset) {
+            let accepts = field == "signature slot";
+            let mut copy = accepts.then(|| client.clone());
+            let client = copy.as_mut().unwrap_or(&mut client);
+            if let Err(error) = client.handle(Event::Update(&update), now) {
+                reason(&error)
+            } else {
+                assert!(accepts, "{fork} {kind}: a changed {field} is accepted");
+                assert_eq!(roots(client), roots(&after));
+                "accepted"
             }
+        } else {
+            "decode"
         };
         let expected = reasons(field, fork, kind);
         assert!(expected.contains(&found), "{fork} {kind}: {field}: {found}, not {expected:?}");

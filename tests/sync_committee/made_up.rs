@@ -315,7 +315,7 @@ impl World {
     pub(crate) fn sign(&self, update: &mut Update, draft: Draft) {
         let period = self.network.period_of_slot(draft.signature_slot);
         // The committee signs the block of the slot before.
-        let version = draft.version.unwrap_or_else(|| self.version_at(draft.signature_slot - 1));
+        let version = draft.version.unwrap_or_else(|| version_at(draft.signature_slot - 1));
         update.aggregate = self.members(period).sign(
             update.attested.beacon.root(),
             draft.participants,
@@ -323,10 +323,10 @@ impl World {
             self.network.genesis_validators_root(),
         );
     }
+}
 
-    /// Returns the version of a slot: one fork a period, from Altair on.
-    pub(crate) fn version_at(&self, slot: u64) -> ForkVersion {
-        let index = u8::try_from((slot / PERIOD + 1).min(7)).expect("small");
-        ForkVersion::new([index, 0, 0, 0xff])
-    }
+/// Returns the version of a slot: one fork a period, from Altair on.
+pub(crate) fn version_at(slot: u64) -> ForkVersion {
+    let index = u8::try_from((slot / PERIOD + 1).min(7)).expect("small");
+    ForkVersion::new([index, 0, 0, 0xff])
 }

@@ -179,8 +179,8 @@ fn signing_root(header_root: B256, signature_slot: u64, network: &Network) -> [u
 
 /// `SyncAggregate`: the members that signed, and the sum of their signatures.
 ///
-/// SSZ: one bit for each member, member `i` in bit `i % 8` of byte `i / 8`, then 96 bytes. 160 bytes
-/// with the preset of mainnet.
+/// SSZ: one bit for each member, member `i` in bit `i % 8` of byte `i / 8`, then 96 bytes. With the
+/// preset of mainnet, these are 160 bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyncAggregate {
     /// One bit for each member of the committee.

@@ -116,8 +116,8 @@ impl LightClient {
         &self.finalized
     }
 
-    /// Returns the newest header that enough members of the sync committee signed. It is never older
-    /// than the finalised one.
+    /// Returns the newest header that enough members of the sync committee signed. It is at least as
+    /// new as the finalised one.
     pub const fn optimistic(&self) -> &Anchor {
         &self.optimistic
     }

@@ -98,8 +98,8 @@ pub enum Event<'a> {
     /// The caller accepts the best update although it is not final.
     ///
     /// This has an effect only after a period without progress, see [`LightClient::force_from`].
-    /// The evidence is then [`Evidence::Forced`], and [`Trust::forced`] is set from then on. Another
-    /// server, or a newer checkpoint, is the better choice where there is one.
+    /// The evidence is then [`Evidence::Forced`], and [`Trust::forced`] is set from then on. Where
+    /// there is another server or a newer checkpoint, that is the better choice.
     Force,
 }
 

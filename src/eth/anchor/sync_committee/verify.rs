@@ -121,9 +121,10 @@ pub enum UpdateError {
 
 impl UpdateError {
     /// Returns `true` if an honest server can have sent the update: it may be valid for a client
-    /// with another clock, or with more or less progress. If `false`, the update is invalid for every
-    /// client of this [`Network`]. The network's fork schedule must be up to date for that: after a
-    /// fork that it lacks, every update is invalid.
+    /// with another clock, or with more or less progress.
+    ///
+    /// If `false`, the update is invalid for every client of this [`Network`]. The network's fork
+    /// schedule must be up to date for that: after a fork that it lacks, every update is invalid.
     pub const fn is_about_progress(&self) -> bool {
         matches!(self, Self::Future { .. } | Self::UnknownCommittee { .. } | Self::NotNewer { .. })
     }
