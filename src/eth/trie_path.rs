@@ -12,9 +12,7 @@ use alloy_trie::nodes::{BranchNode, RlpNode, TrieNode};
 pub(crate) enum Step {
     /// The path continues at the node with this hash.
     Down(B256),
-    /// The path continues at a node of less than 32 bytes, which is embedded in this node.
-    Embedded(RlpNode),
-    /// The node is the leaf of the key, with this value.
+    /// The node has the leaf of the key, with this value.
     Value(Vec<u8>),
     /// The trie does not have the key.
     Absent,
@@ -22,29 +20,35 @@ pub(crate) enum Step {
 
 /// Follows the path to `key` through one node, which starts after `walked` nibbles of the key.
 ///
-/// The caller has compared the hash of the node with the hash in its parent. `walked` grows by the
-/// nibbles that the node consumes.
+/// A node of less than 32 bytes is embedded in its parent in place of its hash. Such nodes are part
+/// of the step. The caller has compared the hash of the node with the hash in its parent. `walked`
+/// grows by the nibbles that the step consumes.
 ///
 /// # Errors
 /// Returns an error if the bytes are not a trie node.
 pub(crate) fn step(rlp: &[u8], key: &Nibbles, walked: &mut usize) -> alloy_rlp::Result<Step> {
-    let rest = key.slice(*walked..);
-    let child = match TrieNode::decode(&mut &rlp[..])? {
-        TrieNode::Leaf(leaf) if leaf.key == rest => return Ok(Step::Value(leaf.value)),
-        TrieNode::Extension(extension) if rest.starts_with(&extension.key) => {
-            *walked += extension.key.len();
-            Some(extension.child)
+    let mut node = TrieNode::decode(&mut &rlp[..])?;
+    // An embedded node is shorter than the node that embeds it, so this ends.
+    loop {
+        let rest = key.slice(*walked..);
+        let child = match node {
+            TrieNode::Leaf(leaf) if leaf.key == rest => return Ok(Step::Value(leaf.value)),
+            TrieNode::Extension(extension) if rest.starts_with(&extension.key) => {
+                *walked += extension.key.len();
+                Some(extension.child)
+            }
+            TrieNode::Branch(branch) => {
+                *walked += 1;
+                rest.first().and_then(|next| child(&branch, next))
+            }
+            TrieNode::Leaf(_) | TrieNode::Extension(_) | TrieNode::EmptyRoot => None,
+        };
+        let Some(child) = child else { return Ok(Step::Absent) };
+        if let Some(hash) = child.as_hash() {
+            return Ok(Step::Down(hash));
         }
-        TrieNode::Branch(branch) => {
-            *walked += 1;
-            rest.first().and_then(|next| child(&branch, next))
-        }
-        TrieNode::Leaf(_) | TrieNode::Extension(_) | TrieNode::EmptyRoot => None,
-    };
-    Ok(match child {
-        None => Step::Absent,
-        Some(child) => child.as_hash().map_or(Step::Embedded(child), Step::Down),
-    })
+        node = TrieNode::decode(&mut child.as_slice())?;
+    }
 }
 
 /// Returns a branch's child at this nibble.

@@ -194,8 +194,9 @@ fn proofs_at_the_forks() {
     }
 }
 
-/// Each byte of an archive is changed. It is refused, or the change is where nothing is read: in the
-/// type of the version entry, or in the index.
+/// Each byte of an archive is changed. It is refused, or the result is the same: the type of the
+/// version entry and the index are not read, and Snappy's decoder passes over a stream identifier
+/// that became a chunk to skip.
 #[test]
 fn changed_archives_are_refused() {
     let Some(corpus) = Anchors::open() else { return };
@@ -204,7 +205,7 @@ fn changed_archives_are_refused() {
     let file = ere(&headers, &records);
     let whole = read(&file, corpus.mainnet()).expect("an archive");
     let index = file.len() - 24;
-    let (mut refused, mut same) = (0, 0);
+    let (mut refused, mut same, mut elsewhere) = (0, 0, 0);
     for at in 0..file.len() {
         for by in [0x01, 0x10, 0x80] {
             let mut changed = file.clone();
@@ -212,14 +213,17 @@ fn changed_archives_are_refused() {
             match read(&changed, corpus.mainnet()) {
                 Err(_) => refused += 1,
                 Ok(archives) => {
-                    assert!(at < 2 || at >= index, "{at}: {archives:?}");
                     assert_eq!(archives, whole, "{at}");
                     same += 1;
+                    elsewhere += usize::from(at >= 2 && at < index);
                 }
             }
         }
     }
     println!("archives changed: {refused} refused, {same} without effect");
     assert_eq!(refused + same, 3 * file.len());
-    assert!(same <= 3 * 26, "{same}");
+    assert!(same <= 3 * 26 + elsewhere, "{same}");
+    // A stream identifier starts with 0xff. Two of its three changes make a chunk to skip, in each
+    // entry but the first.
+    assert!(elsewhere <= 2 * 4, "{elsewhere}");
 }

@@ -136,15 +136,10 @@ impl ProofNodes {
             let rlp = self.nodes.get(&hash).ok_or(TrieError::Missing { hash, depth })?;
             visit(hash);
             let malformed = |error| TrieError::Malformed { hash, depth, error };
-            let mut step = trie_path::step(rlp, &key, &mut walked).map_err(malformed)?;
-            // An embedded node is shorter than the node that embeds it, so this ends.
-            while let Step::Embedded(node) = &step {
-                step = trie_path::step(node, &key, &mut walked).map_err(malformed)?;
-            }
-            match step {
+            match trie_path::step(rlp, &key, &mut walked).map_err(malformed)? {
                 Step::Down(next) => hash = next,
                 Step::Value(value) => return Ok(Some(value)),
-                Step::Absent | Step::Embedded(_) => return Ok(None),
+                Step::Absent => return Ok(None),
             }
         }
         let error = alloy_rlp::Error::Custom("the path is longer than the key");

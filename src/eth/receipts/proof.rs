@@ -96,9 +96,7 @@ impl ReceiptProof {
                     let index = usize::try_from(self.transaction_index).unwrap_or(usize::MAX);
                     return decode_one(index, &encoding).map_err(ProofError::Receipt);
                 }
-                // An encoded receipt has more than 256 bytes, and a node of less than 32 bytes
-                // would be embedded in its parent. So no node here is embedded.
-                Step::Embedded(_) | Step::Absent => return Err(off),
+                Step::Absent => return Err(off),
             };
         }
         Err(ProofError::TooShort { nodes: self.nodes.len() })
