@@ -69,12 +69,47 @@ fn types_can_be_shared_between_threads() {
         VerifiedBlock['static], VerifiedLog['static], VerifiedReceipts['static],
     );
     each!(shared, scan: Hits, QueryId, QuerySet, Scanner, QueryList);
+    #[cfg(feature = "anchor")]
+    {
+        use chainsieve::eth::anchor::{network, sync_committee};
+        shared::<(network::Network, network::Fork, network::Preset)>();
+        shared::<(sync_committee::LightClient, sync_committee::Anchor, sync_committee::Update)>();
+        shared::<(sync_committee::Bootstrap, sync_committee::UpdateChunks<'static>)>();
+        shared::<(sync_committee::Action, sync_committee::Event<'static>)>();
+        shared::<(sync_committee::Request, sync_committee::Rank)>();
+    }
     #[cfg(feature = "era")]
     each!(
         shared, files:
         Archive[&'static [u8]], BlockEntries[&'static [u8]], Entry['static, &'static [u8]],
         EntryKind,
     );
+    #[cfg(all(feature = "anchor", feature = "era"))]
+    each!(shared, files: ArchiveHistory, HistoryReader[&'static [u8]]);
+}
+
+#[cfg(feature = "anchor")]
+#[test]
+fn types_of_anchors_can_be_shared() {
+    use chainsieve::eth::anchor::{account_proof as account, header_proof, links, plan};
+    use chainsieve::eth::anchor::{grade, history_contract, proof_nodes};
+
+    shared::<grade::Grade>();
+    shared::<(account::AccountProof, account::SlotProof, account::ProvenAccount)>();
+    shared::<(proof_nodes::ProofNodes, proof_nodes::Account)>();
+    shared::<(header_proof::HeaderProof, header_proof::ProvenHeader, header_proof::ProofKind)>();
+    shared::<(header_proof::History, header_proof::ForkSlots, header_proof::EpochRecord)>();
+    shared::<(header_proof::SummariesProof, header_proof::KnownSummaries)>();
+    shared::<(links::Links, links::Link, links::LinkKind, links::Origin, links::Anchored)>();
+    shared::<(plan::Plan, plan::Step, plan::Sources, plan::Milestones, plan::Head, plan::Cost)>();
+    error::<account::AccountProofError>();
+    error::<proof_nodes::TrieError>();
+    error::<history_contract::HistoryContractError>();
+    error::<header_proof::HeaderProofError>();
+    error::<header_proof::ProofDecodeError>();
+    error::<header_proof::SummariesError>();
+    error::<links::LinkError>();
+    error::<links::LinkProblem>();
 }
 
 #[test]
@@ -91,6 +126,20 @@ fn errors_are_errors() {
     each!(error, provider: SingleBlock);
     each!(error, receipts: ProofError, ReceiptsError, VerifyError);
     error::<chainsieve::UnknownName>();
+    #[cfg(feature = "anchor")]
+    {
+        use chainsieve::eth::anchor::{network, sync_committee};
+        error::<network::NetworkError>();
+        error::<sync_committee::BootstrapError>();
+        error::<sync_committee::ChunkProblem>();
+        error::<sync_committee::DecodeError>();
+        error::<sync_committee::HeaderError>();
+        error::<sync_committee::JsonError>();
+        error::<sync_committee::KeyError>();
+        error::<sync_committee::ResponseError>();
+        error::<sync_committee::SszError>();
+        error::<sync_committee::UpdateError>();
+    }
     #[cfg(feature = "alloy-rpc")]
     each!(error, log_query: TrailingWildcard);
 }

@@ -1,13 +1,15 @@
-//! Ethereum: hashes, headers, receipts and queries over blooms, compared with the usual
-//! alternatives.
+//! Ethereum: hashes, headers, receipts, queries over blooms and signatures of sync committees,
+//! compared with the usual alternatives.
 //!
 //! `cargo bench --bench eth -- [--quick] [--json FILE] [PART …]`
 
+mod anchors;
 mod headers;
 mod keccak;
 mod query_sets;
 mod receipts;
 mod scan;
+mod sync_committee;
 mod watches;
 
 fn main() {
@@ -17,6 +19,9 @@ fn main() {
     }
     if report.wants("headers") {
         headers::run(&mut report);
+    }
+    if report.wants("anchors") {
+        anchors::run(&mut report);
     }
     if report.wants("receipts") {
         receipts::run(&mut report);
@@ -29,6 +34,9 @@ fn main() {
     }
     if report.wants("watches") {
         watches::run(&mut report);
+    }
+    if report.wants("sync_committee") {
+        sync_committee::run(&mut report);
     }
     report.finish();
 }

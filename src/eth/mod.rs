@@ -18,11 +18,15 @@
 //! | [`audit`] | decides block by block if the answer to a query is complete and correct |
 //! | [`follow`] | follows the past and new logs of a query through reorganisations |
 //! | [`provider`] | limits of RPC providers; splits, retries and compares requests |
+//! | `anchor` | why a block hash is believed: the history contract, proofs of headers, grades (feature `anchor`) |
 //! | [`certificate`] | an audit's result in a form that others can verify |
+//! | `anchor` | why a block hash is believed: sync committees of the beacon chain (feature `anchor`) |
 //! | [`chain_profile`] | what the filters and receipts of each chain commit to |
 //! | [`log`] | a log with its position in the chain |
 //! | [`json`] | errors in JSON-RPC values, with their position |
 
+#[cfg(feature = "anchor")]
+pub mod anchor;
 pub mod audit;
 pub mod bloom;
 pub mod certificate;
@@ -45,3 +49,4 @@ mod names_tests;
 pub mod provider;
 pub mod receipts;
 pub mod scan;
+mod trie_path;

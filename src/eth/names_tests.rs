@@ -24,9 +24,19 @@ macro_rules! check {
     )+};
 }
 
+#[cfg(feature = "anchor")]
+#[test]
+fn names_of_anchors_are_those_of_serde() {
+    use super::anchor::network::{Fork, Preset};
+    use super::anchor::sync_committee::UpdateKind;
+    check!(Fork, Preset, UpdateKind);
+}
+
 #[test]
 fn names_are_read_as_written_and_are_those_of_serde() {
     check!(BloomAnswer, BloomSoundness, Grounds, HeaderLayout, ReceiptsScope, Semantics, Status);
+    #[cfg(feature = "anchor")]
+    check!(super::anchor::grade::Grade, super::anchor::header_proof::ProofKind);
     assert_eq!(
         "whole".parse::<Status>().unwrap_err().to_string(),
         "\"whole\" is not a status: complete, undecided or wrong"

@@ -18,8 +18,11 @@ use chainsieve::btc::bip158::audit::{Prevouts, Verdict, audit};
 use chainsieve::btc::bip158::{Acceptance, BlockFilter, BoundBlock, Matcher, PreparedScripts};
 use chainsieve::btc::headers::{HeaderChain, HeadersError};
 use chainsieve::btc::wallet::{BlockScan, WatchedItems};
+use chainsieve::eth::anchor::header_proof::{HeaderProof, History};
+use chainsieve::eth::anchor::network::{Fork, Network as BeaconNetwork};
+use chainsieve::eth::anchor::sync_committee::{Bootstrap, LightClient};
 use chainsieve::eth::bloom::BloomView;
-use chainsieve::eth::header::LinkedHeaders;
+use chainsieve::eth::header::{HeaderView, LinkedHeaders};
 use chainsieve::eth::log_query::{LogQuery, Semantics};
 use chainsieve::eth::receipts::BlockReceipts;
 use chainsieve::eth::scan;
@@ -51,6 +54,13 @@ pub fn may_concern(filter: &BlockFilter, scripts: &PreparedScripts) -> bool {
     let mut matcher = Matcher::new();
     let answer = filter.gcs(Acceptance::Strict);
     answer.and_then(|gcs| matcher.match_any(&gcs, scripts)).unwrap_or(true)
+}
+
+/// Starts a light client of the beacon chain; `None` if the root does not prove the bootstrap.
+pub fn light_client(root: B256, bootstrap: &[u8], now: Duration) -> Option<LightClient> {
+    let network = BeaconNetwork::mainnet();
+    let bootstrap = Bootstrap::from_ssz(bootstrap, Fork::Fulu, network.preset()).ok()?;
+    LightClient::new(network, root, &bootstrap, now).ok()
 }
 
 /// Returns `true` if a filter is proven not to be the filter of a block.
@@ -96,6 +106,15 @@ pub fn logs(receipts: &[u8], root: B256, bloom: &[u8]) -> Option<Vec<Log>> {
     let receipts = BlockReceipts::from_rlp_list(receipts).ok()?;
     let verified = receipts.verify(root, BloomView::from_wire(bloom)).ok()?;
     Some(verified.logs().map(|log| log.log.clone()).collect())
+}
+
+/// Returns `true` if a header from before Capella is proven to be part of mainnet's history.
+pub fn is_history(header: &[u8], record: &[u8]) -> bool {
+    let proof = HeaderProof::decode_record(record);
+    let header = HeaderView::decode(header);
+    proof.is_ok_and(|proof| {
+        header.is_ok_and(|header| proof.verify(&header, &History::mainnet()).is_ok())
+    })
 }
 
 /// Returns `true` if a key may be in the set of a received filter, or if the filter is malformed.

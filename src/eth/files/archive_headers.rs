@@ -9,7 +9,7 @@ use super::input::Input;
 use crate::eth::header::HeaderView;
 
 /// Maximum number of blocks in an archive, as the file format defines it.
-const MAX_BLOCKS: usize = 8192;
+pub(super) const MAX_BLOCKS: usize = 8192;
 
 /// Maximum number of entries of a block in an ere archive, as the file format defines it.
 const MAX_COMPONENTS: u64 = 5;

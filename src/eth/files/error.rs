@@ -207,6 +207,60 @@ pub enum FileProblem {
          era1 or ere"
     )]
     ConsensusArchive,
+    /// The accumulator of an archive is not the root of its blocks.
+    #[error("the accumulator is {stated}, the archive's {blocks} blocks give {computed}")]
+    Accumulator {
+        /// The root in the archive.
+        stated: B256,
+        /// Number of blocks from before the Merge.
+        blocks: u64,
+        /// The root of these blocks and their total difficulties.
+        computed: B256,
+    },
+    /// The blocks of an archive are not those of the chain: the root of their epoch differs.
+    #[error("epoch {epoch} has the root {known}, the archive's blocks give {computed}")]
+    OtherEpoch {
+        /// Index of the epoch.
+        epoch: u64,
+        /// The known root of the epoch.
+        known: B256,
+        /// The root of the archive's blocks.
+        computed: B256,
+    },
+    /// The headers of an archive are not linked by their parent hashes.
+    #[error("the header of block {number} is not a child of the header before it")]
+    NotLinked {
+        /// Number of the block.
+        number: u64,
+    },
+    /// An archive has not as many entries of a kind as headers.
+    #[error("{found} entries of the type {kind}, but {headers} headers")]
+    EntryCount {
+        /// Name of the type.
+        kind: &'static str,
+        /// Number of entries.
+        found: usize,
+        /// Number of headers.
+        headers: usize,
+    },
+    /// The proof of a header cannot be decoded.
+    #[cfg(feature = "anchor")]
+    #[error("the proof of block {number}: {error}")]
+    ProofEncoding {
+        /// Number of the block.
+        number: u64,
+        /// The error of decoding.
+        error: crate::eth::anchor::header_proof::ProofDecodeError,
+    },
+    /// The proof of a header does not show that its block is part of the chain.
+    #[cfg(feature = "anchor")]
+    #[error("the proof of block {number}: {error}")]
+    HeaderProof {
+        /// Number of the block.
+        number: u64,
+        /// Reason why the proof fails.
+        error: crate::eth::anchor::header_proof::HeaderProofError,
+    },
     /// No header precedes a block's entry, so the number of its block is unknown.
     #[error("no header precedes this entry")]
     NoHeaderBefore,

@@ -4,6 +4,8 @@
 //!   first bytes.
 //! - `BlockEntries` reads the bodies or the receipts of an archive.
 //! - `Archive` reads every entry of an archive.
+//! - `HistoryReader` shows that the headers of an archive are part of the chain, by the archive's
+//!   accumulator and proofs (feature `anchor`).
 //! - [`JsonValues`] splits a JSON text of any size into its values.
 //!
 //! All readers read from an [`Input`], which wraps a [`Read`](std::io::Read): a file, standard
@@ -17,6 +19,8 @@
 mod archive;
 #[cfg(feature = "era")]
 mod archive_headers;
+#[cfg(all(feature = "era", feature = "anchor"))]
+mod archive_history;
 mod error;
 mod format;
 mod header_reader;
@@ -28,6 +32,8 @@ mod rlp;
 
 #[cfg(feature = "era")]
 pub use archive::{Archive, BlockEntries, Entry, EntryKind, body_transactions};
+#[cfg(all(feature = "era", feature = "anchor"))]
+pub use archive_history::{ArchiveHistory, HistoryReader};
 pub use error::{FileError, FileProblem, IndexProblem, Position};
 pub use format::{FileFormat, MAX_HEADER, UnknownFormatName};
 pub use header_reader::{HeaderBatch, HeaderReader};

@@ -3,8 +3,6 @@
 use alloc::vec::Vec;
 
 use alloy_primitives::{B256, Bytes};
-use alloy_rlp::Decodable as _;
-use alloy_trie::nodes::{BranchNode, TrieNode};
 use alloy_trie::proof::ProofRetainer;
 use alloy_trie::{HashBuilder, Nibbles};
 use chainsieve_lanes::hash::keccak256;
@@ -13,6 +11,7 @@ use chainsieve_lanes::simd::Backend;
 use super::blooms::Blooms;
 use super::rlp::decode_one;
 use super::{ProofError, Receipt, VerifiedReceipts};
+use crate::eth::trie_path::{self, Step};
 
 /// A Merkle-Patricia proof of one receipt, for a verifier that has the header but no receipts.
 ///
@@ -87,39 +86,21 @@ impl ReceiptProof {
             }
             let off = ProofError::Path { node, transaction_index: self.transaction_index };
             let malformed = |error| ProofError::Malformed { node, error };
-            let rest = key.slice(walked..);
-            // In a trie, a node of less than 32 bytes is embedded in its parent, which then does
-            // not contain the hash of the node. An encoded receipt has more than 256 bytes, so no
-            // node here is embedded.
-            let next = match TrieNode::decode(&mut &rlp[..]).map_err(malformed)? {
-                TrieNode::Leaf(leaf) if leaf.key == rest => {
-                    let (nodes, leaf_at) = (self.nodes.len(), node + 1);
-                    if nodes != leaf_at {
-                        return Err(ProofError::TooLong { nodes, leaf: leaf_at });
+            expected = match trie_path::step(rlp, &key, &mut walked).map_err(malformed)? {
+                Step::Down(hash) => hash,
+                Step::Value(encoding) => {
+                    let (nodes, leaf) = (self.nodes.len(), node + 1);
+                    if nodes != leaf {
+                        return Err(ProofError::TooLong { nodes, leaf });
                     }
                     let index = usize::try_from(self.transaction_index).unwrap_or(usize::MAX);
-                    return decode_one(index, &leaf.value).map_err(ProofError::Receipt);
+                    return decode_one(index, &encoding).map_err(ProofError::Receipt);
                 }
-                TrieNode::Extension(extension) if rest.starts_with(&extension.key) => {
-                    walked += extension.key.len();
-                    extension.child.as_hash()
-                }
-                TrieNode::Branch(branch) => {
-                    walked += 1;
-                    rest.first().and_then(|next| child(&branch, next))
-                }
-                TrieNode::Leaf(_) | TrieNode::Extension(_) | TrieNode::EmptyRoot => None,
+                Step::Absent => return Err(off),
             };
-            expected = next.ok_or(off)?;
         }
         Err(ProofError::TooShort { nodes: self.nodes.len() })
     }
-}
-
-/// Returns the hash of a branch's child at this nibble.
-fn child(branch: &BranchNode, nibble: u8) -> Option<B256> {
-    let branch = branch.as_ref();
-    branch.children().find_map(|(at, child)| child.filter(|_| at == nibble))?.as_hash()
 }
 
 /// Returns the trie key of a receipt: the nibbles of the RLP of its index.

@@ -1,0 +1,72 @@
+//! How far a block hash can be believed.
+
+use chainsieve_lanes::names;
+
+/// The reason to believe a hash, from the weakest to the strongest.
+///
+/// A grade is not a proof: it names the statement that a proof starts from. The
+/// [links](super::links) then lead from that statement to a block, and each link can be checked
+/// again from its bytes.
+///
+/// | grade | shown | not shown |
+/// |---|---|---|
+/// | `OwnWord` | nothing: the verifier gave the hash itself | where the verifier has it from |
+/// | `OneProvider` | one provider claims the hash | that others claim it too |
+/// | `Forced` | some members of a sync committee signed the block, too few for finality | that a majority signed |
+/// | `ReleaseCheckpoint` | a release, or a list that this library embeds, publishes the hash | how its publisher checked it |
+/// | `Optimistic` | a majority of what was last seen of the sync committee signed the block | that the block stays in the chain |
+/// | `Finalized` | at least 342 of 512 signed a header whose state calls the block finalised | full consensus: the signers are not slashed for lies |
+/// | `HistoryOfFinalized` | the block is an ancestor of a finalised block | anything newer |
+///
+/// `Ord` follows this order. `serde`, `Display` and `FromStr` use the [name](Self::name), for
+/// example `release_checkpoint`.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Grade {
+    /// The verifier gave the hash without a source.
+    OwnWord,
+    /// One provider claims the hash.
+    OneProvider,
+    /// A light client without progress accepted too few signatures.
+    Forced,
+    /// The hash is published in a release, or follows from a list that this library embeds.
+    ReleaseCheckpoint,
+    /// The sync committee signed the block. The block may still be reorganised away.
+    Optimistic,
+    /// The block is finalised.
+    Finalized,
+    /// The block is an ancestor of a finalised block.
+    HistoryOfFinalized,
+}
+
+names! {
+    Grade, "a grade":
+    OwnWord = "own_word", OneProvider = "one_provider", Forced = "forced",
+    ReleaseCheckpoint = "release_checkpoint", Optimistic = "optimistic", Finalized = "finalized",
+    HistoryOfFinalized = "history_of_finalized",
+}
+
+impl Grade {
+    /// Returns the grade of a proven ancestor of a block with this grade.
+    ///
+    /// An ancestor is as good as its descendant. Only the name changes for an ancestor of a
+    /// finalised block, because the block itself was not called finalised.
+    #[must_use]
+    pub const fn of_ancestor(self) -> Self {
+        match self {
+            Self::Finalized => Self::HistoryOfFinalized,
+            same => same,
+        }
+    }
+
+    /// Returns `true` if the block cannot be reorganised away while finality holds.
+    ///
+    /// `true` for a finalised block and its ancestors. For a hash of another origin the question
+    /// is undecided, and the result is `false`.
+    pub const fn is_final(self) -> bool {
+        matches!(self, Self::Finalized | Self::HistoryOfFinalized)
+    }
+}

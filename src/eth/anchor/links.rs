@@ -1,0 +1,317 @@
+//! Chains of links from a believed statement to a block.
+//!
+//! A verifier starts from an [`Origin`]: what it believes, and how far. Each [`Link`] then leads
+//! from what is shown so far to a further block. A link carries all bytes that its check needs, so
+//! anyone who has the origin can check the chain again, without the party that issued it.
+//!
+//! | link | from | to |
+//! |---|---|---|
+//! | [`Parents`](Link::Parents) | a block | an ancestor, by the parent hash of each header between |
+//! | [`HistoryContract`](Link::HistoryContract) | a block | one of the 8,191 blocks before it |
+//! | [`Summaries`](Link::Summaries) | the origin's beacon state | the list of historical summaries |
+//! | [`HeaderProof`](Link::HeaderProof) | an embedded list, or the summaries | a block of any age |
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use alloy_primitives::{B256, Bytes};
+
+use super::grade::Grade;
+use super::header_proof::{
+    HeaderProof, HeaderProofError, History, KnownSummaries, ProofKind, SummariesError,
+    SummariesProof,
+};
+use super::history_contract::{self, HistoryContractError};
+use super::proof_nodes::ProofNodes;
+use super::sync_committee::{Anchor, Checkpoint};
+use crate::eth::header::{HeaderError, HeaderView};
+
+/// What a verifier believes before the first link, and how far.
+///
+/// The verifier supplies the origin. No part of it may come from the issuer of the links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Origin {
+    /// How far the two values below are believed.
+    pub grade: Grade,
+    /// Hash of an execution block, or `None` if only the beacon state is believed.
+    pub block_hash: Option<B256>,
+    /// Root of a beacon state, or `None` if only the block is believed.
+    pub beacon_state: Option<B256>,
+    /// The checkpoint from which a light client came to these values, if one did.
+    pub checkpoint: Option<Checkpoint>,
+}
+
+/// The origin that a light client brings: the execution block that a header binds, and the state of
+/// the header. In Gloas, that block is the last one before the header.
+impl From<&Anchor> for Origin {
+    fn from(anchor: &Anchor) -> Self {
+        Self {
+            grade: anchor.grade(),
+            block_hash: anchor.execution.bound_hash(),
+            beacon_state: Some(anchor.beacon.state_root),
+            checkpoint: Some(anchor.trust.checkpoint),
+        }
+    }
+}
+
+/// A step from what is shown so far to a further block.
+///
+/// # JSON
+/// `serde` writes and reads an object whose member `link` names the link, for example
+/// `history_contract`. Bytes are hex with `0x`.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "link", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Link {
+    /// Headers back from the block that is shown so far.
+    Parents {
+        /// RLP of the headers: the first is that of the block, each further one that of its
+        /// predecessor's parent. The link leads to the block of the last header.
+        headers: Vec<Bytes>,
+    },
+    /// The hash of an earlier block, in the state of the block that is shown so far.
+    HistoryContract {
+        /// RLP of the block's header.
+        header: Bytes,
+        /// Number of the earlier block.
+        number: u64,
+        /// Nodes of the state trie and of the contract's storage trie.
+        nodes: ProofNodes,
+    },
+    /// The list of historical summaries in the origin's beacon state.
+    Summaries(SummariesProof),
+    /// A header that is part of the history.
+    HeaderProof {
+        /// RLP of the header.
+        header: Bytes,
+        /// The proof that its block is part of the chain.
+        proof: HeaderProof,
+    },
+}
+
+/// The kind of a link, without its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LinkKind {
+    /// Headers by parent hash, with the number of blocks from the first to the last.
+    Parents {
+        /// Number of blocks by which the link goes back.
+        blocks: usize,
+    },
+    /// The history contract of EIP-2935.
+    HistoryContract,
+    /// Historical summaries under a beacon state.
+    Summaries,
+    /// A proof of a header.
+    HeaderProof(ProofKind),
+}
+
+/// Writes a few words, for example `header proof (deneb_summaries)`.
+impl fmt::Display for LinkKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Parents { blocks } => write!(f, "{blocks} parent hashes"),
+            Self::HistoryContract => f.write_str("history contract"),
+            Self::Summaries => f.write_str("historical summaries"),
+            Self::HeaderProof(kind) => write!(f, "header proof ({kind})"),
+        }
+    }
+}
+
+/// Links from an origin to a block.
+///
+/// `serde` writes and reads the list of links.
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct Links {
+    /// The links, in the order in which they are checked.
+    pub links: Vec<Link>,
+}
+
+/// A block to which links lead from an origin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "the grade tells how far the block can be believed"]
+#[non_exhaustive]
+pub struct Anchored {
+    /// Hash of the block.
+    pub hash: B256,
+    /// Number of the block; `None` if no link names it, which is so without links.
+    pub number: Option<u64>,
+    /// How far the block can be believed.
+    pub grade: Grade,
+    /// The links by which the block is shown, in order. Links before a header proof that does not
+    /// use them are left out.
+    pub by: Vec<LinkKind>,
+    /// The checkpoint of the origin, if the block depends on the origin.
+    pub checkpoint: Option<Checkpoint>,
+}
+
+/// Reason why links do not lead to a block.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("link {link}: {problem}")]
+#[non_exhaustive]
+pub struct LinkError {
+    /// Index of the link, from 0; the number of links if they end without a block.
+    pub link: usize,
+    /// Reason why the link is rejected.
+    pub problem: LinkProblem,
+}
+
+/// Reason why a link is rejected.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinkProblem {
+    /// The link starts from a block, and none is shown yet.
+    #[error("no block is shown before it")]
+    NoBlock,
+    /// The link starts from a beacon state, and the origin has none.
+    #[error("the origin has no beacon state")]
+    NoBeaconState,
+    /// A header is malformed.
+    #[error("header {index}: {error}")]
+    Header {
+        /// Index of the header in the link.
+        index: usize,
+        /// The error of decoding.
+        error: HeaderError,
+    },
+    /// A header is not that of the expected block.
+    #[error("header {index} hashes to {computed}, expected {expected}")]
+    OtherHeader {
+        /// Index of the header in the link.
+        index: usize,
+        /// Hash of the header.
+        computed: B256,
+        /// The hash that is shown before.
+        expected: B256,
+    },
+    /// The link has no header.
+    #[error("it has no header")]
+    NoHeader,
+    /// The history contract does not show the block.
+    #[error(transparent)]
+    HistoryContract(HistoryContractError),
+    /// The summaries are not in the beacon state.
+    #[error(transparent)]
+    Summaries(SummariesError),
+    /// The proof does not show the header.
+    #[error(transparent)]
+    HeaderProof(HeaderProofError),
+}
+
+/// What the links up to some link have shown.
+struct Shown<'a> {
+    origin: &'a Origin,
+    history: History,
+    block: Option<Anchored>,
+    /// `true` if the summaries come from a link.
+    linked_summaries: bool,
+}
+
+impl Links {
+    /// Verifies all links, one after the other, and returns the block to which they lead.
+    ///
+    /// `history` is what the verifier knows without these links: the lists of its network. A link
+    /// with summaries replaces the summaries in it.
+    ///
+    /// # Errors
+    /// Returns the first link that does not hold.
+    ///
+    /// # Cost
+    /// In proportion to the bytes of the links. Nothing is kept but the list of summaries.
+    pub fn verify(&self, origin: &Origin, history: History) -> Result<Anchored, LinkError> {
+        let block = origin.block_hash.map(|hash| Anchored {
+            hash,
+            number: None,
+            grade: origin.grade,
+            by: Vec::new(),
+            checkpoint: origin.checkpoint,
+        });
+        let mut shown = Shown { origin, history, block, linked_summaries: false };
+        for (link, step) in self.links.iter().enumerate() {
+            shown.follow(step).map_err(|problem| LinkError { link, problem })?;
+        }
+        let link = self.links.len();
+        shown.block.ok_or(LinkError { link, problem: LinkProblem::NoBlock })
+    }
+}
+
+impl Shown<'_> {
+    fn follow(&mut self, link: &Link) -> Result<(), LinkProblem> {
+        match link {
+            Link::Parents { headers } => {
+                let block = self.block.as_mut().ok_or(LinkProblem::NoBlock)?;
+                let mut expected = block.hash;
+                let mut number = None;
+                for (index, rlp) in headers.iter().enumerate() {
+                    let header = decode(rlp, index)?;
+                    block.hash = check(&header, index, expected)?;
+                    expected = header.parent_hash();
+                    number = Some(header.number());
+                }
+                block.number = Some(number.ok_or(LinkProblem::NoHeader)?);
+                let blocks = headers.len() - 1;
+                if blocks > 0 {
+                    block.grade = block.grade.of_ancestor();
+                }
+                block.by.push(LinkKind::Parents { blocks });
+            }
+            Link::HistoryContract { header, number, nodes } => {
+                let block = self.block.as_mut().ok_or(LinkProblem::NoBlock)?;
+                let header = decode(header, 0)?;
+                check(&header, 0, block.hash)?;
+                let earlier = history_contract::verify(&header, nodes, &[*number]);
+                let earlier = earlier.map_err(LinkProblem::HistoryContract)?;
+                for earlier in earlier {
+                    block.hash = earlier.hash;
+                    block.number = Some(earlier.number);
+                }
+                block.grade = block.grade.of_ancestor();
+                block.by.push(LinkKind::HistoryContract);
+            }
+            Link::Summaries(proof) => {
+                let state = self.origin.beacon_state.ok_or(LinkProblem::NoBeaconState)?;
+                let summaries: KnownSummaries = proof
+                    .clone()
+                    .verify(state, self.origin.grade)
+                    .map_err(LinkProblem::Summaries)?;
+                self.history.set_summaries(summaries);
+                self.linked_summaries = true;
+            }
+            Link::HeaderProof { header, proof } => {
+                let header = decode(header, 0)?;
+                let proven = proof.verify(&header, &self.history);
+                let proven = proven.map_err(LinkProblem::HeaderProof)?;
+                // A proof starts from a list, not from the block before it.
+                let mut by = Vec::new();
+                let uses_summaries = proof.kind().uses_summaries();
+                if uses_summaries && self.linked_summaries {
+                    by.push(LinkKind::Summaries);
+                }
+                by.push(LinkKind::HeaderProof(proof.kind()));
+                self.block = Some(Anchored {
+                    hash: proven.block.hash,
+                    number: Some(proven.block.number),
+                    grade: proven.grade,
+                    by,
+                    checkpoint: self.origin.checkpoint.filter(|_| uses_summaries),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn decode(rlp: &Bytes, index: usize) -> Result<HeaderView<'_>, LinkProblem> {
+    HeaderView::decode(rlp).map_err(|error| LinkProblem::Header { index, error })
+}
+
+/// Compares the hash of a header with the hash that is shown before, and returns it.
+fn check(header: &HeaderView<'_>, index: usize, expected: B256) -> Result<B256, LinkProblem> {
+    let computed = header.hash();
+    if computed == expected {
+        Ok(computed)
+    } else {
+        Err(LinkProblem::OtherHeader { index, computed, expected })
+    }
+}

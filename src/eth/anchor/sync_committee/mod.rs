@@ -1,0 +1,252 @@
+//! Light client of the beacon chain: from one trusted block root to finalised execution blocks, by
+//! the signatures of sync committees. No sockets, no clock, no files.
+//!
+//! A sync committee is drawn for each period of 8,192 slots, about 27 hours. Its 512 members sign
+//! the head of every slot. A beacon state commits to the committees of its own period and of the
+//! next one, and to the finalised block. So from a trusted block on, each period's signatures vouch
+//! for the next committee, and for finalised blocks.
+//!
+//! # How to drive it
+//! 1. Choose a [`Network`](super::network::Network) and the root of a *finalised* block, best the
+//!    first one of an epoch: servers promise bootstraps only for these.
+//! 2. Request the bootstrap of this root, decode it with [`Bootstrap::from_ssz`] or
+//!    [`Bootstrap::from_json`], and call [`LightClient::new`].
+//! 3. Request what [`LightClient::request`] returns. Pass each decoded update to
+//!    [`LightClient::handle`], and carry out the returned [`Action`]s. An optimistic update is
+//!    optional at any time.
+//! 4. Repeat: until the next sync committee is known and the last period is reached at once, then
+//!    as often as a newer block is wanted, at least once a period.
+//!
+//! To go on later, store the root of [`LightClient::finalized`] when its slot is the first one of
+//! an epoch, and start from it.
+//!
+//! ```
+//! use core::time::Duration;
+//!
+//! use chainsieve::eth::anchor::network::Fork;
+//! use chainsieve::eth::anchor::sync_committee::{Action, Event, LightClient, Update, UpdateKind};
+//!
+//! /// Applies the answer of a server to a request for its finality update.
+//! fn apply(
+//!     client: &mut LightClient,
+//!     ssz: &[u8],
+//!     fork: Fork,
+//!     now: Duration,
+//! ) -> Result<(), Box<dyn std::error::Error>> {
+//!     let preset = client.network().preset();
+//!     let update = Update::from_ssz(ssz, UpdateKind::Finality, fork, preset)?;
+//!     for action in client.handle(Event::Update(&update), now)? {
+//!         if let Action::Finalized(anchor) = action {
+//!             println!("{:?}: {}", anchor.execution.bound_hash(), anchor.evidence);
+//!         }
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # What is bound
+//! | fork | execution block of a header |
+//! |---|---|
+//! | Altair, Bellatrix | none: an update moves the committee only |
+//! | Capella to Fulu | [`BoundExecution::Header`]: its own execution header, with bloom and roots |
+//! | Gloas | [`BoundExecution::ParentHash`]: the hash of the last execution block before it |
+//!
+//! # What is proven
+//! See [`Evidence`] and [`Trust`]. A finalised header is signed by at least two thirds of one
+//! committee. This is less than full consensus: see the module [`anchor`](super).
+//!
+//! Sources: `specs/{altair,capella,deneb,electra,gloas}/light-client/sync-protocol.md` of
+//! consensus-specs, and `apis/beacon/light_client` of beacon-APIs.
+
+mod committee;
+mod header;
+mod json;
+mod light_client;
+mod ranking;
+mod response;
+mod ssz;
+mod update;
+mod verify;
+
+use alloc::boxed::Box;
+use core::fmt;
+use core::time::Duration;
+
+use alloy_primitives::B256;
+
+use super::grade::Grade;
+
+pub use committee::{KeyError, PublicKey, Signature, SyncAggregate, SyncCommittee};
+pub use header::{
+    BeaconHeader, BlobGas, BoundExecution, ExecutionHeader, ExecutionProof, HeaderError,
+    LightClientHeader,
+};
+pub use json::JsonError;
+pub use light_client::LightClient;
+pub use ranking::Rank;
+pub use response::{ChunkProblem, ResponseError, UpdateChunks};
+pub use ssz::SszError;
+pub use update::{Bootstrap, DecodeError, Finality, NextCommittee, Update, UpdateKind};
+pub use verify::{BootstrapError, UpdateError};
+
+/// Input of a [`LightClient`].
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// An update of any [kind](UpdateKind).
+    Update(&'a Update),
+    /// The caller accepts the best update although it is not final.
+    ///
+    /// This has an effect only after a period without progress, see [`LightClient::force_from`].
+    /// The evidence is then [`Evidence::Forced`], and [`Trust::forced`] is set from then on. Where
+    /// there is another server or a newer checkpoint, that is the better choice.
+    Force,
+}
+
+/// Output of a [`LightClient`]: what became known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Action {
+    /// A newer header is finalised, or forced.
+    Finalized(Box<Anchor>),
+    /// A newer header is signed.
+    Optimistic(Box<Anchor>),
+    /// The sync committee of this period is known.
+    NextCommittee {
+        /// The period, the one after that of the finalised header.
+        period: u64,
+    },
+}
+
+/// Object that a light client needs next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Request {
+    /// The best updates of these periods: `/eth/v1/beacon/light_client/updates`.
+    Updates {
+        /// First period.
+        start_period: u64,
+        /// Number of periods, from 1 to 128.
+        count: u64,
+    },
+    /// The newest finality update: `/eth/v1/beacon/light_client/finality_update`.
+    Finality,
+}
+
+/// A beacon header that is believed, the execution block that it binds, and why it is believed.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Anchor {
+    /// The beacon header. Its state root is the start of further proofs.
+    pub beacon: BeaconHeader,
+    /// Root of the beacon header.
+    pub root: B256,
+    /// The execution block that the header binds.
+    pub execution: BoundExecution,
+    /// The signatures for the header.
+    pub evidence: Evidence,
+    /// What the signatures rest on.
+    pub trust: Trust,
+}
+
+impl Anchor {
+    /// Returns how far the header can be believed.
+    ///
+    /// The checkpoint is the caller's own word. What follows a forced update is not better than that
+    /// update.
+    pub fn grade(&self) -> Grade {
+        let grade = match self.evidence {
+            Evidence::Checkpoint => Grade::OwnWord,
+            Evidence::Finalized(_) => Grade::Finalized,
+            Evidence::Optimistic(_) => Grade::Optimistic,
+            Evidence::Forced(_) => Grade::Forced,
+        };
+        if self.trust.forced.is_some() { grade.min(Grade::Forced) } else { grade }
+    }
+}
+
+/// Evidence for a header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Evidence {
+    /// The header is the caller's checkpoint.
+    Checkpoint,
+    /// At least two thirds of the sync committee signed a header whose state calls this block
+    /// finalised. No attestations were counted, and members of a sync committee are not slashed for
+    /// a false signature.
+    Finalized(Participation),
+    /// So many members of the sync committee signed this header that they are more than half of the
+    /// most that signed lately. It can still be reorganised away.
+    Optimistic(Participation),
+    /// Some members signed, and the caller accepted that for lack of progress. The header need not
+    /// be finalised.
+    Forced(Participation),
+}
+
+/// Number of members of a sync committee that signed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct Participation {
+    /// Number of members that signed.
+    pub signed: usize,
+    /// Number of members of the committee.
+    pub of: usize,
+}
+
+impl Participation {
+    /// Returns `true` if at least two thirds signed.
+    pub const fn is_supermajority(self) -> bool {
+        self.signed * 3 >= self.of * 2
+    }
+}
+
+/// Writes, for example, `509 of 512`.
+impl fmt::Display for Participation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.signed, self.of)
+    }
+}
+
+/// Writes, for example, `finalised, signed by 509 of 512`.
+impl fmt::Display for Evidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Checkpoint => f.write_str("the trusted checkpoint"),
+            Self::Finalized(by) => write!(f, "finalised, signed by {by}"),
+            Self::Optimistic(by) => write!(f, "not finalised, signed by {by}"),
+            Self::Forced(by) => write!(f, "forced, signed by {by}"),
+        }
+    }
+}
+
+/// What all evidence of a light client rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct Trust {
+    /// The block that the caller trusts.
+    pub checkpoint: Checkpoint,
+    /// The weakest forced update since the checkpoint; `None` if no update was forced. The sync
+    /// committees after a forced update are only as good as its signature.
+    pub forced: Option<Participation>,
+}
+
+/// A block whose root the caller trusts, and its age when the client started from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct Checkpoint {
+    /// Root of the beacon block.
+    pub root: B256,
+    /// Slot of the beacon block.
+    pub slot: u64,
+    /// Age of the block when the client started.
+    pub age: Duration,
+    /// Length of the network's weak-subjectivity period.
+    pub limit: Duration,
+}
+
+impl Checkpoint {
+    /// Returns `true` if the checkpoint was older than the weak-subjectivity period.
+    ///
+    /// Validators of that time may since have withdrawn their stake, and can then sign another
+    /// chain at no cost. This is a risk, not a fault in a proof.
+    pub const fn is_stale(&self) -> bool {
+        self.age.as_nanos() > self.limit.as_nanos()
+    }
+}

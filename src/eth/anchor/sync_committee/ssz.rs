@@ -1,0 +1,161 @@
+//! SSZ: reading of containers, and roots of vectors and lists.
+//!
+//! A container is its fixed part, followed by the fields of variable size. The fixed part holds a
+//! 4-byte little-endian offset in the place of each of these. Source: `ssz/simple-serialize.md` of
+//! consensus-specs.
+
+use alloc::vec::Vec;
+
+use alloy_primitives::B256;
+use thiserror::Error;
+
+use crate::eth::anchor::merkle_branch::parent;
+
+/// Reason why bytes are not the SSZ of a light-client object.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SszError {
+    /// The bytes end within a field, or have a length that the container does not have.
+    #[error("{what}: {found} bytes, expected {expected}")]
+    Length {
+        /// The container.
+        what: &'static str,
+        /// Number of bytes found.
+        found: usize,
+        /// Number of bytes of the container, or of its fixed part.
+        expected: usize,
+    },
+    /// An offset does not point to the end of the preceding field.
+    #[error("{what}: offset {found}, expected {expected}")]
+    Offset {
+        /// The container.
+        what: &'static str,
+        /// The offset.
+        found: usize,
+        /// The only valid offset, or the smallest one.
+        expected: usize,
+    },
+    /// A list is longer than its limit.
+    #[error("{what}: {found} bytes, at most {limit} are allowed")]
+    TooLong {
+        /// The list.
+        what: &'static str,
+        /// Number of bytes found.
+        found: usize,
+        /// Maximum number of bytes.
+        limit: usize,
+    },
+}
+
+/// Reads the fixed part of a container from left to right.
+#[derive(Debug)]
+pub(super) struct Container<'a> {
+    what: &'static str,
+    bytes: &'a [u8],
+    rest: &'a [u8],
+    /// Offsets read so far.
+    offsets: Vec<usize>,
+}
+
+impl<'a> Container<'a> {
+    pub(super) const fn new(what: &'static str, bytes: &'a [u8]) -> Self {
+        Self { what, bytes, rest: bytes, offsets: Vec::new() }
+    }
+
+    pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], SszError> {
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or(SszError::Length {
+            what: self.what,
+            found: self.bytes.len(),
+            expected: self.position() + length,
+        })?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    const fn position(&self) -> usize {
+        self.bytes.len() - self.rest.len()
+    }
+
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], SszError> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.take(N)?);
+        Ok(array)
+    }
+
+    pub(super) fn root(&mut self) -> Result<B256, SszError> {
+        self.array().map(B256::new)
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64, SszError> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    pub(super) fn branch(&mut self, depth: usize) -> Result<Vec<B256>, SszError> {
+        // The bytes are taken first, so that memory is proportional to the input.
+        let bytes = self.take(32 * depth)?;
+        Ok(bytes.as_chunks().0.iter().map(|node| B256::new(*node)).collect())
+    }
+
+    /// Reads the offset of a field of variable size.
+    pub(super) fn offset(&mut self) -> Result<(), SszError> {
+        let offset = u32::from_le_bytes(self.array()?);
+        self.offsets.push(usize::try_from(offset).unwrap_or(usize::MAX));
+        Ok(())
+    }
+
+    /// Ends the fixed part, and returns the bytes of each field of variable size.
+    ///
+    /// The first of these fields starts at the end of the fixed part, each one ends where the next
+    /// one starts, and the last one ends with the container.
+    pub(super) fn end(self) -> Result<Vec<&'a [u8]>, SszError> {
+        let (what, found) = (self.what, self.bytes.len());
+        let mut start = self.position();
+        match self.offsets.first() {
+            None if !self.rest.is_empty() => {
+                return Err(SszError::Length { what, found, expected: start });
+            }
+            Some(&first) if first != start => {
+                return Err(SszError::Offset { what, found: first, expected: start });
+            }
+            _ => {}
+        }
+        let ends = self.offsets.iter().skip(1).copied().chain([found]);
+        let mut fields = Vec::with_capacity(self.offsets.len());
+        for end in ends.take(self.offsets.len()) {
+            let field = self.bytes.get(start..end);
+            fields.push(field.ok_or(SszError::Offset { what, found: end, expected: start })?);
+            start = end;
+        }
+        Ok(fields)
+    }
+}
+
+/// Returns the leaf of a `uint64`.
+pub(super) fn uint64_leaf(value: u64) -> [u8; 32] {
+    let mut leaf = [0; 32];
+    leaf[..8].copy_from_slice(&value.to_le_bytes());
+    leaf
+}
+
+/// Returns the leaves of a byte vector: chunks of 32 bytes, the last one padded with zeros.
+pub(super) fn byte_leaves(bytes: &[u8]) -> Vec<[u8; 32]> {
+    let leaf = |chunk: &[u8]| {
+        let mut leaf = [0; 32];
+        leaf[..chunk.len()].copy_from_slice(chunk);
+        leaf
+    };
+    bytes.chunks(32).map(leaf).collect()
+}
+
+/// Returns the root of a tree whose leaves are padded with zeros to a power of two.
+///
+/// # Cost
+/// One SHA-256 of 64 bytes for each leaf.
+pub(super) fn merkle_root(leaves: &[[u8; 32]]) -> [u8; 32] {
+    let mut level = leaves.to_vec();
+    level.resize(leaves.len().max(1).next_power_of_two(), [0; 32]);
+    while level.len() > 1 {
+        level = level.as_chunks().0.iter().map(|[left, right]| parent(left, right)).collect();
+    }
+    level.first().copied().unwrap_or_default()
+}

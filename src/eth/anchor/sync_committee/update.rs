@@ -1,0 +1,245 @@
+//! Light-client objects: bootstrap and updates, from SSZ.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use alloy_primitives::B256;
+use thiserror::Error;
+
+use super::committee::{SyncAggregate, SyncCommittee};
+use super::header::{Layout, LightClientHeader};
+use super::ssz::{Container, SszError};
+use crate::eth::anchor::network::{Fork, Preset};
+
+/// Reason why bytes or JSON are not a light-client object.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// The fork has no light-client objects.
+    #[error("{0} has no light-client objects")]
+    NoLightClient(Fork),
+    /// The bytes are not SSZ of the container.
+    #[error(transparent)]
+    Ssz(#[from] SszError),
+    /// A next sync committee comes without its branch.
+    #[error("a next sync committee without a branch")]
+    CommitteeWithoutBranch,
+    /// A finalised header comes without its branch.
+    #[error("a finalised header without a branch")]
+    FinalizedWithoutBranch,
+    /// The finalised header is in slot 0 but not empty. A state commits to the genesis block as a
+    /// root of zero.
+    #[error("a finalised header of slot 0 that is not empty")]
+    FinalizedGenesis,
+}
+
+/// `LightClientBootstrap`: a header, and the sync committee of its period.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bootstrap {
+    /// Header of the block that the caller trusts.
+    pub header: LightClientHeader,
+    /// Sync committee of the header's period.
+    pub committee: Arc<SyncCommittee>,
+    /// Branch from the committee's root to the state's root.
+    pub committee_branch: Vec<B256>,
+}
+
+/// `LightClientUpdate`, and in the same type `LightClientFinalityUpdate` and
+/// `LightClientOptimisticUpdate`, which lack parts of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Update {
+    /// Header that the sync committee signed.
+    pub attested: LightClientHeader,
+    /// Sync committee of the period after that of the attested header, if the update contains it.
+    pub next_committee: Option<NextCommittee>,
+    /// Finalised header, if the update contains it.
+    pub finality: Option<Finality>,
+    /// Signature of the attested header.
+    pub aggregate: SyncAggregate,
+    /// Slot in which the signature was made. Nothing proves it, but it chooses the committee and
+    /// the fork version, so that a false slot invalidates the signature.
+    pub signature_slot: u64,
+}
+
+/// The next sync committee in an [`Update`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NextCommittee {
+    /// The committee.
+    pub committee: Arc<SyncCommittee>,
+    /// Branch from the committee's root to the root of the attested state.
+    pub branch: Vec<B256>,
+}
+
+/// The finalised header in an [`Update`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finality {
+    /// The finalised header; `None` if it is the genesis block.
+    pub header: Option<LightClientHeader>,
+    /// Branch from the finalised root to the root of the attested state.
+    pub branch: Vec<B256>,
+}
+
+impl Finality {
+    /// Returns the slot of the finalised header.
+    pub fn slot(&self) -> u64 {
+        self.header.as_ref().map_or(0, |header| header.beacon.slot)
+    }
+}
+
+/// The objects that update a light client.
+///
+/// `serde` and `Display` write the [name](Self::name), for example `finality`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UpdateKind {
+    /// `LightClientUpdate`: with the next sync committee and a finalised header.
+    Full,
+    /// `LightClientFinalityUpdate`: with a finalised header.
+    Finality,
+    /// `LightClientOptimisticUpdate`: with neither.
+    Optimistic,
+}
+
+chainsieve_lanes::names! {
+    UpdateKind, "a kind of update":
+    Full = "full", Finality = "finality", Optimistic = "optimistic",
+}
+
+/// Header in the fixed part of a container: inline, or the next field of variable size.
+enum HeaderPlace<'a> {
+    Inline(&'a [u8]),
+    Variable,
+}
+
+impl<'a> HeaderPlace<'a> {
+    fn read(fields: &mut Container<'a>, layout: Layout) -> Result<Self, SszError> {
+        match layout.header_size() {
+            Some(size) => fields.take(size).map(Self::Inline),
+            None => fields.offset().map(|()| Self::Variable),
+        }
+    }
+
+    fn decode(
+        self,
+        variable: &mut impl Iterator<Item = &'a [u8]>,
+        layout: Layout,
+    ) -> Result<LightClientHeader, SszError> {
+        let bytes = match self {
+            Self::Inline(bytes) => bytes,
+            Self::Variable => variable.next().unwrap_or_default(),
+        };
+        LightClientHeader::decode(bytes, layout)
+    }
+}
+
+fn layout_of(fork: Fork) -> Result<Layout, DecodeError> {
+    Layout::of(fork).ok_or(DecodeError::NoLightClient(fork))
+}
+
+impl Bootstrap {
+    /// Decodes the SSZ of a fork's container.
+    ///
+    /// `fork` is the fork of the header, which a server states in the header
+    /// `Eth-Consensus-Version`.
+    ///
+    /// # Errors
+    /// Returns a [`DecodeError`] for any byte sequence that is not exactly one object.
+    ///
+    /// # Cost
+    /// Allocates about the length of the input, which is checked first.
+    pub fn from_ssz(ssz: &[u8], fork: Fork, preset: Preset) -> Result<Self, DecodeError> {
+        let layout = layout_of(fork)?;
+        let mut fields = Container::new("bootstrap", ssz);
+        let header = HeaderPlace::read(&mut fields, layout)?;
+        let committee = Arc::new(SyncCommittee::decode(&mut fields, preset)?);
+        let committee_branch = fields.branch(layout.committee_depth())?;
+        let mut variable = fields.end()?.into_iter();
+        let header = header.decode(&mut variable, layout)?;
+        Ok(Self { header, committee, committee_branch })
+    }
+}
+
+impl Update {
+    /// Decodes the SSZ of a fork's container.
+    ///
+    /// `fork` is the fork of the attested header, which a server states in the header
+    /// `Eth-Consensus-Version` or in the fork digest.
+    ///
+    /// # Errors
+    /// Returns a [`DecodeError`] for any byte sequence that is not exactly one object.
+    ///
+    /// # Cost
+    /// Allocates about the length of the input, which is checked first.
+    pub fn from_ssz(
+        ssz: &[u8],
+        kind: UpdateKind,
+        fork: Fork,
+        preset: Preset,
+    ) -> Result<Self, DecodeError> {
+        let layout = layout_of(fork)?;
+        let what = match kind {
+            UpdateKind::Full => "update",
+            UpdateKind::Finality => "finality update",
+            UpdateKind::Optimistic => "optimistic update",
+        };
+        let mut fields = Container::new(what, ssz);
+        let attested = HeaderPlace::read(&mut fields, layout)?;
+        let next = match kind {
+            UpdateKind::Full => Some((
+                SyncCommittee::decode(&mut fields, preset)?,
+                fields.branch(layout.committee_depth())?,
+            )),
+            UpdateKind::Finality | UpdateKind::Optimistic => None,
+        };
+        let finalized = match kind {
+            UpdateKind::Full | UpdateKind::Finality => Some((
+                HeaderPlace::read(&mut fields, layout)?,
+                fields.branch(layout.finality_depth())?,
+            )),
+            UpdateKind::Optimistic => None,
+        };
+        let aggregate = SyncAggregate::decode(&mut fields, preset)?;
+        let signature_slot = fields.u64()?;
+        let mut variable = fields.end()?.into_iter();
+        let attested = attested.decode(&mut variable, layout)?;
+        let finalized = match finalized {
+            Some((header, branch)) => Some((header.decode(&mut variable, layout)?, branch)),
+            None => None,
+        };
+        Self::assemble(attested, next, finalized, aggregate, signature_slot)
+    }
+
+    /// Makes an update of its fields. In a container, a field that is not there has only zeros.
+    pub(super) fn assemble(
+        attested: LightClientHeader,
+        next: Option<(SyncCommittee, Vec<B256>)>,
+        finalized: Option<(LightClientHeader, Vec<B256>)>,
+        aggregate: SyncAggregate,
+        signature_slot: u64,
+    ) -> Result<Self, DecodeError> {
+        let is_zero = |branch: &[B256]| branch.iter().all(B256::is_zero);
+        let next_committee = match next {
+            Some((committee, branch)) if !is_zero(&branch) => {
+                Some(NextCommittee { committee: Arc::new(committee), branch })
+            }
+            Some((committee, _)) if !committee.is_empty() => {
+                return Err(DecodeError::CommitteeWithoutBranch);
+            }
+            _ => None,
+        };
+        let finality = match finalized {
+            Some((header, branch)) if !is_zero(&branch) => {
+                let header = (!header.is_empty()).then_some(header);
+                if header.as_ref().is_some_and(|header| header.beacon.slot == 0) {
+                    return Err(DecodeError::FinalizedGenesis);
+                }
+                Some(Finality { header, branch })
+            }
+            Some((header, _)) if !header.is_empty() => {
+                return Err(DecodeError::FinalizedWithoutBranch);
+            }
+            _ => None,
+        };
+        Ok(Self { attested, next_committee, finality, aggregate, signature_slot })
+    }
+}

@@ -1,0 +1,229 @@
+//! Reader of the evidence in archives that their headers are part of the chain.
+
+use std::io::Read;
+
+use alloy_primitives::{B256, U256};
+
+use super::archive::{Archive, EntryKind, Head};
+use super::archive_headers::MAX_BLOCKS;
+use super::error::{FileError, FileProblem};
+use super::format::MAX_HEADER;
+use super::input::Input;
+use crate::eth::anchor::grade::Grade;
+use crate::eth::anchor::header_proof::{EPOCH_BLOCKS, EpochRecord, HeaderProof, History};
+use crate::eth::header::{BlockRef, HeaderView};
+
+/// Maximum length of the record of a proof in bytes: the longest proof has 904.
+const MAX_PROOF: u64 = 1024;
+
+/// Reads archives, and checks that their headers are part of the chain that a [`History`] knows.
+///
+/// - The headers of an archive must be linked by their parent hashes.
+/// - An accumulator must be the root of the archive's blocks from before the Merge, and of their
+///   total difficulties. If the archive has an epoch that the history knows, it must also be the
+///   root of this epoch. Then all its headers are shown.
+/// - Every proof of a header must hold. Because the headers are linked, a proof of the last header
+///   shows all of them.
+///
+/// Bodies and receipts are passed over: compare them with the roots in the headers. The index is
+/// not compared with the headers, as [`HeaderReader`](super::HeaderReader) does.
+#[derive(Debug)]
+pub struct HistoryReader<R> {
+    archive: Archive<R>,
+    history: History,
+}
+
+/// An archive whose headers contradict nothing that is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "the headers may be linked and yet not be part of the chain"]
+#[non_exhaustive]
+pub struct ArchiveHistory {
+    /// Number of the first block.
+    pub first: u64,
+    /// Hashes of the blocks, in order.
+    pub hashes: Vec<B256>,
+    /// The accumulator of the archive, if it has one. It is compared with the blocks if the archive
+    /// also has their total difficulties.
+    pub accumulator: Option<B256>,
+    /// Number of proofs that hold.
+    pub proofs: usize,
+    /// Number of proofs that need a list of summaries that reaches further.
+    pub undecided: usize,
+    /// How far the blocks up to [`shown`](Self::shown) can be believed; `None` if nothing shows
+    /// that they are part of the chain.
+    pub grade: Option<Grade>,
+    /// Number of blocks, from the first, that are shown to be part of the chain.
+    pub shown: usize,
+}
+
+/// What was read of an archive so far.
+#[derive(Debug, Default)]
+struct Parts {
+    headers: Vec<(BlockRef, Kept)>,
+    difficulties: Vec<U256>,
+    proofs: Vec<(Head, HeaderProof)>,
+    accumulator: Option<(Head, B256)>,
+    last: Option<Head>,
+}
+
+/// What is kept of a header.
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    timestamp: u64,
+    /// `true` if the block has a difficulty, which is so before the Merge.
+    mined: bool,
+}
+
+impl<R: Read> HistoryReader<R> {
+    /// Creates a reader of one archive or of several concatenated archives.
+    pub fn new(input: Input<R>, history: History) -> Self {
+        Self { archive: Archive::new(input), history }
+    }
+
+    /// Reads the next archive and checks it, or returns `None` after the last archive.
+    ///
+    /// # Errors
+    /// Returns an error if the archive is malformed, or if its headers are not part of the chain:
+    /// they are not linked, the accumulator is that of other blocks, or a proof does not hold.
+    ///
+    /// # Cost
+    /// Keeps 90 bytes for each header of the archive, and its proofs.
+    pub fn next_archive(&mut self) -> Result<Option<ArchiveHistory>, FileError> {
+        let mut parts = Parts::default();
+        while let Some(head) = self.archive.advance()? {
+            match head.kind {
+                EntryKind::Header => self.header(head, &mut parts)?,
+                EntryKind::TotalDifficulty => {
+                    let bytes = self.word(head)?;
+                    parts.counted(head, parts.difficulties.len())?;
+                    parts.difficulties.push(U256::from_le_bytes(bytes));
+                }
+                EntryKind::Proof => {
+                    let number = parts.counted(head, parts.proofs.len())?;
+                    let mut record = Vec::new();
+                    self.archive.decompress(head, MAX_PROOF, &mut record)?;
+                    let proof = HeaderProof::decode_record(&record).map_err(|error| {
+                        head.wrong(FileProblem::ProofEncoding { number, error })
+                    })?;
+                    parts.proofs.push((head, proof));
+                }
+                EntryKind::Accumulator => {
+                    parts.accumulator = Some((head, self.word(head)?.into()));
+                }
+                // The index is the last entry of an archive.
+                EntryKind::Index | EntryKind::DynamicIndex => {
+                    return parts.check(head, &self.history).map(Some);
+                }
+                EntryKind::Consensus => return Err(head.wrong(FileProblem::ConsensusArchive)),
+                _ => {}
+            }
+        }
+        match parts.last {
+            None => Ok(None),
+            Some(head) => Err(head.wrong(FileProblem::NoIndex { headers: parts.headers.len() })),
+        }
+    }
+
+    fn header(&mut self, head: Head, parts: &mut Parts) -> Result<(), FileError> {
+        if parts.headers.len() == MAX_BLOCKS {
+            return Err(head.wrong(FileProblem::TooManyHeaders { limit: MAX_BLOCKS }));
+        }
+        let mut rlp = Vec::new();
+        self.archive.decompress(head, MAX_HEADER, &mut rlp)?;
+        let header = HeaderView::decode(&rlp);
+        let header = header.map_err(|error| head.wrong(FileProblem::Header(error)))?;
+        let block = BlockRef { number: header.number(), hash: header.hash() };
+        if let Some((parent, _)) = parts.headers.last() {
+            let next = parent.number.checked_add(1);
+            if next != Some(block.number) || parent.hash != header.parent_hash() {
+                return Err(head.wrong(FileProblem::NotLinked { number: block.number }));
+            }
+        }
+        let kept = Kept { timestamp: header.timestamp(), mined: !header.difficulty().is_zero() };
+        parts.headers.push((block, kept));
+        parts.last = Some(head);
+        Ok(())
+    }
+
+    /// Reads an entry of 32 bytes.
+    fn word(&mut self, head: Head) -> Result<[u8; 32], FileError> {
+        let bytes = self.archive.read(head, 32)?;
+        let found = bytes.len() as u64;
+        let truncated = FileProblem::Truncated { part: "entry", expected: 32, found };
+        bytes.try_into().map_err(|_| head.wrong(truncated))
+    }
+}
+
+impl Parts {
+    /// Returns the number of the block of the entry after `before` entries of its type.
+    fn counted(&self, head: Head, before: usize) -> Result<u64, FileError> {
+        let block = self.headers.get(before).map(|(block, _)| block.number);
+        block.ok_or_else(|| head.wrong(FileProblem::NoHeaderBefore))
+    }
+
+    fn check(self, index: Head, history: &History) -> Result<ArchiveHistory, FileError> {
+        let headers = self.headers.len();
+        let first = self.headers.first().map_or(0, |(block, _)| block.number);
+        let all = |found: usize, kind: EntryKind| {
+            let problem = FileProblem::EntryCount { kind: kind.name(), found, headers };
+            if found == 0 || found == headers { Ok(()) } else { Err(index.wrong(problem)) }
+        };
+        all(self.difficulties.len(), EntryKind::TotalDifficulty)?;
+        all(self.proofs.len(), EntryKind::Proof)?;
+        let mut result = ArchiveHistory {
+            first,
+            hashes: self.headers.iter().map(|(block, _)| block.hash).collect(),
+            accumulator: self.accumulator.map(|(_, root)| root),
+            proofs: 0,
+            undecided: 0,
+            grade: None,
+            shown: 0,
+        };
+        // Without the total difficulties, which an ere archive may leave out, an accumulator cannot
+        // be computed again.
+        let accumulator = self.accumulator.filter(|_| !self.difficulties.is_empty());
+        if let Some((head, stated)) = accumulator {
+            let mut record = EpochRecord::new();
+            for ((block, kept), &difficulty) in self.headers.iter().zip(&self.difficulties) {
+                // The limit of headers is that of the record.
+                let fits = !kept.mined || record.push(block.hash, difficulty);
+                debug_assert!(fits, "at most {MAX_BLOCKS} blocks");
+            }
+            let (computed, blocks) = (record.root(), record.len());
+            if computed != stated {
+                return Err(head.wrong(FileProblem::Accumulator { stated, blocks, computed }));
+            }
+            let epoch = first / EPOCH_BLOCKS;
+            if let Some(known) = history.epoch_root(epoch) {
+                if computed != known {
+                    return Err(head.wrong(FileProblem::OtherEpoch { epoch, known, computed }));
+                }
+                // Mined blocks precede all others, because headers are linked and the epoch's
+                // blocks are known.
+                result.shown = usize::try_from(blocks).unwrap_or(headers);
+                result.grade = Some(Grade::ReleaseCheckpoint);
+            }
+        }
+        for (at, ((head, proof), (block, kept))) in
+            self.proofs.iter().zip(&self.headers).enumerate()
+        {
+            let number = block.number;
+            match proof.verify_block(*block, kept.timestamp, history) {
+                Ok(proven) => {
+                    result.proofs += 1;
+                    // The headers before a proven one are its ancestors.
+                    if at >= result.shown {
+                        let grade = result.grade.unwrap_or(proven.grade);
+                        result.grade = Some(grade.min(proven.grade));
+                        result.shown = at + 1;
+                    }
+                }
+                Err(error) if error.is_undecidable() => result.undecided += 1,
+                Err(error) => {
+                    return Err(head.wrong(FileProblem::HeaderProof { number, error }));
+                }
+            }
+        }
+        Ok(result)
+    }
+}
