@@ -317,7 +317,7 @@ fn beyond_2_to_the_25() -> Case {
     let prefix = bitcoin::consensus::serialize(&VarInt(COUNT));
     let ones: u32 = prefix.iter().map(|byte| byte.count_ones()).sum();
     assert_eq!((prefix.len(), u64::from(ones)), (5, 40 - ZEROS));
-    assert!(COUNT % ZEROS == 0 && prefix[4] & 1 == 0, "the last bit ends the last item");
+    assert!(COUNT.is_multiple_of(ZEROS) && prefix[4] & 1 == 0, "the last bit ends the last item");
     let params = Params { key: [0; 16], p: 0, m: 1 };
     let encoded = json!({ "repeat": hex::encode(&prefix), "times": COUNT / ZEROS + 1 });
     Case::new(

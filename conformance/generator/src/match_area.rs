@@ -153,13 +153,12 @@ fn of_core(sources: &Sources) -> Vec<Case> {
         if row["within_size"] == false {
             continue;
         }
-        let (reference, block): (Value, Block) = match &source {
-            Some(source) => (source.reference(), source.block.clone()),
-            None => {
-                let made = made.expect("a made block");
-                let bytes = hex::decode(made).expect("hex");
-                (json!(made), consensus::deserialize(&bytes).expect("a block"))
-            }
+        let (reference, block): (Value, Block) = if let Some(source) = &source {
+            (source.reference(), source.block.clone())
+        } else {
+            let made = made.expect("a made block");
+            let bytes = hex::decode(made).expect("hex");
+            (json!(made), consensus::deserialize(&bytes).expect("a block"))
         };
         let matched: Vec<_> = list(&row["matched"]).iter().map(small).collect();
         let after = text(&row["filterload_after"]);
@@ -215,7 +214,7 @@ fn comment(
         "everything matches: no transaction may stop the block"
     } else if matched == 0 {
         "no match at all: a single bit that is computed wrongly may make one"
-    } else if filter.flags & 3 == 0 {
+    } else if filter.flags.trailing_zeros() >= 2 {
         "matches by elements and by chance, and the filter must stay as it is"
     } else if filter.flags & 3 == 2 {
         "matches by elements and by chance, and only keys may change the filter"

@@ -138,7 +138,7 @@ fn pushes(script: &[u8]) -> Vec<&[u8]> {
     data.filter(|data| !data.is_empty()).collect()
 }
 
-/// A key as CPubKey::ValidSize has it: the first byte fits the length.
+/// A key as `CPubKey::ValidSize` has it: the first byte fits the length.
 fn is_key(data: &[u8]) -> bool {
     matches!((data.len(), data.first()), (33, Some(2 | 3)) | (65, Some(4 | 6 | 7)))
 }
@@ -164,7 +164,7 @@ fn is_multisig(script: &[u8]) -> bool {
         && between.iter().all(|(_, data)| is_key(data))
 }
 
-/// A number in its shortest form: OP_1 to OP_16, or a push of one byte above 16. Larger numbers are
+/// A number in its shortest form: `OP_1` to `OP_16`, or a push of one byte above 16. Larger numbers are
 /// no numbers of keys.
 fn number((code, data): Operation<'_>) -> Option<usize> {
     match (code, data) {

@@ -1,7 +1,7 @@
 //! Areas of receipts and logsBloom: encoding, root, building a bloom, testing an item.
 
 use alloy_consensus::{Eip658Value, Receipt, ReceiptEnvelope, ReceiptWithBloom};
-use alloy_eips::eip2718::{Decodable2718 as _, Encodable2718 as _};
+use alloy_eips::eip2718::{Decodable2718 as _, Encodable2718};
 use alloy_primitives::{Address, B256, Bloom, BloomInput, Log, hex as alloy_hex, keccak256};
 use alloy_trie::root::ordered_trie_root_with_encoder;
 use serde_json::{Value, json};
@@ -512,7 +512,7 @@ fn of_test_chain(sources: &Sources) -> Vec<Case> {
         let block = block.expect("such a receipt");
         let rows = list(&block["receipts"]);
         let receipts: Vec<_> = rows.iter().map(receipt_of).collect();
-        let encoded: Vec<_> = receipts.iter().map(|receipt| receipt.encoded_2718()).collect();
+        let encoded: Vec<_> = receipts.iter().map(Encodable2718::encoded_2718).collect();
         let root = member_of(&bytes(&block["header"]), "receipts_root");
         assert_eq!(trie_root(&encoded), root, "the receipts root of the block");
         let at = rows.iter().position(is_it).expect("such a receipt");

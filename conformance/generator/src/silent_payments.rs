@@ -283,9 +283,10 @@ fn inputs(entry: &Value) -> Value {
         let txid: Txid = text(&input["txid"]).parse().expect("a transaction id");
         let vout = u32::try_from(int(&input["vout"])).expect("32 bits");
         let witness = bytes(&input["txinwitness"]);
-        let witness: Witness = match witness.is_empty() {
-            true => Witness::new(),
-            false => consensus::deserialize(&witness).expect("a witness"),
+        let witness: Witness = if witness.is_empty() {
+            Witness::new()
+        } else {
+            consensus::deserialize(&witness).expect("a witness")
         };
         let script = &input["prevout"]["scriptPubKey"]["hex"];
         let mut json = input_json(
@@ -426,7 +427,7 @@ fn block(sources: &Sources) -> Vec<Case> {
                 let script = spent_script(&mut spent);
                 spends_script_hash |= Script::from_bytes(script).is_p2sh();
                 let outpoint = consensus::serialize(&input.previous_output);
-                input_json(&outpoint, input.script_sig.as_bytes(), &input.witness, &script)
+                input_json(&outpoint, input.script_sig.as_bytes(), &input.witness, script)
             })
             .collect();
         let scripts = transaction.output.iter().map(|output| hex::encode(&output.script_pubkey));

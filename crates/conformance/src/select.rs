@@ -9,7 +9,7 @@ use crate::pack::{Area, Case, Level, Pack, Profile};
 #[non_exhaustive]
 pub enum SelectError {
     /// No area of the pack matches the pattern.
-    #[error("no area matches {pattern:?}{}", meant(.matching))]
+    #[error("no area matches {pattern:?}{}", meant(.matching.as_deref()))]
     NoArea {
         /// The pattern.
         pattern: String,
@@ -17,7 +17,7 @@ pub enum SelectError {
         matching: Option<String>,
     },
     /// No case of the pack matches the pattern.
-    #[error("no case matches {pattern:?}{}", meant(.matching))]
+    #[error("no case matches {pattern:?}{}", meant(.matching.as_deref()))]
     NoCase {
         /// The pattern.
         pattern: String,
@@ -34,12 +34,12 @@ pub enum SelectError {
     },
 }
 
-fn meant(matching: &Option<String>) -> String {
-    matching.as_ref().map_or_else(String::new, |pattern| format!("; {pattern:?} does"))
+fn meant(matching: Option<&str>) -> String {
+    matching.map_or_else(String::new, |pattern| format!("; {pattern:?} does"))
 }
 
 /// Returns a wider pattern that matches one of the names.
-fn wider<'n>(pattern: &str, names: impl Iterator<Item = &'n String> + Clone) -> Option<String> {
+fn wider<'n>(pattern: &str, names: &(impl Iterator<Item = &'n String> + Clone)) -> Option<String> {
     let wider = [format!("{pattern}.*"), format!("*{pattern}*")];
     wider.into_iter().find(|wider| names.clone().any(|name| matches(wider, name)))
 }
@@ -73,7 +73,7 @@ impl<'p> Selection<'p> {
         for pattern in areas {
             let names = pack.areas().iter().map(|area| &area.name);
             if !names.clone().any(|name| matches(pattern, name)) {
-                let matching = wider(pattern, names);
+                let matching = wider(pattern, &names);
                 return Err(SelectError::NoArea { pattern: pattern.clone(), matching });
             }
         }
@@ -81,7 +81,7 @@ impl<'p> Selection<'p> {
             let cases = pack.areas().iter().flat_map(|area| &area.cases);
             let ids = cases.map(|case| &case.id);
             if !ids.clone().any(|id| matches(pattern, id)) {
-                let matching = wider(pattern, ids);
+                let matching = wider(pattern, &ids);
                 return Err(SelectError::NoCase { pattern: pattern.clone(), matching });
             }
         }

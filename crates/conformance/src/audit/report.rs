@@ -72,7 +72,8 @@ const MAX_VALUE: usize = 1 << 18;
 fn bounded(mut value: String) -> String {
     if value.len() > MAX_VALUE {
         let cut = format!("… ({} bytes)", value.len());
-        value.truncate(value.floor_char_boundary(MAX_VALUE));
+        let end = (0..=MAX_VALUE).rev().find(|&end| value.is_char_boundary(end));
+        value.truncate(end.unwrap_or(0));
         value.push_str(&cut);
         value.shrink_to_fit();
     }

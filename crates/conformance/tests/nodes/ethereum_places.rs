@@ -55,7 +55,7 @@ fn receipts_claim_their_place() {
     for (member, value) in [
         ("blockNumber", json!("0x1")),
         ("blockHash", another.clone()),
-        ("transactionHash", another.clone()),
+        ("transactionHash", another),
         ("transactionIndex", json!("0x1f4")),
         ("logIndex", json!("0x1f4")),
         ("removed", json!(true)),

@@ -46,8 +46,12 @@ fn an_unknown_name_is_an_error() {
     let error = |areas: &[String], ids: &[String], profile| {
         Selection::new(&pack, areas, ids, profile).expect_err("unknown")
     };
-    assert_eq!(error(&["test".into()], &[], None), SelectError::NoArea("test".into()));
-    assert_eq!(error(&[], &["x".into()], None), SelectError::NoCase("x".into()));
+    let no_area = |pattern: &str| error(&[pattern.into()], &[], None).to_string();
+    assert_eq!(no_area("test"), "no area matches \"test\"; \"test.*\" does");
+    assert_eq!(no_area("add"), "no area matches \"add\"; \"*add*\" does");
+    assert_eq!(no_area("test.sub"), "no area matches \"test.sub\"");
+    let no_case = error(&[], &["x".into()], None);
+    assert_eq!(no_case, SelectError::NoCase { pattern: "x".into(), matching: None });
     let known = "bip-text, core-exact, geth".to_owned();
     let name = "core".to_owned();
     assert_eq!(error(&[], &[], Some("core")), SelectError::NoProfile { name, known });
