@@ -22,7 +22,8 @@ fn bytes(corpus: &Anchors, name: &str) -> Bytes {
 }
 
 fn checkpoint(root: B256, slot: u64) -> Checkpoint {
-    Checkpoint { root, slot, age: Duration::from_hours(24), limit: Duration::from_hours(336) }
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    Checkpoint { root, slot, age: DAY, limit: 14 * DAY }
 }
 
 /// The chain `deneb_summaries`: from a signed state to a block 49 periods older.
