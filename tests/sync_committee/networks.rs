@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use alloy_primitives::B256;
+use chainsieve::eth::anchor::header_proof::ForkSlots;
 use chainsieve::eth::anchor::network::{
     Fork, ForkDigest, MIN_WEAK_SUBJECTIVITY_EPOCHS, Network, NetworkError, weak_subjectivity_epochs,
 };
@@ -67,6 +68,15 @@ fn schedules_of_public_networks() {
     assert_eq!(hoodi.signing_version(50_688 * 32).as_slice(), [0x60, 0, 0x09, 0x10]);
     assert_eq!(hoodi.signing_version(50_688 * 32 + 1).as_slice(), [0x70, 0, 0x09, 0x10]);
     assert_eq!(hoodi.signing_version(0).as_slice(), [0x50, 0, 0x09, 0x10]);
+}
+
+/// The slots of mainnet that `History` has as a constant are those of its schedule.
+#[test]
+fn slots_of_header_proofs() {
+    assert_eq!(Network::mainnet().fork_slots(), Some(ForkSlots::MAINNET));
+    let sepolia = Network::sepolia().fork_slots().expect("Capella and Deneb");
+    assert_eq!((sepolia.capella, sepolia.deneb), (1_818_624, 4_243_456));
+    assert_eq!(sepolia.gloas, Some(11_296_768));
 }
 
 #[test]

@@ -51,6 +51,7 @@ use chainsieve_lanes::names;
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
+use super::header_proof::ForkSlots;
 use super::merkle_branch::parent;
 
 /// Epochs in which a checkpoint is safe at any stake: `MIN_VALIDATOR_WITHDRAWABILITY_DELAY`, 27.3
@@ -494,6 +495,19 @@ impl Network {
     /// Returns the first epoch of a fork; `None` if the fork is not scheduled.
     pub fn first_epoch(&self, fork: Fork) -> Option<u64> {
         self.described.forks.iter().find(|entry| entry.fork == fork)?.epoch
+    }
+
+    /// Returns the slots at which the form of [header proofs](super::header_proof) changes; `None` if
+    /// Capella or Deneb is not scheduled, or if a slot is beyond the range of `u64`.
+    pub fn fork_slots(&self) -> Option<ForkSlots> {
+        let slot = |fork| self.first_epoch(fork)?.checked_mul(self.preset().slots_per_epoch());
+        Some(ForkSlots {
+            genesis_time: self.time_of_slot(0).as_secs(),
+            seconds_per_slot: self.seconds_per_slot(),
+            capella: slot(Fork::Capella)?,
+            deneb: slot(Fork::Deneb)?,
+            gloas: slot(Fork::Gloas),
+        })
     }
 
     /// Returns the fork that a digest marks; `None` if no epoch of this network has the digest.
