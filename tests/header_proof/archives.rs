@@ -70,6 +70,10 @@ fn an_era1_archive_of_mainnet() {
         let of_8192 = matches!(error, FileProblem::Accumulator { blocks: 8192, .. });
         assert!(of_8192, "{at}: {error}");
     }
+    // Of two accumulators, none would be checked but the last.
+    let second = [&bytes[..accumulator + 32], &bytes[accumulator - 8..]].concat();
+    let error = read(&second, History::mainnet()).expect_err("two accumulators").problem;
+    assert!(matches!(error, FileProblem::SecondAccumulator), "{error}");
     let mut changed = bytes.clone();
     changed[difficulty] ^= 1;
     let mut record = EpochRecord::new();

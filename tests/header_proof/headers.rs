@@ -101,6 +101,10 @@ fn a_promised_payload_is_not_proven() {
     let promised: B256 = facts["block_hash"].as_str().expect("a hash").parse().expect("a hash");
     let refused = proof.verify_hash(promised, &case.history);
     assert!(matches!(refused, Err(HeaderProofError::Execution { .. })), "{refused:?}");
+    // A verifier that knows no slot for Gloas cannot tell, and does not call the proof wrong.
+    let error = proof.verify_hash(case.hash, History::mainnet()).expect_err("no slot is known");
+    assert_eq!(error, HeaderProofError::UnscheduledFork { kind: case.kind });
+    assert!(error.is_undecidable());
 }
 
 /// The kind is not guessed: two kinds have the same length.

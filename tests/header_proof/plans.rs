@@ -14,8 +14,12 @@ const NODE: Sources = Sources { state_depth: Some(64), ..HEADERS };
 const ARCHIVE: Sources = Sources { state_depth: Some(u64::MAX), ..HEADERS };
 const ALL: Sources = Sources { summaries: true, header_proofs: true, ..ARCHIVE };
 
+fn plan_of(wanted: &[u64], chain: &Milestones, sources: &Sources) -> Plan {
+    plan(HEAD, wanted, chain, sources)
+}
+
 fn planned(wanted: &[u64], sources: &Sources) -> Plan {
-    let plan = plan(HEAD, wanted, &Milestones::MAINNET, sources);
+    let plan = plan_of(wanted, &Milestones::MAINNET, sources);
     check(&plan, wanted, sources);
     plan
 }
@@ -88,6 +92,9 @@ fn near_blocks() {
     assert_eq!(plan.steps, [Step::HistoryContract { at: head, numbers }]);
     let one = planned(&wanted[..1], &NODE).cost.bytes;
     assert!(plan.cost.bytes < 2 * one, "{one} {:?}", plan.cost);
+    // The fixed cost of the first block is shared by all.
+    let wanted: Vec<_> = (1..=100).map(|back| head - back).collect();
+    assert_eq!(planned(&wanted, &NODE).cost.requests, 2);
     // A provider that refuses the state of the believed block.
     let plan = planned(&[head - 100], &HEADERS);
     assert_eq!(plan.steps, [Step::Parents { from: head, to: head - 100 }]);
@@ -110,14 +117,27 @@ fn far_blocks() {
     let first = Step::HistoryContract { at: head, numbers: vec![head - 8191] };
     let second = Step::HistoryContract { at: head - 8191, numbers: vec![head - 10_000] };
     assert_eq!(plan.steps, [first, second]);
-    // A node without old states walks, if it must.
+    // A node without old states walks from the last block that the contract shows.
     let plan = planned(&[head - 10_000], &NODE);
-    assert_eq!(plan.steps, [Step::Parents { from: head, to: head - 10_000 }]);
+    let contract = Step::HistoryContract { at: head, numbers: vec![head - 8191] };
+    assert_eq!(plan.steps, [contract, Step::Parents { from: head - 8191, to: head - 10_000 }]);
+    assert_eq!(plan.cost.requests, 1_812);
     let plan = planned(&[head - 10_000, head - 8_000], &NODE);
     let contract = Step::HistoryContract { at: head, numbers: vec![head - 8_000] };
     assert_eq!(plan.steps, [contract, Step::Parents { from: head - 8_000, to: head - 10_000 }]);
-    // Before Capella no summaries are needed.
+    // One block beyond the contract's reach.
+    assert_eq!(planned(&[head - 8192], &NODE).cost.requests, 4);
+    assert_eq!(planned(&[prague - 1], &ARCHIVE).cost.requests, 892);
+    // Without embedded lists, nobody can check a proof of an older block.
+    let sepolia = Milestones {
+        header_proofs: 2_990_908,
+        capella: 2_990_908,
+        capella_slot: 1_818_624,
+        ..Milestones::MAINNET
+    };
     let proofs = Sources { header_proofs: true, ..NONE };
+    assert_eq!(plan_of(&[1_000_000], &sepolia, &proofs).unreachable, [1_000_000]);
+    // Before Capella no summaries are needed.
     let plan = planned(&[1, 15_537_394, 17_034_870, head - 9_000], &proofs);
     let steps = [15_537_394, 1].map(|number| Step::HeaderProof { number });
     assert_eq!(plan.steps, steps);
@@ -140,7 +160,7 @@ fn what_nobody_serves_is_named() {
 /// Any numbers end in bounded time and memory.
 #[test]
 fn extreme_numbers() {
-    let chain = Milestones { capella: 0, history_contract: 0, capella_slot: 0 };
+    let chain = Milestones { header_proofs: 0, capella: 0, history_contract: 0, capella_slot: 0 };
     for number in [0, 1, u64::MAX] {
         for slot in [0, u64::MAX] {
             for wanted in [0, 1, 8191, u64::MAX - 1, u64::MAX] {

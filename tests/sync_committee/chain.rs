@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use alloy_primitives::B256;
 use blst::min_pk::SecretKey;
+use chainsieve::eth::anchor::grade::Grade;
 use chainsieve::eth::anchor::network::{Fork, Network};
 use chainsieve::eth::anchor::sync_committee::{
     Action, BlobGas, Bootstrap, BootstrapError, BoundExecution, Event, Evidence, ExecutionProof,
@@ -435,6 +436,9 @@ fn every_number_of_participants() {
         let draft = Draft::optimistic(at(2, 5)).by(participants);
         let actions = world.apply(&mut client, draft).expect("valid");
         assert_eq!(summary(&actions), (None, Some(at(2, 5)), None), "{participants}");
+        // The first signature after a start moves the header, but a minority is no majority.
+        let grade = if participants > MEMBERS / 2 { Grade::Optimistic } else { Grade::Forced };
+        assert_eq!(client.optimistic().grade(), grade, "{participants}");
         // One bit less, or one more, is another set of keys.
         for bit in [participants - 1, participants % MEMBERS] {
             let mut update = world.update(draft);

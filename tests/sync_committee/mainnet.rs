@@ -313,6 +313,10 @@ fn rest_answers_of_fulu() {
     // An anchor can be stored, or sent to others, as JSON.
     let json = serde_json::to_string(finalized).expect("JSON");
     assert_eq!(serde_json::from_str::<Anchor>(&json).expect("an anchor"), *finalized);
+    // Without the member that names a forced update, the anchor would be worth more than it is.
+    let other = json.replace("\"forced\"", "\"forcd\"");
+    let error = serde_json::from_str::<Anchor>(&other).expect_err("a missing member");
+    assert!(error.to_string().starts_with("missing field `forced`"), "{error}");
     assert_eq!(client.network().fork_at_slot(finalized.beacon.slot), Fork::Fulu);
 
     let name = "chains/fulu_2935/finality_update.json";

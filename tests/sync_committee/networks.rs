@@ -77,6 +77,16 @@ fn slots_of_header_proofs() {
     let sepolia = Network::sepolia().fork_slots().expect("Capella and Deneb");
     assert_eq!((sepolia.capella, sepolia.deneb), (1_818_624, 4_243_456));
     assert_eq!(sepolia.gloas, Some(11_296_768));
+    // The minimal preset has shorter periods of block roots, so proofs have other forms.
+    let mut minimal = devnet();
+    let forks = minimal["forks"].as_array_mut().expect("a list");
+    for (version, name) in [("0x03000001", "capella"), ("0x04000001", "deneb")] {
+        forks.push(json!({"name": name, "version": version, "epoch": 0}));
+    }
+    forks[2]["epoch"] = 0.into();
+    let minimal: Network = serde_json::from_value(minimal).expect("valid");
+    assert_eq!(minimal.first_epoch(Fork::Deneb), Some(0));
+    assert_eq!(minimal.fork_slots(), None);
 }
 
 #[test]
@@ -172,6 +182,10 @@ fn networks_from_json() {
     is(
         NetworkError::SameVersion(Fork::Bellatrix),
         refused(&|json| json["forks"][2]["version"] = "0x01000001".into()),
+    );
+    is(
+        NetworkError::SameVersion(Fork::Bellatrix),
+        refused(&|json| json["forks"][2]["version"] = "0x00000001".into()),
     );
     let blobs = |epoch: u64| json!({"epoch": epoch, "max_blobs_per_block": 9});
     is(

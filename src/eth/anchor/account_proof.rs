@@ -49,6 +49,8 @@ pub struct SlotProof {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProvenAccount {
+    /// Address of the account, as the answer names it: compare it with the address asked for.
+    pub address: Address,
     /// The account, or `None` if the state has no such account.
     pub account: Option<Account>,
     /// The slots, in the order of the answer: number and value. A slot that the storage does not
@@ -104,7 +106,8 @@ impl AccountProof {
         serde_json::from_str(text).map_err(|error| AccountProofError::Json(json::message(&error)))
     }
 
-    /// Verifies the answer against the root of a state.
+    /// Verifies the answer against the root of a state. Address and slots are those that the answer
+    /// names: compare them with the request.
     ///
     /// # Errors
     /// Returns the first contradiction: a missing or malformed node, a node that is on no path, or
@@ -142,18 +145,23 @@ impl AccountProof {
             return Err(AccountProofError::NeedlessNode);
         }
         nodes.extend(Vec::from(storage));
-        Ok(ProvenAccount { account, slots, nodes })
+        Ok(ProvenAccount { address: self.address, account, slots, nodes })
     }
 
     fn verify_account(&self, state_root: B256) -> Result<Option<Account>, AccountProofError> {
         let nodes: ProofNodes = self.account_proof.iter().cloned().collect();
-        let mut visited = 0;
-        let rlp = nodes.lookup(state_root, self.address.as_slice(), |_| visited += 1);
+        let mut visited = BTreeSet::new();
+        let rlp = nodes.lookup(state_root, self.address.as_slice(), |hash| {
+            visited.insert(hash);
+        });
         let account = rlp.and_then(|rlp| {
             rlp.map(|rlp| decode_account(&rlp).map_err(TrieError::Value)).transpose()
         });
         let account = account.map_err(AccountProofError::Account)?;
-        if self.account_proof.len() > visited {
+        let is_needless = |hash| !visited.contains(hash);
+        if self.account_proof.len() > visited.len()
+            || nodes.iter().any(|(hash, _)| is_needless(hash))
+        {
             return Err(AccountProofError::NeedlessNode);
         }
         let word = |hash: B256| U256::from_be_bytes(hash.0);

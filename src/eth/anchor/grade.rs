@@ -12,9 +12,9 @@ use chainsieve_lanes::names;
 /// |---|---|---|
 /// | `OwnWord` | nothing: the verifier gave the hash itself | where the verifier has it from |
 /// | `OneProvider` | one provider claims the hash | that others claim it too |
-/// | `Forced` | some members of a sync committee signed the block, too few for finality | that a majority signed |
+/// | `Forced` | at least one member of a sync committee signed the block, or one that calls it finalised | that a majority signed, or that the block is final |
 /// | `ReleaseCheckpoint` | a release, or a list that this library embeds, publishes the hash | how its publisher checked it |
-/// | `Optimistic` | a majority of what was last seen of the sync committee signed the block | that the block stays in the chain |
+/// | `Optimistic` | more than half of the sync committee signed the block | that the block stays in the chain |
 /// | `Finalized` | at least 342 of 512 signed a header whose state calls the block finalised | full consensus: the signers are not slashed for lies |
 /// | `HistoryOfFinalized` | the block is an ancestor of a finalised block | anything newer |
 ///
@@ -30,7 +30,7 @@ pub enum Grade {
     OwnWord,
     /// One provider claims the hash.
     OneProvider,
-    /// A light client without progress accepted too few signatures.
+    /// A light client accepted few signatures, or for lack of progress an update that is not final.
     Forced,
     /// The hash is published in a release, or follows from a list that this library embeds.
     ReleaseCheckpoint,

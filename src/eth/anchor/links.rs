@@ -142,7 +142,8 @@ pub struct Anchored {
     /// The links by which the block is shown, in order. Links before a header proof that does not
     /// use them are left out.
     pub by: Vec<LinkKind>,
-    /// The checkpoint of the origin, if the block depends on the origin.
+    /// The checkpoint of the origin, if the block depends on the origin. What the verifier's own
+    /// list of summaries rests on is not named.
     pub checkpoint: Option<Checkpoint>,
 }
 
@@ -294,7 +295,10 @@ impl Shown<'_> {
                     number: Some(proven.block.number),
                     grade: proven.grade,
                     by,
-                    checkpoint: self.origin.checkpoint.filter(|_| uses_summaries),
+                    checkpoint: self
+                        .origin
+                        .checkpoint
+                        .filter(|_| uses_summaries && self.linked_summaries),
                 });
             }
         }

@@ -195,7 +195,7 @@ pub enum NetworkError {
     #[error("fork {0} is scheduled before the preceding fork")]
     ForkEpoch(Fork),
     /// Two forks have the same version.
-    #[error("fork {0} has the version of the preceding fork")]
+    #[error("fork {0} has the version of an earlier fork")]
     SameVersion(Fork),
     /// The entries of the blob schedule do not ascend.
     #[error("the blob schedule does not ascend at epoch {0}")]
@@ -258,7 +258,8 @@ impl TryFrom<Description> for Network {
             if entry.epoch.unwrap_or(u64::MAX) < before.epoch.unwrap_or(u64::MAX) {
                 return Err(NetworkError::ForkEpoch(entry.fork));
             }
-            if entry.version == before.version {
+            let mut earlier = forks.iter().filter(|other| other.fork < entry.fork);
+            if earlier.any(|other| other.version == entry.version) {
                 return Err(NetworkError::SameVersion(entry.fork));
             }
         }
@@ -498,8 +499,12 @@ impl Network {
     }
 
     /// Returns the slots at which the form of [header proofs](super::header_proof) changes; `None` if
-    /// Capella or Deneb is not scheduled, or if a slot is beyond the range of `u64`.
+    /// Capella or Deneb is not scheduled or beyond the range of `u64`, or with the preset `minimal`,
+    /// whose periods of block roots are shorter.
     pub fn fork_slots(&self) -> Option<ForkSlots> {
+        if self.preset() != Preset::Mainnet {
+            return None;
+        }
         let slot = |fork| self.first_epoch(fork)?.checked_mul(self.preset().slots_per_epoch());
         Some(ForkSlots {
             genesis_time: self.time_of_slot(0).as_secs(),
@@ -533,7 +538,8 @@ impl From<(u64, u64)> for BlobParameters {
 /// ETH.
 ///
 /// Source: `compute_weak_subjectivity_period` of Electra with the constants of mainnet: 256 epochs
-/// plus the time in which the churn limit lets a tenth of the stake change.
+/// plus the time in which the churn limit lets a tenth of the stake change. Valid up to Fulu: Gloas
+/// lets the stake change faster, and its period is less than half as long.
 pub const fn weak_subjectivity_epochs(total_active_eth: u64) -> u64 {
     /// `MIN_PER_EPOCH_CHURN_LIMIT_ELECTRA`, in ETH.
     const MIN_CHURN: u64 = 128;

@@ -4,9 +4,9 @@
 //! | way | needs | evidence |
 //! |---|---|---|
 //! | parent hashes | headers of all blocks between | 650 bytes a block |
-//! | history contract | the state of the believed block | 3.8 kB once, 1.3 kB a block, at most 8,191 back |
+//! | history contract | the state of the believed block | 6.2 kB for the first block, 1.3 kB for each further one, at most 8,191 back |
 //! | hops over the contract | the state of older blocks | 6.2 kB for each 8,191 blocks back |
-//! | header proof | a server of proofs, and from Capella on the summaries, for complete periods | 0.8 kB a block, 64 bytes for each period once |
+//! | header proof | a server of proofs, and from Capella on the summaries, for complete periods | 1.5 kB a block with its header, 64 bytes for each period once |
 //!
 //! A plan is for all wanted blocks together. The evidence for each is a chain of links of its own
 //! ([`Links`](super::links::Links)), which repeats what it shares with others.
@@ -47,6 +47,9 @@ pub struct Head {
 /// The numbers of a chain's blocks at which the ways change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Milestones {
+    /// First block that header proofs can show: 0 with embedded lists, otherwise the first block of
+    /// Capella.
+    pub header_proofs: u64,
     /// First block whose header proof needs historical summaries: the first block of Capella.
     pub capella: u64,
     /// First block whose hash the history contract has: the parent of the first block of Prague.
@@ -58,8 +61,12 @@ pub struct Milestones {
 impl Milestones {
     /// The Ethereum mainnet. Capella's first block is at slot 6,209,538, the history contract's
     /// first entry is that of block 22,431,083.
-    pub const MAINNET: Self =
-        Self { capella: 17_034_870, history_contract: 22_431_083, capella_slot: 6_209_536 };
+    pub const MAINNET: Self = Self {
+        header_proofs: 0,
+        capella: 17_034_870,
+        history_contract: 22_431_083,
+        capella_slot: 6_209_536,
+    };
 }
 
 /// Something to fetch and to verify.
@@ -142,7 +149,8 @@ impl Cost {
     }
 }
 
-/// Returns the cheapest steps from `head` to each of the blocks `wanted`, in any order.
+/// Returns steps from `head` to each of the blocks `wanted`, in any order: the cheapest of 32 plans.
+/// Blocks are planned one after the other, so a still cheaper plan may exist.
 ///
 /// The result depends on estimates of size. Where the sources fail to serve a step, plan again
 /// without what failed.
@@ -151,18 +159,29 @@ impl Cost {
 /// In proportion to the number of wanted blocks, and of hops where these are cheapest.
 pub fn plan(head: Head, wanted: &[u64], chain: &Milestones, sources: &Sources) -> Plan {
     let wanted: BTreeSet<u64> = wanted.iter().copied().filter(|&it| it != head.number).collect();
+    // The lowest block that the contract leads to: parent hashes below it may start there.
+    let reach = sources.state_depth.map(|depth| {
+        let hops = (depth / SERVE_WINDOW).min(MAX_HOPS - 1) + 1;
+        head.number.saturating_sub(hops * SERVE_WINDOW).max(chain.history_contract)
+    });
+    let lowest = wanted.first().copied().unwrap_or(u64::MAX);
+    let reach = reach.filter(|&it| lowest < it && it < head.number);
     // Ways with a cost of their own, which pays for itself only if enough blocks use it, are tried
-    // with and without: the contract, hops over it, and the summaries.
-    let tries = (0_u8..8).map(|bits| {
+    // with and without: the contract, hops over it, and the summaries. In half of the tries, a block
+    // is planned as if this cost were paid already, because later blocks may share it.
+    let tries = (0_u8..32).map(|bits| {
+        let mut wanted = wanted.clone();
+        wanted.extend(reach.filter(|_| bits & 8 != 0));
         let usable = Usable {
             contract: bits & 1 != 0 && sources.state_depth.is_some(),
             hops: bits & 3 == 3 && sources.state_depth.is_some(),
             summaries: bits & 4 != 0 && sources.summaries,
+            paid: bits & 16 != 0,
         };
         Planner::new(head, chain, sources, usable).run(&wanted)
     });
     let cheapest = tries.min_by_key(|plan| (plan.unreachable.len(), plan.cost.weight()));
-    cheapest.expect("eight tries")
+    cheapest.expect("32 tries")
 }
 
 /// The ways with a cost of their own that a try may use.
@@ -171,6 +190,8 @@ struct Usable {
     contract: bool,
     hops: bool,
     summaries: bool,
+    /// Ways are chosen as if their own cost were paid already. The total counts it all the same.
+    paid: bool,
 }
 
 struct Planner<'a> {
@@ -222,7 +243,7 @@ impl<'a> Planner<'a> {
                 self.by_contract(number, back),
                 self.by_proof(number, back),
             ];
-            match ways.into_iter().flatten().min_by_key(|(_, cost)| cost.weight()) {
+            match ways.into_iter().flatten().min_by_key(|&(way, cost)| self.rank(way, cost)) {
                 Some((way, cost)) => self.take(way, number, cost),
                 None => unreachable.push(number),
             }
@@ -244,6 +265,15 @@ impl<'a> Planner<'a> {
         // Parent hashes may start from a block that a step above shows.
         steps.extend(self.others);
         Plan { steps, cost: self.cost, unreachable }
+    }
+
+    /// Returns what a way is compared by.
+    const fn rank(&self, way: Way, cost: Cost) -> u64 {
+        match way {
+            Way::Contract { .. } if self.usable.paid => SLOT - SHARED,
+            Way::HeaderProof if self.usable.paid => REQUEST + PROOF + HEADER,
+            _ => cost.weight(),
+        }
     }
 
     fn take(&mut self, way: Way, number: u64, cost: Cost) {
@@ -295,7 +325,7 @@ impl<'a> Planner<'a> {
     }
 
     fn by_proof(&self, number: u64, back: u64) -> Option<(Way, Cost)> {
-        if !self.sources.header_proofs {
+        if !self.sources.header_proofs || number < self.chain.header_proofs {
             return None;
         }
         let mut cost = Cost { requests: 1, bytes: PROOF + HEADER };

@@ -108,6 +108,9 @@ impl<R: Read> HistoryReader<R> {
                     parts.proofs.push((head, proof));
                 }
                 EntryKind::Accumulator => {
+                    if parts.accumulator.is_some() {
+                        return Err(head.wrong(FileProblem::SecondAccumulator));
+                    }
                     parts.accumulator = Some((head, self.word(head)?.into()));
                 }
                 // The index is the last entry of an archive.

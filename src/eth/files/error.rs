@@ -233,6 +233,9 @@ pub enum FileProblem {
         /// Number of the block.
         number: u64,
     },
+    /// An archive has a second accumulator.
+    #[error("a second accumulator")]
+    SecondAccumulator,
     /// An archive has not as many entries of a kind as headers.
     #[error("{found} entries of the type {kind}, but {headers} headers")]
     EntryCount {

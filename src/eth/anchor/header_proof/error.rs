@@ -83,6 +83,12 @@ pub enum HeaderProofError {
         /// Number of roots in the list that would have it.
         known: usize,
     },
+    /// The verifier knows no slot for the fork of this kind of proof.
+    #[error("no slot is known for the fork of a proof of the kind {kind}")]
+    UnscheduledFork {
+        /// The kind of the proof.
+        kind: ProofKind,
+    },
     /// The kind of proof needs the block's number or header.
     #[error("a proof of the kind accumulator needs the header")]
     NeedsHeader,
@@ -94,7 +100,10 @@ impl HeaderProofError {
     pub const fn is_undecidable(&self) -> bool {
         matches!(
             self,
-            Self::UnknownPeriod { .. } | Self::NeedsHeader | Self::NotBeforeMerge { merge: 0, .. }
+            Self::UnknownPeriod { .. }
+                | Self::UnscheduledFork { .. }
+                | Self::NeedsHeader
+                | Self::NotBeforeMerge { merge: 0, .. }
         )
     }
 }

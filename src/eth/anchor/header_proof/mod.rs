@@ -381,6 +381,9 @@ impl HeaderProof {
             }
         };
         if !own_fork {
+            if self.kind == ProofKind::GloasSummaries && forks.gloas.is_none() {
+                return Err(HeaderProofError::UnscheduledFork { kind: self.kind });
+            }
             return Err(HeaderProofError::WrongFork { kind: self.kind, slot });
         }
         let execution = self.kind.execution().map_or(0, |path| path.gindex);

@@ -27,7 +27,7 @@ use crate::eth::json::{self, Prefix, message};
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum JsonError {
-    /// The text is not JSON, or a member is missing or malformed. The message names the member.
+    /// The text is not JSON, or a member is missing or malformed. The message tells the place.
     #[error("{0}")]
     Json(String),
     /// A list or byte string has a length that the fork or preset does not have.
@@ -317,7 +317,7 @@ impl Bootstrap {
     /// Parses the JSON answer of `/eth/v1/beacon/light_client/bootstrap/{root}`.
     ///
     /// # Errors
-    /// Returns a [`JsonError`] that names the malformed member.
+    /// Returns a [`JsonError`] that tells what is malformed, and where.
     ///
     /// # Cost
     /// Allocates at most a small multiple of the text's length.
@@ -332,7 +332,7 @@ impl Update {
     /// `optimistic_update`, or one element of the list that `updates` returns.
     ///
     /// # Errors
-    /// Returns a [`JsonError`] that names the malformed member.
+    /// Returns a [`JsonError`] that tells what is malformed, and where.
     ///
     /// # Cost
     /// Allocates at most a small multiple of the text's length.

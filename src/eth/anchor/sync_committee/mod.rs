@@ -18,7 +18,8 @@
 //!    as often as a newer block is wanted, at least once a period.
 //!
 //! To go on later, store the root of [`LightClient::finalized`] when its slot is the first one of
-//! an epoch, and start from it.
+//! an epoch, and start from it, unless [`LightClient::trust`] has a forced update or a stale
+//! checkpoint: the new start would not show that.
 //!
 //! ```
 //! use core::time::Duration;
@@ -134,6 +135,9 @@ pub enum Request {
 }
 
 /// A beacon header that is believed, the execution block that it binds, and why it is believed.
+///
+/// An anchor holds no proof. One that is read from JSON is as good as the place where it was kept:
+/// never take it from another party.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Anchor {
     /// The beacon header. Its state root is the start of further proofs.
@@ -157,8 +161,9 @@ impl Anchor {
         let grade = match self.evidence {
             Evidence::Checkpoint => Grade::OwnWord,
             Evidence::Finalized(_) => Grade::Finalized,
-            Evidence::Optimistic(_) => Grade::Optimistic,
-            Evidence::Forced(_) => Grade::Forced,
+            // After a start, no signature was seen before, and a single one moves the header.
+            Evidence::Optimistic(by) if by.signed > by.of / 2 => Grade::Optimistic,
+            Evidence::Optimistic(_) | Evidence::Forced(_) => Grade::Forced,
         };
         if self.trust.forced.is_some() { grade.min(Grade::Forced) } else { grade }
     }
@@ -176,7 +181,8 @@ pub enum Evidence {
     /// a false signature.
     Finalized(Participation),
     /// So many members of the sync committee signed this header that they are more than half of the
-    /// most that signed lately. It can still be reorganised away.
+    /// most that signed lately. It can still be reorganised away. After a start, nobody signed
+    /// lately, and one signature is enough.
     Optimistic(Participation),
     /// Some members signed, and the caller accepted that for lack of progress. The header need not
     /// be finalised.
@@ -195,7 +201,7 @@ pub struct Participation {
 impl Participation {
     /// Returns `true` if at least two thirds signed.
     pub const fn is_supermajority(self) -> bool {
-        self.signed * 3 >= self.of * 2
+        self.signed >= self.of - self.of / 3
     }
 }
 
@@ -225,6 +231,8 @@ pub struct Trust {
     pub checkpoint: Checkpoint,
     /// The weakest forced update since the checkpoint; `None` if no update was forced. The sync
     /// committees after a forced update are only as good as its signature.
+    // A missing member is an error: as `None` it would raise the grade.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub forced: Option<Participation>,
 }
 

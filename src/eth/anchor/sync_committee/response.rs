@@ -34,6 +34,9 @@ pub enum ChunkProblem {
         /// Number of bytes that the chunk states.
         expected: u64,
     },
+    /// The chunk is too short for a fork digest.
+    #[error("a chunk of {0} bytes has no fork digest")]
+    NoDigest(u64),
     /// The digest is that of no fork of the network.
     #[error("fork digest {0} is unknown on this network")]
     UnknownDigest(ForkDigest),
@@ -62,7 +65,7 @@ impl<'a> UpdateChunks<'a> {
         let length = u64::from_le_bytes(*length);
         let chunk = usize::try_from(length).ok().and_then(|length| rest.split_at_checked(length));
         let (chunk, rest) = chunk.ok_or(truncated(length.saturating_add(8)))?;
-        let (digest, ssz) = chunk.split_first_chunk().ok_or(truncated(12))?;
+        let (digest, ssz) = chunk.split_first_chunk().ok_or(ChunkProblem::NoDigest(length))?;
         let fork = fork_of(self.network, ForkDigest::new(*digest))?;
         self.rest = rest;
         Ok(Update::from_ssz(ssz, UpdateKind::Full, fork, self.network.preset())?)

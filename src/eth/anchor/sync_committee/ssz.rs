@@ -150,7 +150,7 @@ pub(super) fn byte_leaves(bytes: &[u8]) -> Vec<[u8; 32]> {
 /// Returns the root of a tree whose leaves are padded with zeros to a power of two.
 ///
 /// # Cost
-/// One SHA-256 of 64 bytes for each leaf.
+/// At most two SHA-256 of 64 bytes for each leaf.
 pub(super) fn merkle_root(leaves: &[[u8; 32]]) -> [u8; 32] {
     let mut level = leaves.to_vec();
     level.resize(leaves.len().max(1).next_power_of_two(), [0; 32]);
