@@ -102,7 +102,7 @@ fn a_promised_payload_is_not_proven() {
     let refused = proof.verify_hash(promised, &case.history);
     assert!(matches!(refused, Err(HeaderProofError::Execution { .. })), "{refused:?}");
     // A verifier that knows no slot for Gloas cannot tell, and does not call the proof wrong.
-    let error = proof.verify_hash(case.hash, History::mainnet()).expect_err("no slot is known");
+    let error = proof.verify_hash(case.hash, &History::mainnet()).expect_err("no slot is known");
     assert_eq!(error, HeaderProofError::UnscheduledFork { kind: case.kind });
     assert!(error.is_undecidable());
 }
