@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 
 use chainsieve_conformance::{Answer, Comparison, Expect, Expected};
 
-use super::conformance::{CASES_OF_THE_CORPUS, report};
+use super::conformance::{CASES_OF_THE_CORPUS, OF_CORE, OF_FORMATS, OF_GETH, report};
 use super::*;
 
 /// In a copy of the vectors, the expectation of each case is changed in one place: the run reports
@@ -17,9 +17,9 @@ fn each_changed_expectation_is_reported() {
     let others = ["--area", "filter.*", "--area", "certificate.*"];
     let mut places = 0;
     for (profile, args, cases) in [
-        (Some("core-exact"), ["--profile", "core-exact"].as_slice(), 6_679),
-        (Some("geth"), &["--profile", "geth"], 868),
-        (None, &others, 161),
+        (Some("core-exact"), ["--profile", "core-exact"].as_slice(), OF_CORE),
+        (Some("geth"), &["--profile", "geth"], OF_GETH),
+        (None, &others, OF_FORMATS),
     ] {
         let changed = changed_pack(profile);
         let findings = findings(&[args, &["--pack", changed.path()]].concat());
