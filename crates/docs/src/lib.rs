@@ -20,6 +20,7 @@ pages! {
     Readme = "README.md";
     Audit = "docs/audit.md";
     Conformance = "docs/conformance.md";
+    ConformanceEthereum = "docs/conformance-ethereum.md";
     Formats = "docs/formats.md";
     Logs = "docs/logs.md";
     MembershipFilters = "docs/membership-filters.md";
