@@ -123,8 +123,8 @@ fn far_blocks() {
     assert_eq!(plan.steps, [contract, Step::Parents { from: head - 8191, to: head - 10_000 }]);
     assert_eq!(plan.cost.requests, 1_812);
     let plan = planned(&[head - 10_000, head - 8_000], &NODE);
-    let contract = Step::HistoryContract { at: head, numbers: vec![head - 8_000] };
-    assert_eq!(plan.steps, [contract, Step::Parents { from: head - 8_000, to: head - 10_000 }]);
+    let contract = Step::HistoryContract { at: head, numbers: vec![head - 8_000, head - 8191] };
+    assert_eq!(plan.steps, [contract, Step::Parents { from: head - 8191, to: head - 10_000 }]);
     // One block beyond the contract's reach.
     assert_eq!(planned(&[head - 8192], &NODE).cost.requests, 4);
     assert_eq!(planned(&[prague - 1], &ARCHIVE).cost.requests, 892);

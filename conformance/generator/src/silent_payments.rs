@@ -277,8 +277,15 @@ pub(crate) fn areas(sources: &Sources) -> Vec<Area> {
     ]
 }
 
+/// Who reads the inputs of a test: only a sender has the keys.
+#[derive(Clone, Copy, PartialEq)]
+enum Side {
+    Sender,
+    Recipient,
+}
+
 /// The inputs of a test.
-fn inputs(entry: &Value) -> Value {
+fn inputs(entry: &Value, side: Side) -> Value {
     let input = |input: &Value| {
         let txid: Txid = text(&input["txid"]).parse().expect("a transaction id");
         let vout = u32::try_from(int(&input["vout"])).expect("32 bits");
@@ -295,8 +302,8 @@ fn inputs(entry: &Value) -> Value {
             &witness,
             &bytes(script),
         );
-        if let Some(key) = input.get("private_key") {
-            json["private_key"] = key.clone();
+        if side == Side::Sender {
+            json["private_key"] = input["private_key"].clone();
         }
         json
     };
@@ -333,7 +340,7 @@ fn case(test: &Test, hidden: &[&str], input: Value, expect: Expect) -> Case {
 
 fn tweak_of(entry: &Value, test: &Test) -> Case {
     let scripts = list(&entry["given"]["outputs"]).iter().map(|key| format!("5120{}", text(key)));
-    let input = json!({ "inputs": inputs(entry), "output_scripts": scripts.collect::<Vec<_>>() });
+    let input = json!({ "inputs": inputs(entry, Side::Recipient), "output_scripts": scripts.collect::<Vec<_>>() });
     let (name, flags, _) = test;
     let expect = value(json!({ "tweak": expected_tweak(entry) }));
     if flags.iter().any(|flag| ONE_SIDED.contains(flag)) {
@@ -358,7 +365,7 @@ fn malleated(tweaks: &[Case]) -> Case {
 fn receiving(entry: &Value, test: &Test) -> Case {
     let (given, expected) = (&entry["given"], &entry["expected"]);
     let keys = &given["key_material"];
-    let input = json!({ "inputs": inputs(entry), "outputs": given["outputs"],
+    let input = json!({ "inputs": inputs(entry, Side::Recipient), "outputs": given["outputs"],
         "scan_private_key": keys["scan_priv_key"], "spend_private_key": keys["spend_priv_key"],
         "labels": given["labels"] });
     let mut found = Map::new();
@@ -385,7 +392,7 @@ fn sending(entry: &Value, test: &Test) -> Case {
         }
         json
     });
-    let input = json!({ "inputs": inputs(entry), "recipients": recipients.collect::<Vec<_>>() });
+    let input = json!({ "inputs": inputs(entry, Side::Sender), "recipients": recipients.collect::<Vec<_>>() });
     let mut sets: Vec<_> = list(&entry["expected"]["outputs"])
         .iter()
         .map(|set| {

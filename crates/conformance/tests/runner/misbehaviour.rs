@@ -163,7 +163,7 @@ fn a_subject_that_never_answers_ends_the_area() {
         let run = run_mode(mode).expect("it runs");
         let area = &run.areas[0];
         let gave_up = area.gave_up.as_deref().expect("the area was given up");
-        assert!(gave_up.starts_with("gave up after 20 failures without one answer"), "{gave_up}");
+        assert!(gave_up.starts_with("gave up after 20 failures in a row"), "{gave_up}");
         assert!(gave_up.contains(last), "{gave_up}");
         // Two of the failures happen while 16 questions are open, so they are charged to none.
         let counts = area.counts();
