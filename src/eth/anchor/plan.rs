@@ -176,9 +176,8 @@ pub fn plan(head: Head, wanted: &[u64], chain: &Milestones, sources: &Sources) -
             contract: bits & 1 != 0 && sources.state_depth.is_some(),
             hops: bits & 3 == 3 && sources.state_depth.is_some(),
             summaries: bits & 4 != 0 && sources.summaries,
-            paid: bits & 16 != 0,
         };
-        Planner::new(head, chain, sources, usable).run(&wanted)
+        Planner::new(head, chain, sources, usable, bits & 16 != 0).run(&wanted)
     });
     let cheapest = tries.min_by_key(|plan| (plan.unreachable.len(), plan.cost.weight()));
     cheapest.expect("32 tries")
@@ -190,8 +189,6 @@ struct Usable {
     contract: bool,
     hops: bool,
     summaries: bool,
-    /// Ways are chosen as if their own cost were paid already. The total counts it all the same.
-    paid: bool,
 }
 
 struct Planner<'a> {
@@ -199,6 +196,8 @@ struct Planner<'a> {
     chain: &'a Milestones,
     sources: &'a Sources,
     usable: Usable,
+    /// Ways are chosen as if their own cost were paid already. The total counts it all the same.
+    paid: bool,
     /// The uses of the contract at each head: the first at the believed block, each further one
     /// 8,191 blocks earlier.
     hops: Vec<Vec<u64>>,
@@ -217,12 +216,19 @@ enum Way {
 }
 
 impl<'a> Planner<'a> {
-    fn new(head: Head, chain: &'a Milestones, sources: &'a Sources, usable: Usable) -> Self {
+    fn new(
+        head: Head,
+        chain: &'a Milestones,
+        sources: &'a Sources,
+        usable: Usable,
+        paid: bool,
+    ) -> Self {
         Self {
             head,
             chain,
             sources,
             usable,
+            paid,
             hops: Vec::new(),
             others: Vec::new(),
             lowest: head.number,
@@ -270,8 +276,8 @@ impl<'a> Planner<'a> {
     /// Returns what a way is compared by.
     const fn rank(&self, way: Way, cost: Cost) -> u64 {
         match way {
-            Way::Contract { .. } if self.usable.paid => SLOT - SHARED,
-            Way::HeaderProof if self.usable.paid => REQUEST + PROOF + HEADER,
+            Way::Contract { .. } if self.paid => SLOT - SHARED,
+            Way::HeaderProof if self.paid => REQUEST + PROOF + HEADER,
             _ => cost.weight(),
         }
     }
