@@ -255,7 +255,9 @@ fn page(
     }
     if let Some(judgement) = judgement {
         page.line(format!("{} as in the baseline", count(judgement.known, "finding")));
-        for (what, changes) in [("other", &judgement.regressions), ("fixed", &judgement.fixed)] {
+        for (what, changes) in
+            [("not in the baseline", &judgement.regressions), ("fixed", &judgement.fixed)]
+        {
             if !changes.is_empty() {
                 page.line(format!("{} {what}:", count(changes.len(), "finding")));
             }
