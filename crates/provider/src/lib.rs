@@ -2,8 +2,10 @@
 
 mod anchor;
 mod answers;
-
+#[cfg(feature = "beacon")]
+mod beacon;
 mod builder;
+mod durable_file;
 mod error;
 #[cfg(feature = "abi")]
 mod events;
@@ -32,6 +34,11 @@ pub use chainsieve::eth::follow::{Cursor, Update};
 pub use chainsieve::eth::log_query::LogQuery;
 
 pub use anchor::AnchorSource;
+#[cfg(feature = "beacon")]
+pub use beacon::{
+    BeaconBuilder, BeaconClient, BeaconError, BeaconFileCause, BeaconRound, BeaconServer,
+    ServerFailure,
+};
 pub use builder::Builder;
 pub use error::{BuildError, FetchError};
 #[cfg(feature = "abi")]

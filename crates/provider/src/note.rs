@@ -49,8 +49,10 @@ pub enum Note {
         /// Estimated size of the receipts in bytes.
         bytes: u64,
     },
-    /// The node could not provide the data, for this reason, and another node is asked.
+    /// The node or server could not provide the data, for this reason, and another one is asked.
     NoChain(String),
+    /// The server sent an object that is proven invalid, for this reason. It is not used.
+    Refused(String),
     /// A note of a follower.
     Follow(follow::FollowNote),
     /// Progress of a long operation.
@@ -75,15 +77,18 @@ pub enum Stage {
     Logs,
     /// Blocks whose receipts were requested.
     Receipts,
+    /// Periods of sync committees.
+    Periods,
 }
 
 impl Stage {
-    /// Returns the name that `serde` writes: `headers`, `logs` or `receipts`.
+    /// Returns the name that `serde` writes: `headers`, `logs`, `receipts` or `periods`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Headers => "headers",
             Self::Logs => "logs",
             Self::Receipts => "receipts",
+            Self::Periods => "periods",
         }
     }
 }
@@ -95,6 +100,7 @@ impl fmt::Display for Stage {
             Self::Headers => "headers",
             Self::Logs => "blocks asked for logs",
             Self::Receipts => "blocks of receipts",
+            Self::Periods => "sync committees",
         })
     }
 }
@@ -121,6 +127,7 @@ impl fmt::Display for Note {
                 write!(f, "fetching receipts of {blocks} blocks, about {bytes} bytes")
             }
             Self::NoChain(error) => f.write_str(error),
+            Self::Refused(why) => write!(f, "invalid, and not used: {why}"),
             Self::Follow(note) => note.fmt(f),
             Self::Progress { stage, done, total } => write!(f, "{done} of {total} {stage}"),
         }

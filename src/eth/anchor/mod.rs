@@ -4,6 +4,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`sync_committee`] | light client of the beacon chain: finalised and optimistic headers, from one trusted block root |
+//! | [`sync`] | keeps a light client up to date by several servers that nobody trusts |
 //! | [`network`] | genesis, fork schedules and presets of beacon chains |
 //! | [`history_contract`] | hashes of the last 8,191 blocks under a state root (EIP-2935) |
 //! | [`header_proof`] | proofs that a header of any age is part of the chain |
@@ -32,4 +33,5 @@ pub mod merkle_branch;
 pub mod network;
 pub mod plan;
 pub mod proof_nodes;
+pub mod sync;
 pub mod sync_committee;

@@ -280,7 +280,7 @@ impl Caller {
                 let message = "the answer to a batch is not a list".to_owned();
                 RpcError::LimitExceeded { limit: Limit::Batch(None), message }
             } else {
-                of_status(body)
+                of_status(body.status, body.retry_after)
             };
         };
         match self.node_error(error.get(), "a batch", body) {
@@ -309,14 +309,14 @@ impl Caller {
         let success = (200..300).contains(&body.status);
         let reply = match object(text) {
             Ok(reply) => reply,
-            Err(_) if !success => return Err(of_status(body)),
+            Err(_) if !success => return Err(of_status(body.status, body.retry_after)),
             Err(error) => return Err(self.no_json(&error, body)),
         };
         // The id of an error is not checked: a node that could not parse the request, or that
         // rejects it before parsing, does not know the id.
         if reply.error.is_none() {
             if !success {
-                return Err(of_status(body));
+                return Err(of_status(body.status, body.retry_after));
             }
             if id(&reply) != Some(sent) {
                 return Err(RpcError::Malformed("the answer has another id than the call".into()));
@@ -385,7 +385,7 @@ impl Caller {
         if (200..300).contains(&body.status) {
             self.clean(RpcError::Malformed(format!("not JSON-RPC: {error}")))
         } else {
-            of_status(body)
+            of_status(body.status, body.retry_after)
         }
     }
 }

@@ -164,6 +164,21 @@ impl Endpoint {
         &self.url
     }
 
+    /// Returns the URL of a path of the server, which begins with a slash and may have a query. The URL
+    /// contains secrets, like [`url`](Self::url).
+    pub(super) fn url_of(&self, path: &str) -> String {
+        let (base, query) = self.url.split_once('?').unwrap_or((&self.url, ""));
+        let base = base.trim_end_matches('/');
+        let mark = if query.is_empty() {
+            ""
+        } else if path.contains('?') {
+            "&"
+        } else {
+            "?"
+        };
+        format!("{base}{path}{mark}{query}")
+    }
+
     /// Returns the headers of each request. The headers are secrets: only the transport may use
     /// these headers.
     pub(super) fn headers(&self) -> &[(String, String)] {
@@ -345,6 +360,15 @@ mod tests {
         ] {
             assert!(!Endpoint::new(url).unwrap().is_of_this_machine(), "{url}");
         }
+    }
+
+    #[test]
+    fn a_path_follows_that_of_the_url_and_keeps_its_query() {
+        let of = |url: &str, path: &str| Endpoint::new(url).unwrap().url_of(path);
+        assert_eq!(of("http://a.example", "/eth/v1/x"), "http://a.example/eth/v1/x");
+        assert_eq!(of("http://a.example/key/", "/eth?a=1"), "http://a.example/key/eth?a=1");
+        assert_eq!(of("http://a.example/k?key=2", "/eth"), "http://a.example/k/eth?key=2");
+        assert_eq!(of("http://a.example?key=2", "/eth?a=1"), "http://a.example/eth?a=1&key=2");
     }
 
     /// An example of RFC 7617, section 2.

@@ -79,7 +79,7 @@ pub enum RpcError {
 
 impl RpcError {
     /// Cuts a node's message to [`MOST_WORDS`] characters.
-    pub(super) fn words(text: &str) -> String {
+    pub(crate) fn words(text: &str) -> String {
         match text.char_indices().nth(MOST_WORDS) {
             Some((end, _)) => format!("{}…", &text[..end]),
             None => text.to_owned(),

@@ -11,7 +11,7 @@ pub(crate) mod error;
 mod headers;
 mod logs;
 mod receipts;
-mod transport;
+pub(crate) mod transport;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};

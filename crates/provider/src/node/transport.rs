@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ureq::http::HeaderMap;
-use ureq::{Agent, Error};
+use ureq::http::{HeaderMap, Response};
+use ureq::typestate::WithoutBody;
+use ureq::{Agent, Error, RequestBuilder};
 
 use super::endpoint::Endpoint;
 use super::error::RpcError;
@@ -30,7 +31,7 @@ const LONG: Duration = Duration::from_secs(5);
 
 /// Sends requests to one node. Clones share the node's connections and budget.
 #[derive(Debug, Clone)]
-pub(super) struct Transport {
+pub(crate) struct Transport {
     agent: Agent,
     endpoint: Endpoint,
     options: Options,
@@ -47,13 +48,32 @@ pub(super) struct Body {
     pub(super) retry_after: Option<Duration>,
 }
 
+/// An answer as it was received, after decompression.
+#[derive(Debug)]
+pub(crate) struct Bytes {
+    pub(crate) body: Vec<u8>,
+    status: u16,
+    headers: HeaderMap,
+}
+
+impl Bytes {
+    /// Returns an HTTP header of the answer, if it is printable ASCII.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+}
+
+const fn is_success(status: u16) -> bool {
+    matches!(status, 200..=299)
+}
+
 /// Returns the time since the Unix epoch by the system's clock.
 pub(crate) fn unix_time() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 impl Transport {
-    pub(super) fn new(endpoint: Endpoint, options: Options) -> Self {
+    pub(crate) fn new(endpoint: Endpoint, options: Options) -> Self {
         let timeout = options.timeout;
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
@@ -80,7 +100,7 @@ impl Transport {
         Self { agent, endpoint, options, max_body: MAX_BODY, spending, sent }
     }
 
-    pub(super) fn endpoint(&self) -> &Endpoint {
+    pub(crate) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
@@ -98,7 +118,7 @@ impl Transport {
         self.max_body
     }
 
-    pub(super) fn options(&self) -> &Options {
+    pub(crate) fn options(&self) -> &Options {
         &self.options
     }
 
@@ -110,6 +130,56 @@ impl Transport {
     /// Posts `json` once, as soon as the budget allows. `methods` are the methods of the calls in
     /// `json`. They determine the cost of the request.
     pub(super) fn post(&self, methods: &[&str], json: &str) -> Result<Body, RpcError> {
+        let send = || {
+            let mut request =
+                self.agent.post(self.endpoint.url()).header("Content-Type", "application/json");
+            for (name, value) in self.endpoint.headers() {
+                request = request.header(name, value);
+            }
+            request.send(json)
+        };
+        let Bytes { body, status, headers } = self.exchange(methods, self.max_body, send)?;
+        let retry_after = retry_after(&headers);
+        let text = match String::from_utf8(body) {
+            Ok(text) => text,
+            // The text of an HTTP error is only used for messages, so it may be invalid UTF-8.
+            Err(_) if is_success(status) => {
+                return Err(RpcError::Malformed("the answer is not UTF-8".into()));
+            }
+            Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+        };
+        Ok(Body { text, status, retry_after })
+    }
+
+    /// Gets a path of the server once, as soon as the budget allows. The answer has at most `limit`
+    /// bytes. An HTTP status that is no success is an error.
+    pub(crate) fn get(
+        &self,
+        path: &str,
+        limit: u64,
+        with: impl FnOnce(RequestBuilder<WithoutBody>) -> RequestBuilder<WithoutBody>,
+    ) -> Result<Bytes, RpcError> {
+        let send = || {
+            let mut request = self.agent.get(self.endpoint.url_of(path));
+            for (name, value) in self.endpoint.headers() {
+                request = request.header(name, value);
+            }
+            with(request).call()
+        };
+        let answer = self.exchange(&[path], limit, send)?;
+        if is_success(answer.status) {
+            return Ok(answer);
+        }
+        Err(of_status(answer.status, retry_after(&answer.headers)))
+    }
+
+    /// Sends a request as soon as the budget allows, and reads the answer.
+    fn exchange(
+        &self,
+        methods: &[&str],
+        limit: u64,
+        send: impl FnOnce() -> Result<Response<ureq::Body>, Error>,
+    ) -> Result<Bytes, RpcError> {
         if let Some(spending) = &self.spending {
             let mut spending = spending.lock().unwrap_or_else(PoisonError::into_inner);
             let now = unix_time();
@@ -122,39 +192,25 @@ impl Transport {
             return Err(RpcError::Stopped);
         }
         self.sent.fetch_add(methods.len() as u64, Ordering::Relaxed);
-        let mut request =
-            self.agent.post(self.endpoint.url()).header("Content-Type", "application/json");
-        for (name, value) in self.endpoint.headers() {
-            request = request.header(name, value);
-        }
-        let mut response = request.send(json).map_err(|error| self.failed(&error))?;
-        let status = response.status().as_u16();
-        let retry_after = retry_after(response.headers());
-        let limit = if response.status().is_success() { self.max_body } else { MAX_ERROR_BODY };
+        let (head, mut body) = send().map_err(|error| self.failed(&error))?.into_parts();
+        let status = head.status.as_u16();
+        let limit = if is_success(status) { limit } else { MAX_ERROR_BODY };
         let mut bytes = Vec::new();
         // The limit applies after decompression, because a small body can expand to any size.
-        let read = response.body_mut().as_reader().take(limit + 1).read_to_end(&mut bytes);
+        let read = body.as_reader().take(limit + 1).read_to_end(&mut bytes);
         let too_large = bytes.len() as u64 > limit;
-        if response.status().is_success() {
+        if is_success(status) {
             read.map_err(|error| self.failed(&Error::from(error)))?;
             if too_large {
                 return Err(RpcError::TooLarge { limit });
             }
         }
-        let text = match String::from_utf8(bytes) {
-            Ok(text) => text,
-            // The text of an HTTP error is only used for messages, so it may be invalid UTF-8.
-            Err(_) if response.status().is_success() => {
-                return Err(RpcError::Malformed("the answer is not UTF-8".into()));
-            }
-            Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
-        };
-        Ok(Body { text, status, retry_after })
+        Ok(Bytes { body: bytes, status, headers: head.headers })
     }
 
     /// Runs `once` until it succeeds or fails for good. After a transient error, `once` is repeated
     /// with growing back-off.
-    pub(super) fn retried<T>(
+    pub(crate) fn retried<T>(
         &self,
         once: impl FnMut() -> Result<T, RpcError>,
     ) -> Result<T, RpcError> {
@@ -194,7 +250,7 @@ impl Transport {
         if self.options.stop.wait_timeout(wait) { Err(RpcError::Stopped) } else { Ok(()) }
     }
 
-    pub(super) fn note(&self, note: &Note) {
+    pub(crate) fn note(&self, note: &Note) {
         self.options.note(&self.endpoint, note);
     }
 
@@ -237,21 +293,15 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// Returns the error for an HTTP status without a JSON-RPC answer in the body.
-pub(super) fn of_status(body: &Body) -> RpcError {
-    let message = format!("HTTP status {}", body.status);
-    match body.status {
-        429 => RpcError::LimitExceeded {
-            limit: Limit::RateLimited { retry_after: body.retry_after },
-            message,
-        },
+pub(super) fn of_status(status: u16, retry_after: Option<Duration>) -> RpcError {
+    let limit = match status {
+        429 => Limit::RateLimited { retry_after },
         // An overloaded server that asks for a wait is treated like a rate limit.
-        503 if body.retry_after.is_some() => RpcError::LimitExceeded {
-            limit: Limit::RateLimited { retry_after: body.retry_after },
-            message,
-        },
-        413 => RpcError::LimitExceeded { limit: Limit::ResponseBytes, message },
-        status => RpcError::Http { status },
-    }
+        503 if retry_after.is_some() => Limit::RateLimited { retry_after },
+        413 => Limit::ResponseBytes,
+        status => return RpcError::Http { status },
+    };
+    RpcError::LimitExceeded { limit, message: format!("HTTP status {status}") }
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The light client: what is known, and how updates change it.
 
+mod stored;
+
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -12,6 +14,8 @@ use super::update::Bootstrap;
 use super::verify::{self, BootstrapError, Known, UpdateError, VerifiedHeader, VerifiedUpdate};
 use super::{Action, Anchor, Checkpoint, Event, Evidence, Participation, Request, Trust};
 use crate::eth::anchor::network::Network;
+
+pub use stored::StoredError;
 
 /// Largest number of updates that a server returns at once: `MAX_REQUEST_LIGHT_CLIENT_UPDATES`.
 const MAX_UPDATES: u64 = 128;

@@ -17,9 +17,8 @@
 //! 4. Repeat: until the next sync committee is known and the last period is reached at once, then
 //!    as often as a newer block is wanted, at least once a period.
 //!
-//! To go on later, store the root of [`LightClient::finalized`] when its slot is the first one of
-//! an epoch, and start from it, unless [`LightClient::trust`] has a forced update or a stale
-//! checkpoint: the new start would not show that.
+//! To go on later, store [`LightClient::to_json`]. [`Syncer`](super::sync::Syncer) drives a light
+//! client over several servers that may be silent or false.
 //!
 //! ```
 //! use core::time::Duration;
@@ -83,7 +82,7 @@ pub use header::{
     LightClientHeader,
 };
 pub use json::JsonError;
-pub use light_client::LightClient;
+pub use light_client::{LightClient, StoredError};
 pub use ranking::Rank;
 pub use response::{ChunkProblem, ResponseError, UpdateChunks};
 pub use ssz::SszError;
@@ -236,21 +235,22 @@ pub struct Trust {
     pub forced: Option<Participation>,
 }
 
-/// A block whose root the caller trusts, and its age when the client started from it.
+/// A block whose root the caller trusts, and the oldest state that the client ever went on from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Checkpoint {
     /// Root of the beacon block.
     pub root: B256,
     /// Slot of the beacon block.
     pub slot: u64,
-    /// Age of the block when the client started.
+    /// Age of the block when the client started. If the client was stored and later went on, and its
+    /// newest finalised block was older than that by then, the age of that block.
     pub age: Duration,
     /// Length of the network's weak-subjectivity period.
     pub limit: Duration,
 }
 
 impl Checkpoint {
-    /// Returns `true` if the checkpoint was older than the weak-subjectivity period.
+    /// Returns `true` if the client ever went on from a state older than the weak-subjectivity period.
     ///
     /// Validators of that time may since have withdrawn their stake, and can then sign another
     /// chain at no cost. This is a risk, not a fault in a proof.

@@ -1,0 +1,317 @@
+//! A light client of the beacon chain that asks servers and keeps its state in a folder.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::anchor::network::Network;
+use chainsieve::eth::anchor::sync::{Action, Answer, Config, Event, Question, Syncer};
+use chainsieve::eth::anchor::sync_committee::{
+    self, Anchor, Bootstrap, LightClient, Request, Update,
+};
+
+use super::builder::BeaconBuilder;
+use super::error::{BeaconError, BeaconFileCause, MAX_FILE};
+use super::server::BeaconServer;
+use crate::anchor::AnchorSource;
+use crate::durable_file::{self, DurableFile};
+use crate::node::RpcError;
+use crate::node::transport::unix_time;
+use crate::note::{Note, Stage};
+use crate::stop::Stop;
+
+/// Name of the file in the folder.
+const FILE: &str = "light-client.json";
+
+/// Light client of the beacon chain: brings hashes of finalised blocks that no server vouches for.
+///
+/// It starts from a checkpoint: the root of a finalised beacon block that the caller trusts. As an
+/// [`AnchorSource`], it returns the newest finalised execution block.
+///
+/// ```no_run
+/// use chainsieve::eth::anchor::network::Network;
+/// use chainsieve_provider::{BeaconClient, Provider};
+/// let checkpoint = "0x9bcb90ec3a294591b77dd2a58e973578715cdc0e6eeeb286bc06dd120057f18b";
+/// let beacon = BeaconClient::builder(Network::mainnet())
+///     .checkpoint(checkpoint.parse()?)
+///     .url("https://beacon.example")
+///     .build()?;
+/// let provider = Provider::builder().url("https://mainnet.example").anchor(beacon).build()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct BeaconClient {
+    servers: Vec<BeaconServer>,
+    checkpoint: Option<B256>,
+    stop: Stop,
+    poll: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    syncer: Syncer,
+    file: Option<DurableFile>,
+    /// Number of servers that gave a valid answer in the last round.
+    answered: usize,
+}
+
+/// Result of asking every server once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BeaconRound {
+    /// The newest finalised header.
+    pub finalized: Anchor,
+    /// Number of servers that gave a valid answer in the last round. With 0, nothing is known about
+    /// newer headers.
+    pub answered: usize,
+    /// Reasons why servers did not, and invalid objects.
+    pub failures: Vec<ServerFailure>,
+}
+
+/// Reason why a server's answer was not used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerFailure {
+    /// Scheme, host and port of the server.
+    pub server: String,
+    /// `true` if the server sent an object that is proven invalid: by a false proof or signature.
+    pub is_proven: bool,
+    /// The reason.
+    pub why: String,
+}
+
+impl fmt::Display for ServerFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.server, self.why)
+    }
+}
+
+/// Objects that a server sent.
+enum Received {
+    Bootstrap(Box<Bootstrap>),
+    Updates(Vec<Update>),
+}
+
+impl BeaconClient {
+    /// Returns a builder with default settings.
+    pub fn builder(network: Network) -> BeaconBuilder {
+        BeaconBuilder::new(network)
+    }
+
+    /// Reads the light client in a folder, also while another process uses it; `None` if there is
+    /// none.
+    ///
+    /// # Errors
+    /// Returns a [`BeaconError`] if the file cannot be read, or is damaged.
+    pub fn read(folder: &Path, network: Network) -> Result<Option<LightClient>, BeaconError> {
+        let path = folder.join(FILE);
+        let failed = |cause| BeaconError::File { path: path.clone(), cause };
+        let text = durable_file::read(&path, MAX_FILE).map_err(|cause| failed(cause.into()))?;
+        let read = |text: String| LightClient::from_json(&text, network, unix_time());
+        text.map(read).transpose().map_err(|error| failed(error.into()))
+    }
+
+    pub(super) fn open(
+        builder: BeaconBuilder,
+        servers: Vec<BeaconServer>,
+    ) -> Result<Self, BeaconError> {
+        let BeaconBuilder { network, checkpoint, folder, restart, poll, options, .. } = builder;
+        let file = folder.as_deref().map(open_folder).transpose()?;
+        let mut client = None;
+        if let Some(folder) = folder.as_deref().filter(|_| !restart) {
+            client = Self::read(folder, network.clone())?;
+        }
+        let mut config = Config::new(servers.len());
+        config.poll = poll.unwrap_or(config.poll);
+        let syncer = match (client, checkpoint) {
+            (Some(client), given) => {
+                let stored = client.trust().checkpoint.root;
+                if let Some(given) = given.filter(|&given| given != stored) {
+                    let path = folder.unwrap_or_default().join(FILE);
+                    return Err(BeaconError::OtherCheckpoint { path, stored, given });
+                }
+                Syncer::resume(client, config)
+            }
+            (None, Some(root)) => Syncer::start(network, root, config),
+            (None, None) => {
+                return Err(folder.map_or(BeaconError::NoStart, |folder| {
+                    BeaconError::NoCheckpoint(folder.join(FILE))
+                }));
+            }
+        };
+        let (stop, poll) = (options.stop, config.poll);
+        Ok(Self {
+            servers,
+            checkpoint,
+            stop,
+            poll,
+            state: Mutex::new(State { syncer, file, answered: 0 }),
+        })
+    }
+
+    /// Returns the servers, in the order in which they were given.
+    pub fn servers(&self) -> &[BeaconServer] {
+        &self.servers
+    }
+
+    /// Returns a copy of the light client; `None` until a server has sent the bootstrap.
+    pub fn light_client(&self) -> Option<LightClient> {
+        self.state().syncer.client().cloned()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks every server for newer headers, and stores what became known. If the servers were asked
+    /// less than the [poll interval](BeaconBuilder::poll) ago, or if there are none, no request is
+    /// sent.
+    ///
+    /// The result is valid although servers fail: its [`answered`](BeaconRound::answered) tells how
+    /// much can be concluded from it about newer blocks.
+    ///
+    /// # Errors
+    /// Returns a [`BeaconError`] if nothing is known yet and no server has a valid bootstrap, if the
+    /// folder cannot be written, or if the client was stopped.
+    pub fn sync(&self) -> Result<BeaconRound, BeaconError> {
+        let mut state = self.state();
+        let mut failures = Vec::new();
+        let mut from = None;
+        let mut actions = Vec::new();
+        if !self.servers.is_empty() {
+            actions = state.syncer.handle(Event::Tick, unix_time());
+        }
+        while !actions.is_empty() {
+            let mut asks = None;
+            let mut is_new = false;
+            for action in actions {
+                match action {
+                    Action::Ask { id, server, question } => asks = Some((id, server, question)),
+                    Action::Started => is_new = true,
+                    Action::Client(action) => {
+                        is_new |= !matches!(action, sync_committee::Action::Optimistic(_));
+                    }
+                    Action::Refused { server, refusal } => {
+                        let server = &self.servers[server];
+                        let why = refusal.to_string();
+                        server.transport().note(&Note::Refused(why.clone()));
+                        let server = server.endpoint().to_string();
+                        failures.push(ServerFailure { server, is_proven: true, why });
+                    }
+                    Action::RoundEnded { answered } => state.answered = answered,
+                    // The enum is `non_exhaustive`. There are no other actions in this version.
+                    _ => {}
+                }
+            }
+            if is_new {
+                state.store()?;
+            }
+            let Some((id, server, question)) = asks else { break };
+            let server = &self.servers[server];
+            progress(&state.syncer, server, &mut from);
+            let received = match ask(server, question) {
+                Ok(received) => Some(received),
+                Err(RpcError::Stopped) => return Err(BeaconError::Stopped),
+                Err(error) => {
+                    let why = error.to_string();
+                    server.transport().note(&Note::NoChain(why.clone()));
+                    let server = server.endpoint().to_string();
+                    failures.push(ServerFailure { server, is_proven: false, why });
+                    None
+                }
+            };
+            let answer = match &received {
+                Some(Received::Bootstrap(bootstrap)) => Answer::Bootstrap(bootstrap),
+                Some(Received::Updates(updates)) => Answer::Updates(updates),
+                None => Answer::Failed,
+            };
+            actions = state.syncer.handle(Event::Answer(id, answer), unix_time());
+        }
+        let Some(client) = state.syncer.client() else {
+            let checkpoint = self.checkpoint.unwrap_or_default();
+            return Err(BeaconError::NoBootstrap { checkpoint, failures });
+        };
+        let finalized = client.finalized().clone();
+        Ok(BeaconRound { finalized, answered: state.answered, failures })
+    }
+
+    /// Asks the servers for newer headers until [stopped](BeaconBuilder::stop), and passes each
+    /// round to `on_round`.
+    ///
+    /// # Errors
+    /// Returns the error of [`sync`](Self::sync), but for [`BeaconError::Stopped`].
+    pub fn watch(&self, mut on_round: impl FnMut(&BeaconRound)) -> Result<(), BeaconError> {
+        while !self.stop.is_set() {
+            match self.sync() {
+                Ok(round) => on_round(&round),
+                Err(BeaconError::Stopped) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+            let wake_at = self.state().syncer.wake_at().unwrap_or_default();
+            self.stop.wait_timeout(wake_at.saturating_sub(unix_time()).min(self.poll));
+        }
+        Ok(())
+    }
+}
+
+/// The newest finalised execution block: the servers are asked each time, at most once in a
+/// [poll interval](BeaconBuilder::poll). If no server answers, the block from before is still
+/// authentic, and is returned.
+impl AnchorSource for BeaconClient {
+    fn blocks(&self) -> Result<Vec<B256>, String> {
+        let finalized = self.sync().map_err(|error| error.to_string())?.finalized;
+        let hash = finalized.execution.bound_hash();
+        let slot = finalized.beacon.slot;
+        hash.map(|hash| vec![hash]).ok_or_else(|| BeaconError::NoExecution { slot }.to_string())
+    }
+}
+
+impl State {
+    /// Stores the light client. What it has learnt is durable when this method returns.
+    fn store(&self) -> Result<(), BeaconError> {
+        let (Some(file), Some(client)) = (&self.file, self.syncer.client()) else { return Ok(()) };
+        file.write(&client.to_json()).map_err(|error| BeaconError::File {
+            path: file.path().to_owned(),
+            cause: error.into(),
+        })
+    }
+}
+
+fn open_folder(folder: &Path) -> Result<DurableFile, BeaconError> {
+    let failed = |path: PathBuf, cause: BeaconFileCause| BeaconError::File { path, cause };
+    fs::create_dir_all(folder).map_err(|error| failed(folder.to_owned(), error.into()))?;
+    let path = folder.join(FILE);
+    DurableFile::open(&path).map_err(|cause| failed(path, cause.into()))
+}
+
+/// Notes how many of the missing periods are done, before a server is asked for the next ones.
+fn progress(syncer: &Syncer, server: &BeaconServer, from: &mut Option<u64>) {
+    let Some(client) = syncer.client() else { return };
+    let network = client.network();
+    let period = network.period_of_slot(client.finalized().beacon.slot);
+    let now = network.slot_at(unix_time()).map_or(period, |slot| network.period_of_slot(slot));
+    let from = *from.get_or_insert(period);
+    if now > from {
+        let (done, total) = (period - from, now - from);
+        server.transport().note(&Note::Progress { stage: Stage::Periods, done, total });
+    }
+}
+
+fn ask(server: &BeaconServer, question: Question) -> Result<Received, RpcError> {
+    match question {
+        Question::Bootstrap(root) => {
+            server.bootstrap(root).map(|bootstrap| Received::Bootstrap(Box::new(bootstrap)))
+        }
+        Question::Light(Request::Updates { start_period, count }) => {
+            server.updates(start_period, count).map(Received::Updates)
+        }
+        Question::Light(Request::Finality) => {
+            server.finality_update().map(|update| Received::Updates(vec![update]))
+        }
+        other => Err(RpcError::Malformed(format!("{other:?} is not known in this version"))),
+    }
+}

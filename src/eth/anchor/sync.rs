@@ -1,0 +1,402 @@
+//! Keeps a light client up to date by several servers of the Beacon API, of which any may be silent,
+//! late or false: a state machine without sockets, clock or files.
+//!
+//! A false answer never moves the light client, because [`LightClient`] verifies each one. What a
+//! server can do is to withhold newer headers. So each round asks every server, and after a round
+//! the light client is as new as the newest honest answer.
+//!
+//! # How to drive it
+//! 1. Create a [`Syncer`] from a trusted block root ([`Syncer::start`]), or from a light client that
+//!    was stored ([`Syncer::resume`]).
+//! 2. Pass every occurrence to [`Syncer::handle`] as an [`Event`], starting with [`Event::Tick`].
+//!    The argument `now` is the [current time](crate#time).
+//! 3. Carry out the returned [`Action`]s. At most one [`Question`] is open at a time, and the caller
+//!    answers each one: with a timeout, by [`Answer::Failed`].
+//! 4. Store [`LightClient::to_json`] after an [`Action::Client`], before the new header is used. A
+//!    light client from before is valid too, and only asks again.
+//! 5. Send [`Event::Tick`] at the time that [`Syncer::wake_at`] returns.
+//!
+//! # Rounds
+//! A round has two parts. First, the updates of missing periods are requested, from one server after
+//! the other: as long as an answer brings progress, the part begins again, with the next server
+//! first. It ends when no server brings progress. Then every server is asked for its newest finality
+//! update. If one of them brought progress, both parts are repeated. [`Action::RoundEnded`] follows,
+//! and the next round begins after [`Config::poll`].
+//!
+//! A server whose answer failed or was refused is asked less and less often, at least once an hour.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use alloy_primitives::B256;
+
+use super::network::Network;
+use super::sync_committee::{
+    self, Bootstrap, BootstrapError, LightClient, Request, Update, UpdateError,
+};
+use crate::steady_clock::SteadyClock;
+
+/// Longest time for which a server is not asked after failures.
+const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
+
+/// Configuration of a [`Syncer`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Config {
+    /// Number of servers, at least 1.
+    pub servers: usize,
+    /// Time between two rounds; 2 minutes by default. A newer block is finalised every 6.4 minutes.
+    pub poll: Duration,
+}
+
+impl Config {
+    /// Returns the default configuration for this number of servers.
+    pub const fn new(servers: usize) -> Self {
+        Self { servers, poll: Duration::from_secs(2 * 60) }
+    }
+}
+
+/// Number of a question, which its answer repeats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QuestionId(u64);
+
+/// An object of the Beacon API that is requested from a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Question {
+    /// The bootstrap of a block: `/eth/v1/beacon/light_client/bootstrap/{root}`. The answer is an
+    /// [`Answer::Bootstrap`].
+    Bootstrap(B256),
+    /// Updates: the answer is an [`Answer::Updates`].
+    Light(Request),
+}
+
+/// Answer of a server.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Answer<'a> {
+    /// The bootstrap of a block.
+    Bootstrap(&'a Bootstrap),
+    /// Updates, in the order of the server.
+    Updates(&'a [Update]),
+    /// The server did not answer, or the answer is malformed.
+    Failed,
+}
+
+/// Input of a [`Syncer`].
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// Time has passed.
+    Tick,
+    /// A server answered. Answers to other questions than the open one are ignored.
+    Answer(QuestionId, Answer<'a>),
+}
+
+/// Output of a [`Syncer`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Action {
+    /// Ask a server.
+    Ask {
+        /// Number of the question.
+        id: QuestionId,
+        /// Index of the server, less than [`Config::servers`].
+        server: usize,
+        /// What is requested.
+        question: Question,
+    },
+    /// The light client has started: [`Syncer::client`] returns it.
+    Started,
+    /// Something became known.
+    Client(sync_committee::Action),
+    /// An object of a server is invalid.
+    Refused {
+        /// Index of the server.
+        server: usize,
+        /// Reason why the object is invalid.
+        refusal: Refusal,
+    },
+    /// Every server that was due was asked for its newest update.
+    RoundEnded {
+        /// Number of servers that answered with a valid object, though not with a newer one in every
+        /// case. With 0, nothing is known about newer blocks.
+        answered: usize,
+    },
+}
+
+/// Reason why an object of a server is invalid.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The bootstrap is not proven by the trusted root.
+    #[error(transparent)]
+    Bootstrap(#[from] Box<BootstrapError>),
+    /// An update is invalid.
+    #[error(transparent)]
+    Update(#[from] Box<UpdateError>),
+    /// A bootstrap was requested and updates were sent, or the other way round.
+    #[error("an object of another kind than requested")]
+    OtherKind,
+}
+
+/// What is believed: a root until a server has the bootstrap, then a light client.
+#[derive(Debug, Clone)]
+enum State {
+    Root(Network, B256),
+    Client(Box<LightClient>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// The bootstrap, or the updates of missing periods.
+    Missing,
+    /// The newest finality update.
+    Newest,
+    /// Between two rounds.
+    Pause,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Server {
+    /// Number of failed or refused answers in a row.
+    failures: u32,
+    /// The server is not asked before this time.
+    retry_at: Duration,
+    /// `true` if the server was asked in this part of the round.
+    is_asked: bool,
+    /// `true` if the server gave a valid answer in this round.
+    has_answered: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    id: QuestionId,
+    server: usize,
+    question: Question,
+}
+
+/// Keeps a light client up to date. See the [module](self) for how to drive it.
+#[derive(Debug, Clone)]
+pub struct Syncer {
+    state: State,
+    config: Config,
+    servers: Vec<Server>,
+    part: Part,
+    /// `true` if a finality update brought progress in this round. It may have crossed into a period
+    /// whose next committee is unknown.
+    has_moved: bool,
+    /// The server that is asked first, if it has as few failures as others.
+    first: usize,
+    open: Option<Open>,
+    last_question: u64,
+    /// Time of the next round.
+    round_at: Duration,
+    clock: SteadyClock,
+    actions: Vec<Action>,
+}
+
+impl Syncer {
+    /// Starts from a block whose root the caller trusts. See [`LightClient::new`].
+    pub fn start(network: Network, trusted_root: B256, config: Config) -> Self {
+        Self::new(State::Root(network, trusted_root), config)
+    }
+
+    /// Goes on with a light client.
+    pub fn resume(client: LightClient, config: Config) -> Self {
+        Self::new(State::Client(Box::new(client)), config)
+    }
+
+    fn new(state: State, config: Config) -> Self {
+        Self {
+            state,
+            config,
+            servers: alloc::vec![Server::default(); config.servers.max(1)],
+            part: Part::Pause,
+            has_moved: false,
+            first: 0,
+            open: None,
+            last_question: 0,
+            round_at: Duration::ZERO,
+            clock: SteadyClock::default(),
+            actions: Vec::new(),
+        }
+    }
+
+    /// Returns the light client; `None` until a server has sent the bootstrap.
+    pub const fn client(&self) -> Option<&LightClient> {
+        match &self.state {
+            State::Client(client) => Some(client),
+            State::Root(..) => None,
+        }
+    }
+
+    /// Returns the time of the caller's clock at which [`Event::Tick`] must be sent; `None` while a
+    /// question is open.
+    pub fn wake_at(&self) -> Option<Duration> {
+        self.open.is_none().then(|| self.clock.to_callers(self.round_at))
+    }
+
+    /// Handles an event at the time `now`, and returns the actions. `now` is the
+    /// [current time](crate#time).
+    ///
+    /// # Cost
+    /// That of [`LightClient::new`] for a bootstrap, and of [`LightClient::handle`] for each update.
+    #[must_use]
+    pub fn handle(&mut self, event: Event<'_>, now: Duration) -> Vec<Action> {
+        let now = self.clock.read(now);
+        if let Event::Answer(id, answer) = event
+            && let Some(open) = self.open.take_if(|open| open.id == id)
+        {
+            self.answered(open, answer, now);
+        }
+        if self.open.is_none() {
+            self.ask(now);
+        }
+        core::mem::take(&mut self.actions)
+    }
+
+    /// Asks the next server, and enters the next part of the round if there is none.
+    fn ask(&mut self, now: Duration) {
+        if self.part == Part::Pause {
+            if now < self.round_at {
+                return;
+            }
+            self.enter(Part::Missing);
+            for server in &mut self.servers {
+                server.has_answered = false;
+            }
+        }
+        loop {
+            if let Some(question) = self.question(now)
+                && let Some(server) = self.next_server(now)
+            {
+                self.last_question += 1;
+                let id = QuestionId(self.last_question);
+                self.servers[server].is_asked = true;
+                self.first = (server + 1) % self.servers.len();
+                self.open = Some(Open { id, server, question });
+                return self.actions.push(Action::Ask { id, server, question });
+            }
+            match self.part {
+                // Without a light client, there is nothing to update.
+                Part::Missing if self.client().is_some() => self.enter(Part::Newest),
+                Part::Newest if core::mem::take(&mut self.has_moved) => self.enter(Part::Missing),
+                _ => return self.end_round(now),
+            }
+        }
+    }
+
+    fn enter(&mut self, part: Part) {
+        self.part = part;
+        for server in &mut self.servers {
+            server.is_asked = false;
+        }
+    }
+
+    fn end_round(&mut self, now: Duration) {
+        self.enter(Part::Pause);
+        self.round_at = now.saturating_add(self.config.poll);
+        let answered = self.servers.iter().filter(|server| server.has_answered).count();
+        self.actions.push(Action::RoundEnded { answered });
+    }
+
+    /// Returns what this part of the round requests, if anything.
+    fn question(&self, now: Duration) -> Option<Question> {
+        let client = match &self.state {
+            State::Root(_, root) => return Some(Question::Bootstrap(*root)),
+            State::Client(client) => client,
+        };
+        match (self.part, client.request(now)) {
+            (Part::Missing, request @ Request::Updates { .. }) => Some(Question::Light(request)),
+            (Part::Newest, _) => Some(Question::Light(Request::Finality)),
+            _ => None,
+        }
+    }
+
+    /// Returns the next server of this part: of those with the fewest failures, the one whose turn
+    /// it is.
+    fn next_server(&self, now: Duration) -> Option<usize> {
+        let count = self.servers.len();
+        let in_turn = (0..count).map(|at| (self.first + at) % count);
+        let due = in_turn.filter(|&at| {
+            let server = &self.servers[at];
+            !server.is_asked && server.retry_at <= now
+        });
+        due.min_by_key(|&at| self.servers[at].failures)
+    }
+
+    fn answered(&mut self, open: Open, answer: Answer<'_>, now: Duration) {
+        let Open { server, question, .. } = open;
+        let (progress, refusal) = match (question, answer) {
+            (_, Answer::Failed) => return self.failed(server, now),
+            (Question::Bootstrap(_), Answer::Bootstrap(bootstrap)) => self.begin(bootstrap, now),
+            (Question::Light(request), Answer::Updates(updates)) => {
+                // No more than was requested is verified, because each update costs time.
+                let most = match request {
+                    Request::Updates { count, .. } => usize::try_from(count).unwrap_or(usize::MAX),
+                    Request::Finality => 1,
+                };
+                self.update(&updates[..updates.len().min(most)], now)
+            }
+            _ => (false, Some(Refusal::OtherKind)),
+        };
+        match self.part {
+            // All servers may have more now, also those that had nothing before.
+            Part::Missing if progress => self.enter(Part::Missing),
+            _ => self.has_moved |= progress && self.part == Part::Newest,
+        }
+        if let Some(refusal) = refusal {
+            self.actions.push(Action::Refused { server, refusal });
+            return self.failed(server, now);
+        }
+        let server = &mut self.servers[server];
+        (server.failures, server.has_answered) = (0, true);
+    }
+
+    /// Counts a failure. The server is asked again after a wait that doubles each time; the first
+    /// time, in the next round.
+    fn failed(&mut self, server: usize, now: Duration) {
+        let server = &mut self.servers[server];
+        let doubled = 1_u32.checked_shl(server.failures).unwrap_or(u32::MAX);
+        let wait = self.config.poll.saturating_mul(doubled).min(LONGEST_WAIT);
+        server.retry_at = now.saturating_add(wait);
+        server.failures = server.failures.saturating_add(1);
+        server.is_asked = true;
+    }
+
+    /// Starts the light client. Returns `true` if it did.
+    fn begin(&mut self, bootstrap: &Bootstrap, now: Duration) -> (bool, Option<Refusal>) {
+        let State::Root(network, root) = &self.state else { return (false, None) };
+        match LightClient::new(network.clone(), *root, bootstrap, now) {
+            Ok(client) => {
+                self.state = State::Client(Box::new(client));
+                self.actions.push(Action::Started);
+                (true, None)
+            }
+            Err(error) => (false, Some(Box::new(error).into())),
+        }
+    }
+
+    /// Applies updates up to the first invalid one. Returns `true` if one of them brought progress.
+    fn update(&mut self, updates: &[Update], now: Duration) -> (bool, Option<Refusal>) {
+        let State::Client(client) = &mut self.state else { return (false, None) };
+        let mut progress = false;
+        for update in updates {
+            match client.handle(sync_committee::Event::Update(update), now) {
+                Ok(actions) => {
+                    let is_new = |action: &sync_committee::Action| {
+                        !matches!(action, sync_committee::Action::Optimistic(_))
+                    };
+                    progress |= actions.iter().any(is_new);
+                    self.actions.extend(actions.into_iter().map(Action::Client));
+                }
+                // An honest server that lags sends what is known already.
+                Err(error) if error.is_about_progress() => {}
+                Err(error) => return (progress, Some(Box::new(error).into())),
+            }
+        }
+        (progress, None)
+    }
+}
