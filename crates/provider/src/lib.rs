@@ -37,7 +37,7 @@ pub use anchor::AnchorSource;
 #[cfg(feature = "beacon")]
 pub use beacon::{
     BeaconBuilder, BeaconClient, BeaconError, BeaconFileCause, BeaconRound, BeaconServer,
-    ServerFailure,
+    FindProof, LinkFetchError, LinkOptions, LinkedBlock, ServerFailure,
 };
 pub use builder::Builder;
 pub use error::{BuildError, FetchError};

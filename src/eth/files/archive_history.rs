@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use alloy_primitives::{B256, U256};
+use alloy_primitives::{B256, Bytes, U256};
 
 use super::archive::{Archive, EntryKind, Head};
 use super::archive_headers::MAX_BLOCKS;
@@ -100,12 +100,7 @@ impl<R: Read> HistoryReader<R> {
                 }
                 EntryKind::Proof => {
                     let number = parts.counted(head, parts.proofs.len())?;
-                    let mut record = Vec::new();
-                    self.archive.decompress(head, MAX_PROOF, &mut record)?;
-                    let proof = HeaderProof::decode_record(&record).map_err(|error| {
-                        head.wrong(FileProblem::ProofEncoding { number, error })
-                    })?;
-                    parts.proofs.push((head, proof));
+                    parts.proofs.push((head, self.proof(head, number)?));
                 }
                 EntryKind::Accumulator => {
                     if parts.accumulator.is_some() {
@@ -125,6 +120,53 @@ impl<R: Read> HistoryReader<R> {
             None => Ok(None),
             Some(head) => Err(head.wrong(FileProblem::NoIndex { headers: parts.headers.len() })),
         }
+    }
+
+    /// Reads on to the header of a block and its proof; `None` if no archive from here on has both.
+    ///
+    /// Neither is verified: [`HeaderProof::verify`] does. Archives have the proofs after the headers,
+    /// in the same order.
+    ///
+    /// # Errors
+    /// Returns an error if an archive is malformed before the proof.
+    ///
+    /// # Cost
+    /// Decompresses the headers before it.
+    pub fn find(&mut self, number: u64) -> Result<Option<(Bytes, HeaderProof)>, FileError> {
+        let mut found = None;
+        let (mut headers, mut proofs) = (0_usize, 0_usize);
+        while let Some(head) = self.archive.advance()? {
+            match head.kind {
+                EntryKind::Header => {
+                    let mut rlp = Vec::new();
+                    self.archive.decompress(head, MAX_HEADER, &mut rlp)?;
+                    let header = HeaderView::decode(&rlp);
+                    let header = header.map_err(|error| head.wrong(FileProblem::Header(error)))?;
+                    if header.number() == number {
+                        found = Some((headers, Bytes::from(rlp)));
+                    }
+                    headers += 1;
+                }
+                EntryKind::Proof => {
+                    if let Some((_, header)) = found.take_if(|(index, _)| *index == proofs) {
+                        return Ok(Some((header, self.proof(head, number)?)));
+                    }
+                    proofs += 1;
+                }
+                EntryKind::Index | EntryKind::DynamicIndex => {
+                    (found, headers, proofs) = (None, 0, 0);
+                }
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    fn proof(&mut self, head: Head, number: u64) -> Result<HeaderProof, FileError> {
+        let mut record = Vec::new();
+        self.archive.decompress(head, MAX_PROOF, &mut record)?;
+        HeaderProof::decode_record(&record)
+            .map_err(|error| head.wrong(FileProblem::ProofEncoding { number, error }))
     }
 
     fn header(&mut self, head: Head, parts: &mut Parts) -> Result<(), FileError> {

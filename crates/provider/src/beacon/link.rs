@@ -1,0 +1,402 @@
+//! Links from the newest finalised block to an earlier one, fetched from nodes, beacon servers and
+//! archives that nobody trusts.
+
+use std::fmt;
+
+use chainsieve::alloy_primitives::{B256, Bytes};
+use chainsieve::eth::anchor::account_proof::AccountProof;
+use chainsieve::eth::anchor::header_proof::{ForkSlots, HeaderProof, History};
+use chainsieve::eth::anchor::history_contract;
+use chainsieve::eth::anchor::links::{Anchored, Link, LinkError, Links, Origin};
+use chainsieve::eth::anchor::network::Network;
+use chainsieve::eth::anchor::plan::{Head, Milestones, Plan, Sources, Step, plan};
+use chainsieve::eth::anchor::sync_committee::Anchor;
+use chainsieve::eth::header::{HeaderBuf, HeaderView};
+use serde_json::json;
+use thiserror::Error;
+
+use super::client::BeaconClient;
+use super::error::BeaconError;
+use crate::node::{Node, RpcError};
+
+/// The most headers that are fetched for one link, unless [`LinkOptions::max_headers`] says otherwise:
+/// as many as the history contract reaches back.
+const MAX_HEADERS: u64 = history_contract::SERVE_WINDOW;
+
+/// A block that is linked to a finalised one, with everything that a stranger needs to check it again.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
+pub struct LinkedBlock {
+    /// What the links start from. A stranger takes it from a light client of their own.
+    pub origin: Origin,
+    /// The links from there to the block.
+    pub links: Links,
+}
+
+impl LinkedBlock {
+    /// Verifies the links, and returns the block to which they lead.
+    ///
+    /// # Errors
+    /// Returns the first link that does not hold.
+    pub fn verify(&self, network: &Network) -> Result<Anchored, LinkError> {
+        self.links.verify(&self.origin, history(network))
+    }
+}
+
+/// Returns what is known of a network's past without links.
+fn history(network: &Network) -> History {
+    let mainnet = Network::mainnet();
+    if network.genesis_validators_root() == mainnet.genesis_validators_root() {
+        return History::mainnet();
+    }
+    // With the preset `minimal`, no header proof has a known form.
+    History::of(network.fork_slots().unwrap_or(ForkSlots {
+        genesis_time: network.time_of_slot(0).as_secs(),
+        seconds_per_slot: network.seconds_per_slot(),
+        capella: u64::MAX,
+        deneb: u64::MAX,
+        gloas: None,
+    }))
+}
+
+/// Returns the header and the proof of a block, if an archive has them.
+pub type FindProof<'a> = dyn FnMut(u64) -> Result<Option<(Bytes, HeaderProof)>, String> + 'a;
+
+/// Where links may come from, in addition to a client's beacon servers.
+pub struct LinkOptions<'a> {
+    /// Nodes that are asked for headers and for `eth_getProof`, in this order.
+    pub nodes: &'a [Node],
+    /// Archives with proofs of headers, for blocks that are further back.
+    pub proofs: Option<&'a mut FindProof<'a>>,
+    /// The most headers that are fetched to reach a block by parent hashes; 8,191 by default.
+    pub max_headers: u64,
+}
+
+impl fmt::Debug for LinkOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LinkOptions")
+            .field("nodes", &self.nodes)
+            .field("max_headers", &self.max_headers)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> LinkOptions<'a> {
+    /// Returns the options for links from these nodes alone.
+    pub const fn new(nodes: &'a [Node]) -> Self {
+        Self { nodes, proofs: None, max_headers: MAX_HEADERS }
+    }
+}
+
+/// Reason why no links lead to a block.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum LinkFetchError {
+    /// The light client failed.
+    #[error(transparent)]
+    Beacon(#[from] BeaconError),
+    /// No node has the finalised block, so its header is not known.
+    #[error("no node has the finalised block {hash}{}", listed(.failures))]
+    NoHead {
+        /// Hash of the block.
+        hash: B256,
+        /// Reasons, one for each node that failed.
+        failures: Vec<String>,
+    },
+    /// The block is after the finalised one.
+    #[error("block {number} is after the finalised block, {finalized}")]
+    NotFinal {
+        /// Number of the block.
+        number: u64,
+        /// Number of the finalised block.
+        finalized: u64,
+    },
+    /// No source leads to the block.
+    #[error("no source leads to block {number}{}", listed(.failures))]
+    Unreachable {
+        /// Number of the block.
+        number: u64,
+        /// Reasons why sources failed.
+        failures: Vec<String>,
+    },
+    /// Only parent hashes lead to the block, and they need too many headers.
+    #[error(
+        "only {headers} headers lead to block {number}: the limit is {limit}{}",
+        listed(.failures)
+    )]
+    TooManyHeaders {
+        /// Number of the block.
+        number: u64,
+        /// Number of headers between.
+        headers: u64,
+        /// Maximum number of headers.
+        limit: u64,
+        /// Reasons why shorter ways failed.
+        failures: Vec<String>,
+    },
+    /// A [`Stop`](crate::Stop) was set.
+    #[error("stopped")]
+    Stopped,
+}
+
+fn listed(failures: &[String]) -> String {
+    failures.iter().fold(String::new(), |text, failure| text + "; " + failure)
+}
+
+/// A source that failed, so that the next plan does without it.
+enum Missing {
+    State { depth: u64 },
+    Summaries,
+    Proofs,
+    Headers,
+    Stopped,
+}
+
+impl BeaconClient {
+    /// Links a block to the newest finalised one, by the cheapest way that the sources can serve:
+    /// parent hashes, the history contract (EIP-2935), or a proof of the header. Every link is
+    /// verified.
+    ///
+    /// The light client is not advanced first: see [`sync`](Self::sync).
+    ///
+    /// # Errors
+    /// Returns a [`LinkFetchError`] if the block is not final, or if no source leads to it.
+    pub fn link(
+        &self,
+        number: u64,
+        options: LinkOptions<'_>,
+    ) -> Result<LinkedBlock, LinkFetchError> {
+        let client = self.light_client().ok_or(BeaconError::NoStart)?;
+        let anchor = client.finalized().clone();
+        let network = client.network().clone();
+        let head = head_of(&anchor, options.nodes)?;
+        if number > head.view().number() {
+            let finalized = head.view().number();
+            return Err(LinkFetchError::NotFinal { number, finalized });
+        }
+        Search { client: self, network, anchor, head, options, failures: Vec::new() }.run(number)
+    }
+}
+
+/// Returns the header of the block that a beacon header binds.
+fn head_of(anchor: &Anchor, nodes: &[Node]) -> Result<HeaderBuf, LinkFetchError> {
+    let slot = anchor.beacon.slot;
+    let hash = anchor.execution.bound_hash().ok_or(BeaconError::NoExecution { slot })?;
+    let mut failures = Vec::new();
+    for node in nodes {
+        match node.header_by_hash(hash) {
+            Ok(Some(header)) => return Ok(header),
+            Ok(None) => {}
+            Err(RpcError::Stopped) => return Err(LinkFetchError::Stopped),
+            Err(error) => failures.push(format!("{}: {error}", node.name())),
+        }
+    }
+    Err(LinkFetchError::NoHead { hash, failures })
+}
+
+struct Search<'a, 'b> {
+    client: &'a BeaconClient,
+    network: Network,
+    anchor: Anchor,
+    head: HeaderBuf,
+    options: LinkOptions<'b>,
+    failures: Vec<String>,
+}
+
+impl Search<'_, '_> {
+    fn run(mut self, number: u64) -> Result<LinkedBlock, LinkFetchError> {
+        let is_mainnet =
+            self.network.genesis_validators_root() == Network::mainnet().genesis_validators_root();
+        // Of other networks, the blocks at which ways change are not known. Where a way is not
+        // served, the next plan does without it.
+        let chain = if is_mainnet {
+            Milestones::MAINNET
+        } else {
+            let capella = u64::MAX;
+            Milestones { header_proofs: u64::MAX, capella, history_contract: 0, capella_slot: 0 }
+        };
+        let at = Head { number: self.head.view().number(), slot: self.anchor.beacon.slot };
+        let mut sources = Sources {
+            headers: true,
+            state_depth: Some(u64::MAX),
+            summaries: !self.client.servers().is_empty(),
+            header_proofs: self.options.proofs.is_some(),
+        };
+        loop {
+            let planned = plan(at, &[number], &chain, &sources);
+            if !planned.unreachable.is_empty() {
+                return Err(LinkFetchError::Unreachable { number, failures: self.failures });
+            }
+            let headers = headers_of(&planned);
+            if headers > self.options.max_headers {
+                let (limit, failures) = (self.options.max_headers, self.failures);
+                return Err(LinkFetchError::TooManyHeaders { number, headers, limit, failures });
+            }
+            match self.fetch(&planned, at.number) {
+                Ok(linked) => return Ok(linked),
+                Err(Missing::State { depth: 0 }) => sources.state_depth = None,
+                Err(Missing::State { depth }) => sources.state_depth = Some(depth - 1),
+                Err(Missing::Summaries) => sources.summaries = false,
+                Err(Missing::Proofs) => sources.header_proofs = false,
+                Err(Missing::Headers) => sources.headers = false,
+                Err(Missing::Stopped) => return Err(LinkFetchError::Stopped),
+            }
+        }
+    }
+
+    /// Fetches the links of a plan, and verifies them one after the other.
+    fn fetch(&mut self, planned: &Plan, top: u64) -> Result<LinkedBlock, Missing> {
+        let origin = Origin::from(&self.anchor);
+        let mut linked = LinkedBlock { origin, links: Links::default() };
+        // The block up to which the links lead.
+        let mut header = self.head.clone();
+        for step in &planned.steps {
+            let at = header.view().number();
+            let (missing, link) = match step {
+                Step::Parents { to, .. } => (Missing::Headers, self.parents(&header, *to)),
+                Step::HistoryContract { numbers, .. } => {
+                    let depth = top - at;
+                    let number = numbers.first().copied().unwrap_or_default();
+                    (Missing::State { depth }, self.contract(&header, number))
+                }
+                Step::Summaries => (Missing::Summaries, self.summaries()),
+                Step::HeaderProof { number } => (Missing::Proofs, self.proof(*number)),
+                other => (Missing::Headers, Err(Some(format!("{other:?} is not known")))),
+            };
+            let link = match link {
+                Ok(link) => link,
+                Err(None) => return Err(Missing::Stopped),
+                Err(Some(why)) => {
+                    self.failures.push(why);
+                    return Err(missing);
+                }
+            };
+            let included = header_in(&link);
+            linked.links.links.push(link);
+            let shown = match linked.verify(&self.network) {
+                Ok(shown) => shown,
+                Err(error) => {
+                    self.failures.push(error.to_string());
+                    return Err(missing);
+                }
+            };
+            // The header of the last block is not needed.
+            if planned.steps.last() == Some(step) {
+                break;
+            }
+            header = match included.map_or_else(|| self.header(shown.hash), Ok) {
+                Ok(header) => header,
+                Err(None) => return Err(Missing::Stopped),
+                Err(Some(why)) => {
+                    self.failures.push(why);
+                    return Err(Missing::Headers);
+                }
+            };
+        }
+        if planned.steps.is_empty() {
+            let headers = vec![Bytes::copy_from_slice(self.head.view().rlp())];
+            linked.links.links.push(Link::Parents { headers });
+        }
+        Ok(linked)
+    }
+
+    /// Asks the nodes in order. The error is `None` if the client was stopped.
+    fn first<T>(
+        &self,
+        what: &str,
+        ask: impl Fn(&Node) -> Result<Option<T>, RpcError>,
+    ) -> Result<T, Option<String>> {
+        let mut failed = None;
+        for node in self.options.nodes {
+            let error = match ask(node) {
+                Ok(Some(answer)) => return Ok(answer),
+                Ok(None) => format!("{}: the node does not have {what}", node.name()),
+                Err(RpcError::Stopped) => return Err(None),
+                Err(error) => format!("{}, {what}: {error}", node.name()),
+            };
+            failed.get_or_insert(error);
+        }
+        Err(Some(failed.unwrap_or_else(|| format!("no node to ask for {what}"))))
+    }
+
+    fn header(&self, hash: B256) -> Result<HeaderBuf, Option<String>> {
+        self.first(&format!("the header of block {hash}"), |node| node.header_by_hash(hash))
+    }
+
+    fn parents(&self, from: &HeaderBuf, to: u64) -> Result<Link, Option<String>> {
+        let last = from.view().number().saturating_sub(1);
+        let rlp = |header: HeaderView<'_>| Bytes::copy_from_slice(header.rlp());
+        let what = format!("the headers from block {to} to {last}");
+        self.first(&what, |node| {
+            let mut headers = Vec::new();
+            node.headers(to..=last, |part| {
+                headers.extend(part.iter().map(|header| rlp(header.view())));
+                Ok::<_, RpcError>(())
+            })?;
+            headers.push(rlp(from.view()));
+            headers.reverse();
+            Ok(Some(Link::Parents { headers }))
+        })
+    }
+
+    fn contract(&self, under: &HeaderBuf, number: u64) -> Result<Link, Option<String>> {
+        let header = under.view();
+        let what = format!("eth_getProof of block {}", header.number());
+        let slots = [history_contract::slot(number)];
+        let params = json!([history_contract::ADDRESS, slots, format!("{:#x}", header.number())]);
+        self.first(&what, |node| {
+            let proof = node.read("eth_getProof", &params, AccountProof::from_json)?;
+            let malformed = |error: String| RpcError::Malformed(error);
+            let proof = proof.map_err(|error| malformed(error.to_string()))?;
+            let shown = proof.verify(header.state_root());
+            let nodes = shown.map_err(|error| malformed(error.to_string()))?.nodes;
+            history_contract::verify(&header, &nodes, &[number])
+                .map_err(|error| malformed(error.to_string()))?;
+            let header = Bytes::copy_from_slice(header.rlp());
+            Ok(Some(Link::HistoryContract { header, number, nodes }))
+        })
+    }
+
+    fn summaries(&self) -> Result<Link, Option<String>> {
+        let state = self.anchor.beacon.state_root;
+        let mut failed = None;
+        for server in self.client.servers() {
+            let why = match server.historical_summaries(state) {
+                Ok(proof) => match proof.clone().verify(state, self.anchor.grade()) {
+                    Ok(_) => return Ok(Link::Summaries(proof)),
+                    Err(error) => error.to_string(),
+                },
+                Err(RpcError::Stopped) => return Err(None),
+                Err(error) => error.to_string(),
+            };
+            failed.get_or_insert(format!("{}, historical summaries: {why}", server.endpoint()));
+        }
+        Err(Some(failed.unwrap_or_else(|| "no server of historical summaries".to_owned())))
+    }
+
+    fn proof(&mut self, number: u64) -> Result<Link, Option<String>> {
+        let missing = || Some(format!("no archive has a proof of block {number}"));
+        let find = self.options.proofs.as_mut().ok_or_else(missing)?;
+        let (header, proof) = find(number).map_err(Some)?.ok_or_else(missing)?;
+        Ok(Link::HeaderProof { header, proof })
+    }
+}
+
+/// Returns the header of the block to which a link leads, if the link includes it.
+fn header_in(link: &Link) -> Option<HeaderBuf> {
+    let rlp = match link {
+        Link::Parents { headers } => headers.last()?,
+        Link::HeaderProof { header, .. } => header,
+        _ => return None,
+    };
+    HeaderBuf::from_rlp(rlp.to_vec()).ok()
+}
+
+/// Returns the number of headers that a plan fetches by parent hashes.
+fn headers_of(planned: &Plan) -> u64 {
+    let headers = planned.steps.iter().map(|step| match step {
+        Step::Parents { from, to } => from.saturating_sub(*to),
+        _ => 0,
+    });
+    headers.sum()
+}
