@@ -5,6 +5,7 @@ mod branches;
 mod chain;
 mod corpus;
 mod damage;
+mod fixture;
 mod made_up;
 mod mainnet;
 mod networks;

@@ -1,6 +1,7 @@
 //! `demo`: the main tasks from end to end, on mainnet blocks.
 
 mod audit;
+mod finality;
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -49,6 +50,7 @@ pub(crate) fn run() -> anyhow::Result<Report> {
     let mut page = Page::default();
     let mut json = play(&raw, &mut page)?;
     json["audit"] = audit::run(&mut page)?;
+    json["finality"] = finality::run(&mut page)?;
     Ok(Report::new(page, json, Exit::Yes))
 }
 

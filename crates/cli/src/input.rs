@@ -27,7 +27,7 @@ impl Input {
     /// Decodes the bytes if they are text, which must be hex; returns raw bytes unchanged.
     pub(crate) fn unhex(self, what: &str) -> anyhow::Result<Self> {
         let Self { source, bytes } = self;
-        let bytes = match as_hex_text(&bytes) {
+        let bytes = match as_text(&bytes) {
             Some(text) => all_hex(text)
                 .and_then(|()| decode_hex(&text.split_ascii_whitespace().collect::<String>()))
                 .with_context(|| format!("{what}, {source}"))?,
@@ -62,7 +62,7 @@ impl Reader {
     /// Reads several objects: a file of hex contains one per line, a raw file contains one.
     pub(crate) fn many(&self, argument: &str, what: &str) -> anyhow::Result<Vec<Input>> {
         let Input { source, bytes } = self.raw(argument, what)?;
-        let Some(text) = as_hex_text(&bytes) else { return Ok(vec![Input { source, bytes }]) };
+        let Some(text) = as_text(&bytes) else { return Ok(vec![Input { source, bytes }]) };
         let lines: Vec<_> =
             (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()).collect();
         let only = lines.len() == 1;
@@ -130,9 +130,9 @@ impl Reader {
 
 /// Returns `bytes` as text if all characters are printable or white space.
 ///
-/// The caller decodes such text as hex. Raw filters, blocks and transactions contain zero bytes, so
-/// they are not printable.
-fn as_hex_text(bytes: &[u8]) -> Option<&str> {
+/// The caller decodes such text as hex or JSON. Raw filters, blocks, transactions and SSZ contain
+/// zero bytes, so they are not printable.
+pub(crate) fn as_text(bytes: &[u8]) -> Option<&str> {
     let text = str::from_utf8(bytes).ok()?;
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let prints = |c: char| !c.is_control() || c.is_whitespace();

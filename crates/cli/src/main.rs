@@ -63,11 +63,12 @@ fn main() -> ExitCode {
 }
 
 /// Names of arguments that accept `-`, as clap's errors show them.
-const MAY_BE_STDIN: [&str; 9] = [
+const MAY_BE_STDIN: [&str; 10] = [
     "<BLOCK>",
     "<BLOCK|TX>...",
     "<BLOCKS>...",
     "<CERTIFICATE>",
+    "<FILES>...",
     "<FILTER>",
     "<HEADERS>...",
     "<KEY>...",
@@ -129,6 +130,7 @@ fn run(cli: &Cli) -> anyhow::Result<Report> {
         Command::Btc(BtcCommand::Watch(args)) => btc::client::watch(args, cli.json),
         Command::Btc(BtcCommand::Rescan(args)) => btc::client::rescan(args, cli.json),
         Command::Eth(command) => match command {
+            EthCommand::Anchor(command) => eth::anchor::run(command),
             EthCommand::Audit(args) => eth::audit::run(args),
             EthCommand::VerifyCertificate(args) => eth::certificate::run(args),
             EthCommand::Scan(args) => eth::scan::run(args, cli.json),

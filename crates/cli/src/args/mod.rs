@@ -57,7 +57,7 @@ const LONG_VERSION: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     "\n",
     "Bitcoin: BIP37, BIP157, BIP158, descriptors\n",
-    "Ethereum: logs, receipts, era1 and ere archives, JSON-RPC\n",
+    "Ethereum: logs, receipts, era1 and ere archives, JSON-RPC, light-client objects\n",
     "Filters: Bloom, cuckoo, fuse, ribbon, Parquet, Guava, xor_singleheader"
 );
 
@@ -78,7 +78,8 @@ JSON: block_hash, block_bytes, transactions, watched[], payload, rate, matches[{
 reasons[…], own}], merkleblock, delivered_bytes, depth, not_proven[], seconds{build, parse,
 match, answer, verify}, audit{headers[], anchor, query, rate, receipts, answered (logs), omitted (the
 log), receipt_proof{transactionIndex, nodes[]}, complete (logs), certificate, seconds{audit,
-verify}}. The reasons are described in `chainsieve btc match --help`.";
+verify}}, finality{checkpoint, bootstrap, updates[] (SSZ as hex), finalized (as in `chainsieve eth anchor
+verify --help`), header, seconds}. The reasons are described in `chainsieve btc match --help`.";
 
 const COMPLETIONS_HELP: &str = "\
 The script goes to standard output:
@@ -108,8 +109,8 @@ pub(crate) enum Command {
     /// Test implementations with vectors, wallets with nodes that lie, and running nodes
     #[command(subcommand, after_long_help = EXIT_CODES)]
     Conformance(conformance::ConformanceCommand),
-    /// Run examples on built-in blocks, offline: a wallet's filter, and the proof that a log was
-    /// omitted
+    /// Run examples on built-in blocks, offline: a wallet's filter, the proof that a log was omitted,
+    /// and a finalised block from a checkpoint
     #[command(after_long_help = DEMO_HELP)]
     Demo,
     /// Print completions for a shell

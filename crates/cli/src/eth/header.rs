@@ -205,6 +205,6 @@ fn json(source: &str, position: Position, header: &HeaderView<'_>, hash: B256) -
 }
 
 /// Returns a JSON number, or decimal text if the number exceeds 64 bits.
-fn decimal(number: U256) -> Value {
+pub(crate) fn decimal(number: U256) -> Value {
     u64::try_from(number).map_or_else(|_| json!(number.to_string()), |number| json!(number))
 }

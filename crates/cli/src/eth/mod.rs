@@ -1,5 +1,6 @@
 //! The `eth` commands.
 
+pub(crate) mod anchor;
 pub(crate) mod audit;
 pub(crate) mod certificate;
 pub(crate) mod chart;

@@ -19,6 +19,7 @@ use chainsieve_conformance::serve::bitcoin::{Fate, Letter, Proxy};
 use chainsieve_conformance::serve::{bitcoin, ethereum};
 
 use super::cf::{BLOCK_757753, Folder, GOLDEN, KEY, MAINNET};
+use super::eth::anchor::{self, Objects};
 use super::eth::{Block, QUERY, WETH, answer, rpc, write};
 use super::serve::{Folder as Blocks, Server as Peer};
 use super::*;
@@ -421,6 +422,7 @@ fn table(scene: &Scene) -> Table {
     compact_filters(scene, &mut table);
     peers(scene, &mut table);
     conformance(scene, &mut table);
+    anchors(scene, &mut table);
     logs(scene, &mut table);
     headers(scene, &mut table);
     indexes(scene, &mut table);
@@ -695,6 +697,26 @@ fn logs(scene: &Scene, table: &mut Table) {
     table.row("eth forecast", Good, YES, &[&headers, "--address", WETH]);
     table.row("eth forecast", Bad, BAD_INPUT, &["/no/such/file", "--address", WETH]);
     table.row("eth forecast", Slip, USAGE, &[&headers, "--from", "2", "--to", "1"]);
+}
+
+fn anchors(scene: &Scene, table: &mut Table) {
+    let objects = Objects::new("exit-codes-anchors");
+    // The files outlive `objects`, whose folder is removed.
+    let copy = |name: &str, path: &str| scene.folder.write(name, fs::read(path).expect("a file"));
+    let bootstrap = copy("bootstrap.ssz", &objects.bootstrap);
+    let update = copy("update.ssz", &objects.update);
+    let finality = copy("finality.ssz", &objects.finality);
+    let verify = "eth anchor verify";
+    let files = [bootstrap.as_str(), &update, &finality];
+    let given = ["--checkpoint", &objects.checkpoint];
+    table.row(verify, Good, YES, &[&files[..], &given, &["--at", anchor::AT]].concat());
+    // At the time of this machine, the checkpoint is old, which is a warning.
+    table.row(verify, Good, YES, &[&files[..], &given].concat());
+    table.row(verify, Bad, BAD_INPUT, &[&files[1..], &given].concat());
+    table.row(verify, Wrong, WRONG, &[&files[..], &["--checkpoint", STRANGER]].concat());
+    table.row(verify, Undecided, UNDECIDED, &files);
+    table.row(verify, Undecided, UNDECIDED, &[&files[..], &given, &["--at", "0"]].concat());
+    table.row(verify, Slip, USAGE, &[&bootstrap, "--network", "nowhere"]);
 }
 
 fn headers(scene: &Scene, table: &mut Table) {

@@ -181,6 +181,7 @@ fn help_names_the_exit_codes_and_every_command_has_its_fields() {
         &["btc", "match"],
         &["btc", "prove", "make"],
         &["btc", "prove", "verify"],
+        &["eth", "anchor", "verify"],
         &["eth", "audit"],
         &["eth", "verify-certificate"],
         &["eth", "scan"],

@@ -1,5 +1,6 @@
 //! Arguments of `eth …`.
 
+mod anchor;
 mod audit;
 mod follow;
 mod headers;
@@ -12,6 +13,7 @@ use clap::Subcommand;
 
 use crate::exit::EXIT_CODES;
 
+pub(crate) use anchor::{AnchorCommand, NetworkArgs, VerifyAnchorArgs};
 pub(crate) use audit::{AuditArgs, SCOPES, SOUNDNESS, TrustArgs, VerifyCertificateArgs};
 pub(crate) use follow::FollowArgs;
 pub(crate) use headers::{Buckets, HeaderFormat, HeadersArgs, StatsArgs};
@@ -25,6 +27,9 @@ pub(crate) use scan::{ForecastArgs, LinkedHeaderArgs, ScanArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum EthCommand {
+    /// Why a block hash is believed: from a checkpoint to a finalised block
+    #[command(subcommand, after_long_help = EXIT_CODES)]
+    Anchor(AnchorCommand),
     /// Prove whether an answer of eth_getLogs is complete and correct
     Audit(Box<AuditArgs>),
     /// Verify a certificate that `eth audit` wrote

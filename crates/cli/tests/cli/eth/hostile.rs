@@ -8,6 +8,7 @@ fn each_command(file: &str, check: impl Fn(&[&str], &Output)) {
     let header = hex::encode(Block::read(FIRST).header);
     for args in [
         &["eth", "header", file][..],
+        &["eth", "anchor", "verify", file],
         &["eth", "stats", file],
         &["eth", "scan", file, "--address", WETH],
         &["eth", "forecast", file, "--address", WETH],

@@ -3,6 +3,7 @@
 //! The expected values come from the facts in the fixtures, and from readers and writers of RLP,
 //! JSON-RPC and archives that share no code with the binary.
 
+pub(crate) mod anchor;
 mod audit;
 mod certificate;
 mod chain;

@@ -1,0 +1,141 @@
+//! Arguments of `eth anchor …`.
+
+use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::anchor::network::Fork;
+use clap::{Args, Subcommand};
+
+use super::query::hash;
+use crate::args::number;
+use crate::args::{Choice, choice};
+use crate::calendar;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AnchorCommand {
+    /// Verify answers of beacon nodes, offline: from a checkpoint to a finalised execution block
+    Verify(VerifyAnchorArgs),
+}
+
+/// Help text about checkpoints, for every command that starts from one.
+macro_rules! checkpoint_help {
+    () => {
+        "\
+A checkpoint is the root of a beacon block that is finalised, best of the first block of an epoch. Everything
+else follows from it, so it must come from sources that you trust, and no default is built in. Take it from a
+beacon node of your own (/eth/v1/beacon/headers/finalized, or the root that it prints), from public
+checkpoint pages and explorers, or from a friend who runs a node. Compare at least two or three sources that
+do not copy from each other: pages of one operator, or behind one provider, count as one source. A
+checkpoint should be younger than the weak-subjectivity period: 15.7 days on mainnet, 27 hours on Sepolia
+and Hoodi. An older one is a risk: validators of that time may have withdrawn their stake, and can then sign
+another chain at no cost."
+    };
+}
+
+/// The block from which everything follows.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What you trust")]
+pub(crate) struct CheckpointArgs {
+    /// The root of a finalised beacon block, from sources that you trust
+    ///
+    /// Ask a beacon node of your own, or compare at least two or three independent sources: public
+    /// checkpoint pages, explorers, a friend with a node. No default is built in
+    #[arg(long, value_name = "ROOT", value_parser = hash)]
+    pub(crate) checkpoint: Option<B256>,
+}
+
+/// The beacon chain.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What you trust")]
+pub(crate) struct NetworkArgs {
+    /// The beacon chain: mainnet, sepolia, hoodi, or a JSON file that describes another one
+    ///
+    /// Members of the file: name, preset (mainnet | minimal), genesis_time,
+    /// genesis_validators_root, forks[{name, version, epoch (null if not scheduled)}] from phase0
+    /// on; optional: seconds_per_slot, blob_schedule[{epoch, max_blobs_per_block}],
+    /// max_blobs_per_block_electra, weak_subjectivity_epochs
+    #[arg(long, value_name = "NETWORK", default_value = "mainnet")]
+    pub(crate) network: String,
+}
+
+const VERIFY_HELP: &str = concat!(
+    "\
+Exit codes: 0 proven: the execution block follows from the checkpoint
+            3 wrong: the bootstrap does not fit the checkpoint, or an update is refused
+            4 not decided: --checkpoint or an update is missing, or no execution block is bound
+            5 malformed input, or an I/O error
+
+The files are answers of /eth/v1/beacon/light_client/ of any beacon node: one bootstrap, and any number of
+updates, of lists of updates, of finality updates and of optimistic updates. Nobody needs to be trusted for
+them. A file is JSON, with version and data or a list of these; or SSZ, raw or as hex. JSON is recognised by
+its first byte. The kind and the fork of an object in SSZ follow from its length and its first offset: no two
+containers share both, except those that are the same in two forks. The answer of `updates` in SSZ also
+contains the fork digests, which must be those of the network.
+
+The order of the files does not matter: the bootstrap comes first, then the updates by the slot in which they
+were signed, and in one slot the one with most contents first. The sync committee of each period must be
+known before its signatures count, so an update for each period in between is needed. An update that is older
+than what is finalised already is not needed, and its signature is not checked. No update is ever forced.
+
+",
+    checkpoint_help!(),
+    "
+
+Proven is that at least two thirds of a sync committee signed a header whose state calls the block finalised.
+This is less than full consensus: no attestations are counted, and members of a sync committee are not slashed
+for a false signature. After a fork that the network's schedule lacks, every update seems wrong. From Gloas
+on, a beacon block binds the last execution block before it, by hash: `lags` is then true.
+
+JSON: status (proven | wrong | undecided), why (null if proven), network, at (seconds since 1970, as all
+times), checkpoint{root, given (false: taken from the bootstrap), slot, time, age and limit (in seconds; the
+limit is the weak-subjectivity period), stale (true if older; each null if the bootstrap is refused)},
+objects[{file, index (in a list, or null), format (json | ssz), object (bootstrap | update |
+finality_update | optimistic_update), slot (of the header, attested in an update), fork (of that slot),
+signature_slot, signed, of (members of the committee), result (accepted | older | undecided | refused |
+unchecked), finalized_slot, optimistic_slot, committee_period (what it brought, each null if nothing), why}]
+(in the order in which they were applied), finalized{slot, root, state_root (of the beacon block), evidence
+(checkpoint | finalized), signed, of, grade (null without --checkpoint), execution{number, hash, lags,
+parent_hash, timestamp, state_root, receipts_root, fee_recipient, gas_limit, gas_used, base_fee_per_gas,
+prev_randao, extra_data, logs_bloom} (all but hash and lags null if only the hash is bound; null if none is)}
+(null if the bootstrap is refused), optimistic (the newest signed header, with the same members; null if it
+is not newer), committee_period (the last one that is known), not_proven, warnings[]"
+);
+
+/// Possible values of `--fork`.
+const FORKS: [Choice<Fork>; 7] = [
+    ("altair", Fork::Altair, "The containers of Altair, without an execution header"),
+    ("bellatrix", Fork::Bellatrix, "Those of Altair"),
+    ("capella", Fork::Capella, "With an execution header"),
+    ("deneb", Fork::Deneb, "With the gas of blobs in the execution header"),
+    ("electra", Fork::Electra, "With longer branches"),
+    ("fulu", Fork::Fulu, "Those of Electra"),
+    ("gloas", Fork::Gloas, "With the hash of an execution block instead of a header"),
+];
+
+/// Parses a time: seconds since 1970, or a day, which means its first second in UTC.
+fn time(text: &str) -> Result<u64, &'static str> {
+    let day = || calendar::day_start(text).map(u64::from);
+    number::parse(text).or_else(day).ok_or("neither seconds since 1970 nor a day, YYYY-MM-DD")
+}
+
+/// Verify answers of beacon nodes, offline: from a checkpoint to a finalised execution block.
+#[derive(Debug, Args)]
+#[command(after_long_help = VERIFY_HELP)]
+pub(crate) struct VerifyAnchorArgs {
+    /// A bootstrap and updates: files of JSON, SSZ or hex, hex itself, or - for standard input
+    #[arg(value_name = "FILES", required = true)]
+    pub(crate) files: Vec<String>,
+    /// The time of the check: seconds since 1970, or a day [default: now]
+    ///
+    /// The age of the checkpoint is counted up to this time, and a signature of a later slot is not
+    /// accepted. A day, YYYY-MM-DD, means its first second in UTC
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) at: Option<u64>,
+    /// The fork of the objects in SSZ: others are refused [default: any fork]
+    ///
+    /// A beacon node names the fork in the header Eth-Consensus-Version. JSON names it itself
+    #[arg(long, value_name = "FORK", value_parser = choice(&FORKS), hide_short_help = true)]
+    pub(crate) fork: Option<Fork>,
+    #[command(flatten)]
+    pub(crate) checkpoint: CheckpointArgs,
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
+}

@@ -1,0 +1,384 @@
+//! The command `eth anchor verify`.
+
+use std::time::Duration;
+
+use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::anchor::network::Network;
+use chainsieve::eth::anchor::sync_committee::{
+    Action, Anchor, Bootstrap, BootstrapError, Checkpoint, Event, Evidence, LightClient, Update,
+    UpdateError,
+};
+use serde_json::{Value, json};
+
+use super::objects::{Found, Object, read};
+use super::show::{self, NOT_PROVEN};
+use crate::args::eth::VerifyAnchorArgs;
+use crate::calendar::Utc;
+use crate::exit::Exit;
+use crate::input::Reader;
+use crate::output::{Page, Report, grouped};
+
+pub(super) fn run(args: &VerifyAnchorArgs) -> anyhow::Result<Report> {
+    let reader = Reader::of(&args.files)?;
+    let network = super::network(&args.network)?;
+    let now = super::now(args.at)?;
+    let mut objects = Vec::new();
+    for file in &args.files {
+        objects.extend(read(&reader, file, &network, args.fork)?);
+    }
+    objects.sort_by_key(|found| found.object.order());
+    let mut bootstraps = objects.iter().filter_map(|found| match &found.object {
+        Object::Bootstrap(bootstrap) => Some((found, bootstrap)),
+        Object::Update(..) => None,
+    });
+    let Some((first, bootstrap)) = bootstraps.next() else {
+        anyhow::bail!("a bootstrap is missing: nothing follows from updates alone");
+    };
+    if let Some((second, _)) = bootstraps.next() {
+        anyhow::bail!("two bootstraps, {} and {}: give one", first.name(), second.name());
+    }
+    let given = args.checkpoint.checkpoint;
+    let root = given.unwrap_or_else(|| bootstrap.header.beacon.root());
+    let (client, results) = judge(&network, root, bootstrap, &objects, now);
+    let judged = objects.iter().zip(results).collect();
+    Ok(Verified { network: &network, now, root, is_given: given.is_some(), client, judged }
+        .report())
+}
+
+/// Applies the objects in their order, the bootstrap first. Returns the client, unless the bootstrap
+/// is refused, and a result for each object.
+fn judge(
+    network: &Network,
+    root: B256,
+    bootstrap: &Bootstrap,
+    objects: &[Found],
+    now: Duration,
+) -> (Option<LightClient>, Vec<Outcome>) {
+    let mut client = LightClient::new(network.clone(), root, bootstrap, now);
+    let results = objects
+        .iter()
+        .map(|found| match (&found.object, &mut client) {
+            (Object::Bootstrap(bootstrap), Ok(_)) => Outcome::Accepted(Brought {
+                committee_period: Some(network.period_of_slot(bootstrap.header.beacon.slot)),
+                ..Brought::default()
+            }),
+            (Object::Bootstrap(_), Err(error @ BootstrapError::Future { .. })) => {
+                Outcome::Undecided(error.to_string())
+            }
+            (Object::Bootstrap(_), Err(error)) => Outcome::Refused(error.to_string()),
+            (Object::Update(_, update), Ok(client)) => apply(client, update, now),
+            (Object::Update(..), Err(_)) => Outcome::Unchecked,
+        })
+        .collect();
+    (client.ok(), results)
+}
+
+fn apply(client: &mut LightClient, update: &Update, now: Duration) -> Outcome {
+    match client.handle(Event::Update(update), now) {
+        Ok(actions) => {
+            let mut brought = Brought::default();
+            for action in actions {
+                match action {
+                    Action::Finalized(anchor) => brought.finalized_slot = Some(anchor.beacon.slot),
+                    Action::Optimistic(anchor) => {
+                        brought.optimistic_slot = Some(anchor.beacon.slot);
+                    }
+                    Action::NextCommittee { period } => brought.committee_period = Some(period),
+                    _ => {}
+                }
+            }
+            Outcome::Accepted(brought)
+        }
+        Err(error @ UpdateError::NotNewer { .. }) => Outcome::Older(error.to_string()),
+        // An honest server may have sent it, for example for another clock.
+        Err(error) if error.is_about_progress() => Outcome::Undecided(error.to_string()),
+        Err(error) => Outcome::Refused(error.to_string()),
+    }
+}
+
+/// The result for one object.
+#[derive(Debug)]
+enum Outcome {
+    Accepted(Brought),
+    /// What the update brings was known before, so its signature was not checked.
+    Older(String),
+    /// The object may be valid: a committee is unknown, or it is of the future.
+    Undecided(String),
+    Refused(String),
+    /// The bootstrap was refused, so nothing is known by which to check the object.
+    Unchecked,
+}
+
+/// What an object added to the facts that are known.
+#[derive(Debug, Default)]
+struct Brought {
+    finalized_slot: Option<u64>,
+    optimistic_slot: Option<u64>,
+    committee_period: Option<u64>,
+}
+
+impl Outcome {
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Accepted(_) => "accepted",
+            Self::Older(_) => "older",
+            Self::Undecided(_) => "undecided",
+            Self::Refused(_) => "refused",
+            Self::Unchecked => "unchecked",
+        }
+    }
+
+    fn why(&self) -> Option<&str> {
+        match self {
+            Self::Accepted(_) | Self::Unchecked => None,
+            Self::Older(why) | Self::Undecided(why) | Self::Refused(why) => Some(why),
+        }
+    }
+
+    const fn brought(&self) -> Option<&Brought> {
+        match self {
+            Self::Accepted(brought) => Some(brought),
+            _ => None,
+        }
+    }
+
+    fn words(&self) -> String {
+        match self {
+            Self::Accepted(brought) => brought.words(),
+            Self::Older(why) => format!("not needed: {why}"),
+            Self::Undecided(why) => format!("undecided: {why}"),
+            Self::Refused(why) => format!("refused: {why}"),
+            Self::Unchecked => "not checked".into(),
+        }
+    }
+}
+
+impl Brought {
+    fn words(&self) -> String {
+        let facts = [
+            ("finalised slot", self.finalized_slot),
+            ("signed slot", self.optimistic_slot),
+            ("committee of period", self.committee_period),
+        ];
+        let facts = facts.into_iter().filter_map(|(what, number)| Some((what, number?)));
+        let facts: Vec<_> =
+            facts.map(|(what, number)| format!("{what} {}", grouped(number))).collect();
+        if facts.is_empty() { "valid, but nothing new".into() } else { facts.join(", ") }
+    }
+}
+
+/// The objects with their results, and what follows from them.
+struct Verified<'a> {
+    network: &'a Network,
+    now: Duration,
+    root: B256,
+    /// `false` if the root was taken from the bootstrap.
+    is_given: bool,
+    /// `None` if the bootstrap is refused.
+    client: Option<LightClient>,
+    judged: Vec<(&'a Found, Outcome)>,
+}
+
+impl Verified<'_> {
+    fn report(&self) -> Report {
+        let (exit, why) = self.verdict();
+        let mut warnings = Vec::new();
+        if let Some(checkpoint) = self.checkpoint().filter(Checkpoint::is_stale) {
+            warnings.push(format!(
+                "the checkpoint is {} old, more than the weak-subjectivity period of {}: validators \
+                 of that time may have withdrawn their stake, and can then sign another chain at no \
+                 cost; a newer checkpoint has no such risk",
+                show::age(checkpoint.age),
+                show::age(checkpoint.limit)
+            ));
+        }
+        let json = self.json(exit, why.as_deref(), &warnings);
+        Report::new(self.page(exit, why.as_deref(), &warnings), json, exit)
+    }
+
+    /// Returns the exit code, and the reason if the verdict is not `proven`.
+    fn verdict(&self) -> (Exit, Option<String>) {
+        let find = |is: fn(&Outcome) -> bool| {
+            let (found, outcome) = self.judged.iter().find(|(_, outcome)| is(outcome))?;
+            Some(format!("{}: {}", found.name(), outcome.why()?))
+        };
+        if let Some(why) = find(|outcome| matches!(outcome, Outcome::Refused(_))) {
+            let why = match (&self.client, self.is_given) {
+                // Under a root that nobody vouches for, either of the two may be the false one.
+                (Some(_), false) => format!("{why}; it, or the bootstrap, is false"),
+                _ => why,
+            };
+            return (Exit::Wrong, Some(why));
+        }
+        if !self.is_given {
+            let why =
+                "without --checkpoint, the bootstrap's own root was taken, which proves nothing";
+            return (Exit::Undecided, Some(why.into()));
+        }
+        if let Some(why) = find(|outcome| matches!(outcome, Outcome::Undecided(_))) {
+            return (Exit::Undecided, Some(why));
+        }
+        let bound = self.client.as_ref().map(|client| client.finalized().execution.bound_hash());
+        match bound.flatten() {
+            Some(_) => (Exit::Yes, None),
+            None => {
+                let why = "no execution block is bound: headers before Capella bind none";
+                (Exit::Undecided, Some(why.into()))
+            }
+        }
+    }
+
+    fn checkpoint(&self) -> Option<Checkpoint> {
+        self.client.as_ref().map(|client| client.trust().checkpoint)
+    }
+
+    /// Returns the newest signed header, if it is newer than the finalised one.
+    fn optimistic(&self) -> Option<&Anchor> {
+        let client = self.client.as_ref()?;
+        let anchor = client.optimistic();
+        (anchor.beacon.slot > client.finalized().beacon.slot).then_some(anchor)
+    }
+
+    /// Returns the last period whose sync committee is known.
+    fn committee_period(&self) -> Option<u64> {
+        let client = self.client.as_ref()?;
+        let period = self.network.period_of_slot(client.finalized().beacon.slot);
+        Some(period + u64::from(client.is_next_committee_known()))
+    }
+
+    fn page(&self, exit: Exit, why: Option<&str>, warnings: &[String]) -> Page {
+        let mut page = Page::default();
+        page.heading(match (why, &self.client) {
+            (Some(why), _) if exit == Exit::Wrong => format!("wrong: {why}"),
+            (None, Some(client)) => proven(client.finalized()),
+            (why, _) => format!("undecided: {}", why.unwrap_or_default()),
+        });
+        let mut fields = vec![
+            ("network", self.network.name().to_owned()),
+            ("time", Utc::new(self.now.as_secs()).date_time()),
+        ];
+        let taken = if self.is_given { "" } else { ", taken from the bootstrap" };
+        fields.push(("checkpoint", format!("{}{taken}", self.root)));
+        if let Some(checkpoint) = self.checkpoint() {
+            let slot = grouped(checkpoint.slot);
+            let start = self.network.time_of_slot(checkpoint.slot).as_secs();
+            fields.push(("", format!("slot {slot}, {}", Utc::new(start).date_time())));
+            let limit = show::age(checkpoint.limit);
+            let is = if checkpoint.is_stale() { "older" } else { "not older" };
+            let age = show::age(checkpoint.age);
+            fields.push((
+                "",
+                format!("{age} old, {is} than the weak-subjectivity period of {limit}"),
+            ));
+        }
+        page.fields(fields);
+        page.line("");
+        let head = vec!["object", "slot", "signed in", "by", "what it brought", "file"];
+        page.table(head, self.judged.iter().map(|(found, outcome)| row(found, outcome)).collect());
+        let Some(client) = &self.client else {
+            page.warnings(warnings);
+            return page;
+        };
+        page.line("");
+        page.heading("The newest finalised block");
+        page.fields(show::fields(client.finalized(), self.is_given));
+        if let Some(anchor) = self.optimistic() {
+            page.line("");
+            page.heading("The newest signed block, which can still be reorganised away");
+            page.fields(show::fields(anchor, self.is_given));
+        }
+        page.line("");
+        page.line(format!("Not proven: {NOT_PROVEN}."));
+        page.warnings(warnings);
+        page
+    }
+
+    fn json(&self, exit: Exit, why: Option<&str>, warnings: &[String]) -> Value {
+        let checkpoint = self.checkpoint();
+        let time = |slot| self.network.time_of_slot(slot).as_secs();
+        let json = |anchor: &Anchor| show::json(anchor, self.is_given);
+        json!({
+            "status": match exit {
+                Exit::Yes => "proven",
+                Exit::Wrong => "wrong",
+                _ => "undecided",
+            },
+            "why": why,
+            "network": self.network.name(),
+            "at": self.now.as_secs(),
+            "checkpoint": {
+                "root": self.root,
+                "given": self.is_given,
+                "slot": checkpoint.map(|checkpoint| checkpoint.slot),
+                "time": checkpoint.map(|checkpoint| time(checkpoint.slot)),
+                "age": checkpoint.map(|checkpoint| checkpoint.age.as_secs()),
+                "limit": checkpoint.map(|checkpoint| checkpoint.limit.as_secs()),
+                "stale": checkpoint.map(|checkpoint| checkpoint.is_stale()),
+            },
+            "objects": self.judged.iter().map(|judged| self.object_json(judged)).collect::<Vec<_>>(),
+            "finalized": self.client.as_ref().map(|client| json(client.finalized())),
+            "optimistic": self.optimistic().map(json),
+            "committee_period": self.committee_period(),
+            "not_proven": NOT_PROVEN,
+            "warnings": warnings,
+        })
+    }
+
+    fn object_json(&self, (found, outcome): &(&Found, Outcome)) -> Value {
+        let update = update(found);
+        let brought = outcome.brought();
+        json!({
+            "file": found.source,
+            "index": found.index,
+            "format": found.format,
+            "object": found.object.kind(),
+            "slot": found.object.slot(),
+            "fork": self.network.fork_at_slot(found.object.slot()),
+            "signature_slot": update.map(|update| update.signature_slot),
+            "signed": update.map(|update| update.aggregate.participants()),
+            "of": update.map(|update| update.aggregate.committee_size()),
+            "result": outcome.name(),
+            "finalized_slot": brought.and_then(|brought| brought.finalized_slot),
+            "optimistic_slot": brought.and_then(|brought| brought.optimistic_slot),
+            "committee_period": brought.and_then(|brought| brought.committee_period),
+            "why": outcome.why(),
+        })
+    }
+}
+
+/// Returns the verdict that an anchor is proven.
+fn proven(anchor: &Anchor) -> String {
+    let block = match &anchor.execution.header() {
+        Some(header) => grouped(header.block_number),
+        None => anchor.execution.bound_hash().unwrap_or_default().to_string(),
+    };
+    match anchor.evidence {
+        Evidence::Finalized(_) => {
+            format!("proven: execution block {block} is finalised, if the checkpoint is")
+        }
+        _ => format!("proven: execution block {block} is that of the checkpoint"),
+    }
+}
+
+const fn update(found: &Found) -> Option<&Update> {
+    match &found.object {
+        Object::Bootstrap(_) => None,
+        Object::Update(_, update) => Some(update),
+    }
+}
+
+fn row(found: &Found, outcome: &Outcome) -> Vec<String> {
+    let (signed_in, by) = update(found).map_or_else(Default::default, |update| {
+        let aggregate = &update.aggregate;
+        let by = format!("{} of {}", aggregate.participants(), aggregate.committee_size());
+        (grouped(update.signature_slot), by)
+    });
+    vec![
+        found.object.kind().replace('_', " "),
+        grouped(found.object.slot()),
+        signed_in,
+        by,
+        outcome.words(),
+        found.name(),
+    ]
+}
