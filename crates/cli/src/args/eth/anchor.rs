@@ -4,13 +4,23 @@ use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::anchor::network::Fork;
 use clap::{Args, Subcommand};
 
+use std::path::PathBuf;
+
+use super::beacon::{BeaconArgs, BeaconLimits};
 use super::query::hash;
+use super::rpc::RpcArgs;
 use crate::args::number;
 use crate::args::{Choice, choice};
 use crate::calendar;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AnchorCommand {
+    /// Follow the beacon chain from a checkpoint to its newest finalised block, and keep the state
+    Sync(Box<SyncAnchorArgs>),
+    /// Show the light client that `eth anchor sync` keeps
+    Show(ShowAnchorArgs),
+    /// Prove that a block of any age is on the chain of the newest finalised block
+    Header(Box<HeaderAnchorArgs>),
     /// Verify answers of beacon nodes, offline: from a checkpoint to a finalised execution block
     Verify(VerifyAnchorArgs),
 }
@@ -138,4 +148,143 @@ pub(crate) struct VerifyAnchorArgs {
     pub(crate) checkpoint: CheckpointArgs,
     #[command(flatten)]
     pub(crate) network: NetworkArgs,
+}
+
+/// Help text about a light client's JSON, for every command that shows one.
+macro_rules! client_json {
+    () => {
+        "\
+network, at (seconds since 1970, as all times), checkpoint{root, slot, time, age and limit (in seconds; age
+is that of the oldest state that the light client ever went on from; the limit is the weak-subjectivity
+period), stale (true if older)}, forced (members that signed the weakest update that was forced, or null),
+committee_period (the last one that is known), finalized (as in `eth anchor verify`), not_proven"
+    };
+}
+
+const SYNC_HELP: &str = concat!(
+    "\
+Exit codes: 0 the light client is as new as the newest answer of a beacon node
+            3 no beacon node has a bootstrap that fits the checkpoint, and one is proven wrong
+            5 no beacon node can be reached or has the checkpoint; or --data cannot be used
+
+The first run needs --checkpoint. A later run goes on from --data, also weeks later. The folder survives kills
+at any time. With several --beacon, each is asked in each round: an answer that is false is refused and noted,
+and a beacon node that hides newer blocks is outvoted by any honest one. Nothing but the checkpoint is
+trusted. To start from another checkpoint, give --restart.
+
+",
+    checkpoint_help!(),
+    "
+
+With --watch, the beacon nodes are asked every two minutes until Ctrl-C, and a line is printed for each newer
+finalised block.
+
+JSON: ",
+    client_json!(),
+    ", folder, servers{asked, answered}, failures[{server, proven (true if an object of the server is invalid),
+why}], warnings[]. With --watch, one object per line, without folder."
+);
+
+/// Follow the beacon chain from a checkpoint to its newest finalised block, and keep the state.
+#[derive(Debug, Args)]
+#[command(
+    after_long_help = SYNC_HELP,
+    mut_arg("beacon", |beacon| beacon.required(true)),
+    mut_arg("data", default_folder)
+)]
+pub(crate) struct SyncAnchorArgs {
+    /// Start from --checkpoint again, and replace the light client in the folder
+    #[arg(long, requires = "checkpoint")]
+    pub(crate) restart: bool,
+    /// Go on until Ctrl-C, and print each newer finalised block
+    #[arg(long)]
+    pub(crate) watch: bool,
+    #[command(flatten)]
+    pub(crate) beacon: BeaconArgs,
+    #[command(flatten)]
+    pub(crate) limits: BeaconLimits,
+}
+
+fn default_folder(data: clap::Arg) -> clap::Arg {
+    data.help(
+        "The folder of the light client, created if missing [default: a folder for each network in \
+         the platform's data folder]",
+    )
+}
+
+const SHOW_HELP: &str = concat!(
+    "\
+Exit codes: 0 shown; 5 there is no light client in the folder, or it is damaged
+
+No request is sent. The folder may be in use.
+
+JSON: ",
+    client_json!(),
+    ", folder, warnings[]."
+);
+
+/// Show the light client that `eth anchor sync` keeps.
+#[derive(Debug, Args)]
+#[command(after_long_help = SHOW_HELP, mut_arg("data", default_folder))]
+pub(crate) struct ShowAnchorArgs {
+    /// The folder of the light client
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
+}
+
+const HEADER_HELP: &str = concat!(
+    "\
+Exit codes: 0 proven: the block is an ancestor of the newest finalised block, or is that block
+            3 wrong: the header is that of another block with this number
+            4 not decided: the block is not final yet, or no source leads to it
+            5 malformed input, an I/O error, or an unreachable provider
+
+The light client comes from --data, or from --checkpoint and --beacon; with --beacon, it is advanced first.
+From its finalised block, the cheapest way is taken that the sources can serve:
+  parent hashes      all headers in between, from --rpc
+  history contract   EIP-2935: eth_getProof of --rpc shows any of the last 8,191 block hashes
+  more such steps    for blocks further back, if --rpc serves the state of old blocks (an archive node)
+  header proof       from an ere archive (--archive); from Capella on, it needs the list of historical
+                     summaries, which Lodestar and Nimbus serve (--beacon)
+Every link is verified. With --out, the links are written to a file: whoever believes the same finalised block
+can verify them again, with this command and without any source.
+
+JSON: status (proven | wrong | undecided), why (null if proven), number, hash (of the block on the chain, or
+null), grade, by[] (the links), expected (the hash of the given header, or null), evidence (bytes of the
+links), out (the file, or null), ",
+    client_json!(),
+    ", warnings[]."
+);
+
+/// Prove that a block of any age is on the chain of the newest finalised block.
+#[derive(Debug, Args)]
+#[command(after_long_help = HEADER_HELP, mut_arg("data", default_folder))]
+pub(crate) struct HeaderAnchorArgs {
+    /// The number of a block; or a header in RLP, JSON or hex; or links that --out wrote; - for
+    /// standard input
+    #[arg(value_name = "NUMBER|FILE")]
+    pub(crate) block: String,
+    /// An ere archive with proofs of headers; may be given again
+    #[arg(long, value_name = "FILE")]
+    pub(crate) archive: Vec<PathBuf>,
+    /// Maximum number of headers that are fetched to reach the block by parent hashes
+    #[arg(
+        long,
+        value_name = "BLOCKS",
+        default_value_t = 8_191,
+        value_parser = number::count(0..=u64::MAX),
+        hide_short_help = true
+    )]
+    pub(crate) max_headers: u64,
+    /// Write the links to this file, for others to verify
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) overwrite: crate::args::OverwriteArgs,
+    #[command(flatten)]
+    pub(crate) beacon: BeaconArgs,
+    #[command(flatten)]
+    pub(crate) rpc: RpcArgs,
 }

@@ -2,6 +2,7 @@
 
 mod anchor;
 mod audit;
+mod beacon;
 mod follow;
 mod headers;
 mod index;
@@ -13,8 +14,11 @@ use clap::Subcommand;
 
 use crate::exit::EXIT_CODES;
 
-pub(crate) use anchor::{AnchorCommand, NetworkArgs, VerifyAnchorArgs};
+pub(crate) use anchor::{
+    AnchorCommand, HeaderAnchorArgs, NetworkArgs, ShowAnchorArgs, SyncAnchorArgs, VerifyAnchorArgs,
+};
 pub(crate) use audit::{AuditArgs, SCOPES, SOUNDNESS, TrustArgs, VerifyCertificateArgs};
+pub(crate) use beacon::BeaconArgs;
 pub(crate) use follow::FollowArgs;
 pub(crate) use headers::{Buckets, HeaderFormat, HeadersArgs, StatsArgs};
 pub(crate) use index::{

@@ -102,18 +102,27 @@ impl RpcArgs {
 
 const MISSING: UsageError = UsageError("--rpc is missing: give the URL of a provider");
 
-/// Returns a provider with its HTTP headers. No error contains the URL or a header, because either
-/// may contain a key.
+/// Returns a provider with its HTTP headers.
 fn with_headers(url: &Secret, headers: &[Secret]) -> anyhow::Result<Endpoint> {
+    endpoint(["--rpc", "--rpc-header"], url, headers)
+}
+
+/// Returns an endpoint with its HTTP headers; `flags` name the URL and a header. No error contains the
+/// URL or a header, because either may contain a key.
+pub(super) fn endpoint(
+    flags: [&'static str; 2],
+    url: &Secret,
+    headers: &[Secret],
+) -> anyhow::Result<Endpoint> {
+    let [flag, header_flag] = flags;
     let of_file = url.0.strip_prefix('@').map(fs::read_to_string).transpose();
-    let of_file = of_file.map_err(|error| anyhow!("--rpc @…, a file with the URL: {error}"))?;
+    let of_file = of_file.map_err(|error| anyhow!("{flag} @…, a file with the URL: {error}"))?;
     let url = of_file.as_deref().unwrap_or(&url.0);
     let mut endpoint =
-        Endpoint::new(url).map_err(|error| UsageError(error.as_str())).context("--rpc")?;
+        Endpoint::new(url).map_err(|error| UsageError(error.as_str())).context(flag)?;
     for header in headers {
         let with_header = endpoint.with_header(&header.0);
-        endpoint =
-            with_header.map_err(|error| UsageError(error.as_str())).context("--rpc-header")?;
+        endpoint = with_header.map_err(|error| UsageError(error.as_str())).context(header_flag)?;
     }
     Ok(endpoint)
 }

@@ -1,7 +1,11 @@
 //! The `eth anchor` commands.
 
+mod client;
+mod header;
 mod objects;
 pub(crate) mod show;
+mod stored;
+mod sync;
 mod verify;
 
 use std::fs;
@@ -16,8 +20,11 @@ use crate::args::eth::{AnchorCommand, NetworkArgs};
 use crate::input::named;
 use crate::output::Report;
 
-pub(crate) fn run(command: &AnchorCommand) -> anyhow::Result<Report> {
+pub(crate) fn run(command: &AnchorCommand, json: bool) -> anyhow::Result<Report> {
     match command {
+        AnchorCommand::Sync(args) => sync::run(args, json),
+        AnchorCommand::Show(args) => stored::run(args),
+        AnchorCommand::Header(args) => header::run(args),
         AnchorCommand::Verify(args) => verify::run(args),
     }
 }

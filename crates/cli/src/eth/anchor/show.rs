@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chainsieve::eth::anchor::sync_committee::{
-    Anchor, BoundExecution, Evidence, ExecutionHeader, Participation,
+    Anchor, BoundExecution, Checkpoint, Evidence, ExecutionHeader, Participation,
 };
 use serde_json::{Value, json};
 
@@ -90,6 +90,17 @@ fn execution(execution: &BoundExecution) -> Value {
         "extra_data": of(|header| json!(header.extra_data)),
         "logs_bloom": of(|header| json!(header.logs_bloom)),
     })
+}
+
+/// Returns the warning about a checkpoint that is too old.
+pub(super) fn stale(checkpoint: &Checkpoint) -> String {
+    format!(
+        "the checkpoint is {} old, more than the weak-subjectivity period of {}: validators of that \
+         time may have withdrawn their stake, and can then sign another chain at no cost; a newer \
+         checkpoint has no such risk",
+        age(checkpoint.age),
+        age(checkpoint.limit)
+    )
 }
 
 /// Formats an age for people: `12 minutes`, `5.2 hours`, `15.7 days`.

@@ -184,13 +184,7 @@ impl Verified<'_> {
         let (exit, why) = self.verdict();
         let mut warnings = Vec::new();
         if let Some(checkpoint) = self.checkpoint().filter(Checkpoint::is_stale) {
-            warnings.push(format!(
-                "the checkpoint is {} old, more than the weak-subjectivity period of {}: validators \
-                 of that time may have withdrawn their stake, and can then sign another chain at no \
-                 cost; a newer checkpoint has no such risk",
-                show::age(checkpoint.age),
-                show::age(checkpoint.limit)
-            ));
+            warnings.push(show::stale(&checkpoint));
         }
         let json = self.json(exit, why.as_deref(), &warnings);
         Report::new(self.page(exit, why.as_deref(), &warnings), json, exit)

@@ -1,0 +1,202 @@
+//! The light client of the arguments, and what it says.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail};
+use chainsieve::eth::anchor::network::Network;
+use chainsieve::eth::anchor::sync_committee::LightClient;
+use chainsieve_provider::{BeaconBuilder, BeaconClient, BeaconError, BeaconRound, Note};
+use directories::ProjectDirs;
+use serde_json::{Value, json};
+
+use super::show::{self, NOT_PROVEN};
+use crate::args::UsageError;
+use crate::args::eth::BeaconArgs;
+use crate::calendar::Utc;
+use crate::eth::rpc::Bar;
+use crate::exit::Exit;
+use crate::input::named;
+use crate::output::{count, grouped, print_note};
+use crate::stop::Stop;
+
+/// Age of a finalised block from which a warning says that it may not be the newest one. Finality
+/// takes about 15 minutes.
+const OLD: Duration = Duration::from_secs(60 * 60);
+
+/// Returns `--data`, or the network's folder in the platform's data folder.
+pub(super) fn data_folder(data: Option<&PathBuf>, network: &Network) -> anyhow::Result<PathBuf> {
+    if let Some(data) = data {
+        return Ok(data.clone());
+    }
+    let platform = ProjectDirs::from("", "", "chainsieve");
+    let platform = platform.context("the platform has no data folder: give --data")?;
+    // A network of a file may have any name, but not the name of a path elsewhere.
+    let name: String = network.name().chars().filter(|it| it.is_ascii_alphanumeric()).collect();
+    Ok(platform.data_dir().join(format!("beacon-{name}")))
+}
+
+/// Returns the light client of the arguments, with progress and notes on standard error. Without a
+/// folder, nothing is kept.
+pub(super) fn builder(
+    args: &BeaconArgs,
+    network: Network,
+    folder: Option<PathBuf>,
+    (timeout, retries): (u64, u32),
+    stop: Stop,
+) -> anyhow::Result<BeaconBuilder> {
+    let bar = Bar::default();
+    let mut builder = BeaconClient::builder(network)
+        .timeout(Duration::from_secs(timeout))
+        .retries(retries)
+        .stop(stop)
+        .on_note(move |endpoint, note| match note {
+            Note::Progress { stage, done, total } => bar.show(&stage.to_string(), *done, *total),
+            note => print_note(&format!("{endpoint}: {note}")),
+        });
+    for endpoint in args.endpoints()? {
+        builder = builder.endpoint(endpoint);
+    }
+    if let Some(root) = args.checkpoint.checkpoint {
+        builder = builder.checkpoint(root);
+    }
+    Ok(match folder {
+        Some(folder) => builder.folder(folder),
+        None => builder,
+    })
+}
+
+/// Reads the light client in a folder.
+pub(super) fn stored(folder: &PathBuf, network: Network) -> anyhow::Result<LightClient> {
+    let client = BeaconClient::read(folder, network).map_err(in_words)?;
+    client.ok_or_else(|| {
+        anyhow!("{}: there is no light client; `eth anchor sync` makes one", named(folder))
+    })
+}
+
+/// Converts an error to one that names the flags of the command.
+pub(super) fn in_words(error: BeaconError) -> anyhow::Error {
+    match &error {
+        BeaconError::NoStart => {
+            UsageError("--checkpoint is missing: give the root of a block that you trust").into()
+        }
+        BeaconError::NoCheckpoint(path) => {
+            let folder = path.parent().unwrap_or(path);
+            let words = "no light client there yet: the first run needs --checkpoint";
+            anyhow::Error::from(UsageError(words)).context(format!("--data {}", named(folder)))
+        }
+        BeaconError::OtherCheckpoint { path, stored, given } => {
+            let folder = named(path.parent().unwrap_or(path));
+            anyhow!(
+                "--data {folder}: the light client started from checkpoint {stored}, not from \
+                 {given}: --restart replaces it"
+            )
+        }
+        BeaconError::NoBootstrap { failures, .. } => {
+            let proven = failures.iter().any(|failure| failure.is_proven);
+            let exit = if proven { Exit::Wrong } else { Exit::Failed };
+            let advice = "servers keep the bootstraps of the first blocks of finalised epochs, for \
+                          about four months: compare the root, and --network";
+            exit.error(anyhow!("{error}: {advice}"))
+        }
+        _ => error.into(),
+    }
+}
+
+/// Asks the beacon nodes for newer blocks. It is an error if none of them answers.
+pub(super) fn sync(client: &BeaconClient) -> anyhow::Result<BeaconRound> {
+    let round = client.sync().map_err(in_words)?;
+    if round.answered == 0 && !client.servers().is_empty() {
+        let why: Vec<_> = round.failures.iter().map(ToString::to_string).collect();
+        bail!("no beacon node answered: {}", why.join("; "));
+    }
+    Ok(round)
+}
+
+/// Returns what remains to be said of everything that follows from a light client.
+pub(super) fn warnings(client: &LightClient, now: Duration) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let checkpoint = client.trust().checkpoint;
+    if checkpoint.is_stale() {
+        warnings.push(show::stale(&checkpoint));
+    }
+    if let Some(forced) = client.trust().forced {
+        warnings.push(format!(
+            "an update that only {forced} members signed was forced: what follows is not better"
+        ));
+    }
+    let finalized = client.finalized();
+    let made = client.network().time_of_slot(finalized.beacon.slot);
+    let age = now.saturating_sub(made);
+    if age > OLD {
+        warnings.push(format!(
+            "the newest finalised block that is known is {} old: newer ones are not covered",
+            show::age(age)
+        ));
+    }
+    warnings
+}
+
+/// Returns the last period whose sync committee is known.
+fn committee_period(client: &LightClient) -> u64 {
+    let period = client.network().period_of_slot(client.finalized().beacon.slot);
+    period + u64::from(client.is_next_committee_known())
+}
+
+/// Returns a light client as fields for people.
+pub(super) fn fields(client: &LightClient) -> Vec<(&'static str, String)> {
+    let checkpoint = client.trust().checkpoint;
+    let mut fields = vec![
+        ("network", client.network().name().to_owned()),
+        ("checkpoint", format!("slot {}, {}", grouped(checkpoint.slot), checkpoint.root)),
+        ("", format!("{} old when the light client went on from it", show::age(checkpoint.age))),
+    ];
+    fields.extend(show::fields(client.finalized(), true));
+    fields.push(("committees", format!("known up to period {}", committee_period(client))));
+    fields.push(("not proven", NOT_PROVEN.into()));
+    fields
+}
+
+/// Returns a light client as JSON.
+pub(super) fn json(client: &LightClient, now: Duration) -> Value {
+    let checkpoint = client.trust().checkpoint;
+    json!({
+        "network": client.network().name(),
+        "at": now.as_secs(),
+        "checkpoint": {
+            "root": checkpoint.root,
+            "slot": checkpoint.slot,
+            "time": client.network().time_of_slot(checkpoint.slot).as_secs(),
+            "age": checkpoint.age.as_secs(),
+            "limit": checkpoint.limit.as_secs(),
+            "stale": checkpoint.is_stale(),
+        },
+        "forced": client.trust().forced.map(|by| by.signed),
+        "committee_period": committee_period(client),
+        "finalized": show::json(client.finalized(), true),
+        "not_proven": NOT_PROVEN,
+    })
+}
+
+/// Describes the newest finalised block in one line.
+pub(super) fn line(client: &LightClient) -> String {
+    let finalized = client.finalized();
+    let block = match finalized.execution.header() {
+        Some(header) => format!("block {}, {}", grouped(header.block_number), header.block_hash),
+        None => match finalized.execution.bound_hash() {
+            Some(hash) => {
+                format!("the block before slot {}, {hash}", grouped(finalized.beacon.slot))
+            }
+            None => format!("slot {}", grouped(finalized.beacon.slot)),
+        },
+    };
+    let time = client.network().time_of_slot(finalized.beacon.slot);
+    let time = Utc::new(time.as_secs()).date_time();
+    format!("{time}: {block}, {}", finalized.evidence)
+}
+
+/// Returns how many beacon nodes answered.
+pub(super) fn answered(round: &BeaconRound, asked: usize) -> String {
+    format!("{} of {}", round.answered, count(asked, "beacon node"))
+}

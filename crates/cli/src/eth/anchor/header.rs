@@ -1,0 +1,261 @@
+//! The command `eth anchor header`: ties one block to the newest finalised one.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow, bail};
+use chainsieve::alloy_primitives::{B256, Bytes};
+use chainsieve::eth::anchor::header_proof::{HeaderProof, History};
+use chainsieve::eth::anchor::links::{Anchored, Origin};
+use chainsieve::eth::anchor::network::Network;
+use chainsieve::eth::anchor::sync_committee::LightClient;
+use chainsieve::eth::files::{HistoryReader, Input};
+use chainsieve_provider::{BeaconClient, LinkFetchError, LinkOptions, LinkedBlock, Provider};
+use serde_json::json;
+
+use super::client::{self, builder, data_folder, in_words};
+use crate::args::UsageError;
+use crate::args::eth::{HeaderAnchorArgs, HeaderFormat};
+use crate::eth::headers::Headers;
+use crate::exit::Exit;
+use crate::input::{self, Reader, as_text, named};
+use crate::output::{Page, Report, grouped};
+use crate::{eth, stop};
+
+/// What the argument names.
+enum Wanted {
+    Number(u64),
+    Header { number: u64, hash: B256 },
+    Links(Box<LinkedBlock>),
+}
+
+/// A verdict about a block.
+struct Verdict {
+    exit: Exit,
+    /// The reason, unless the block is proven.
+    why: Option<String>,
+    number: Option<u64>,
+    shown: Option<Anchored>,
+    /// The links, which lead to the block.
+    links: Option<LinkedBlock>,
+}
+
+pub(super) fn run(args: &HeaderAnchorArgs) -> anyhow::Result<Report> {
+    let network = super::network(&args.beacon.network)?;
+    let wanted = wanted(&args.block)?;
+    if let Some(out) = &args.out {
+        input::check_overwrite(out, args.overwrite.force)?;
+    }
+    let beacon = light_client(args, network.clone())?;
+    if !args.beacon.beacon.is_empty() {
+        client::sync(&beacon)?;
+    }
+    let light_client = beacon.light_client().ok_or(UsageError(
+        "there is no light client yet: give --beacon, or --data of `eth anchor sync`",
+    ))?;
+    let (verdict, expected) = match wanted {
+        Wanted::Links(linked) => (recheck(*linked, &light_client), None),
+        Wanted::Number(number) => (link(args, &beacon, number)?, None),
+        Wanted::Header { number, hash } => {
+            (compare(link(args, &beacon, number)?, hash), Some(hash))
+        }
+    };
+    let out = verdict.links.as_ref().filter(|_| verdict.exit == Exit::Yes).zip(args.out.as_ref());
+    if let Some((links, out)) = out {
+        input::write(out, &serde_json::to_vec(links)?, args.overwrite.force)?;
+    }
+    let out = out.map(|(_, out)| out.as_path());
+    report(&verdict, expected, &light_client, out)
+}
+
+/// Reads the argument: a number, links, or a header.
+fn wanted(argument: &str) -> anyhow::Result<Wanted> {
+    if let Ok(number) = argument.replace([',', '_'], "").parse() {
+        return Ok(Wanted::Number(number));
+    }
+    if Path::new(argument).is_file() {
+        let bytes = Reader::default().raw(argument, "block")?.bytes;
+        let links = as_text(&bytes).filter(|text| text.contains("\"links\""));
+        if let Some(links) = links {
+            let linked = serde_json::from_str(links);
+            let linked = linked.with_context(|| format!("links, {argument}"))?;
+            return Ok(Wanted::Links(Box::new(linked)));
+        }
+    }
+    let arguments = [argument.to_owned()];
+    let mut headers = Headers::new(&arguments, HeaderFormat::Auto);
+    let mut found = None;
+    while let Some(batch) = headers.next_batch()? {
+        for header in batch.headers() {
+            let (_, header) = header?;
+            if found.replace((header.number(), header.hash())).is_some() {
+                bail!("{argument}: more than one header; give the last one of a chain");
+            }
+        }
+    }
+    let (number, hash) = found.with_context(|| format!("{argument}: no header"))?;
+    Ok(Wanted::Header { number, hash })
+}
+
+fn light_client(args: &HeaderAnchorArgs, network: Network) -> anyhow::Result<BeaconClient> {
+    let beacon = &args.beacon;
+    // A checkpoint alone needs no folder.
+    let folder = if beacon.checkpoint.checkpoint.is_some() && beacon.data.is_none() {
+        None
+    } else {
+        Some(data_folder(beacon.data.as_ref(), &network)?)
+    };
+    let limits = (args.rpc.timeout, args.rpc.retries);
+    let stop = stop::on_signals()?;
+    builder(beacon, network, folder, limits, stop)?.build().map_err(in_words)
+}
+
+/// Links a block to the newest finalised one.
+fn link(args: &HeaderAnchorArgs, beacon: &BeaconClient, number: u64) -> anyhow::Result<Verdict> {
+    if !args.rpc.is_given() {
+        return Err(UsageError("--rpc is missing: give the URL of a provider of headers").into());
+    }
+    let (builder, _) = eth::rpc::builder(&args.rpc, args.rpc.endpoints(&[])?, stop::on_signals()?);
+    let provider = Provider::clone(&builder.build()?);
+    let mut find = |number| find_proof(&args.archive, number);
+    let mut options = LinkOptions::new(provider.nodes());
+    options.max_headers = args.max_headers;
+    if !args.archive.is_empty() {
+        options.proofs = Some(&mut find);
+    }
+    let undecided = |why: String| Verdict {
+        exit: Exit::Undecided,
+        why: Some(why),
+        number: Some(number),
+        shown: None,
+        links: None,
+    };
+    match beacon.link(number, options) {
+        Ok(linked) => {
+            let network = super::network(&args.beacon.network)?;
+            let shown = linked.verify(&network)?;
+            let (exit, why) = (Exit::Yes, None);
+            Ok(Verdict { exit, why, number: Some(number), shown: Some(shown), links: Some(linked) })
+        }
+        Err(LinkFetchError::Beacon(error)) => Err(in_words(error)),
+        Err(error @ LinkFetchError::TooManyHeaders { .. }) => {
+            Ok(undecided(format!("{error}: --max-headers raises it")))
+        }
+        Err(error @ (LinkFetchError::NotFinal { .. } | LinkFetchError::Unreachable { .. })) => {
+            Ok(undecided(error.to_string()))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns the header and the proof of a block from ere archives.
+fn find_proof(archives: &[PathBuf], number: u64) -> Result<Option<(Bytes, HeaderProof)>, String> {
+    for path in archives {
+        let failed = |error: String| format!("{}: {error}", named(path));
+        let file = File::open(path).map_err(|error| failed(error.to_string()))?;
+        let input = Input::seekable(file).map_err(|error| failed(error.to_string()))?;
+        let mut reader = HistoryReader::new(input, History::mainnet());
+        if let Some(found) = reader.find(number).map_err(|error| failed(error.to_string()))? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+/// Compares the block that is shown with the header of the argument.
+fn compare(verdict: Verdict, hash: B256) -> Verdict {
+    match &verdict.shown {
+        Some(shown) if shown.hash != hash => {
+            let why = format!("the chain has block {}, the header is that of {hash}", shown.hash);
+            Verdict { exit: Exit::Wrong, why: Some(why), ..verdict }
+        }
+        _ => verdict,
+    }
+}
+
+/// Verifies links that someone else wrote, from what the own light client knows.
+fn recheck(linked: LinkedBlock, client: &LightClient) -> Verdict {
+    let own = Origin::from(client.finalized());
+    let verdict = |exit, why, shown: Option<Anchored>| {
+        let number = shown.as_ref().and_then(|shown| shown.number);
+        Verdict { exit, why, number, shown, links: None }
+    };
+    // Nothing of the file's origin is believed. It only tells from where its links start.
+    let starts = (linked.origin.block_hash, linked.origin.beacon_state);
+    if starts != (own.block_hash, own.beacon_state) {
+        let hash = |hash: Option<B256>| hash.map_or("none".into(), |hash| hash.to_string());
+        let why = format!(
+            "the links start from the finalised block {}, the light client has {}",
+            hash(linked.origin.block_hash),
+            hash(own.block_hash)
+        );
+        return verdict(Exit::Undecided, Some(why), None);
+    }
+    match (LinkedBlock { origin: own, ..linked }).verify(client.network()) {
+        Ok(shown) => verdict(Exit::Yes, None, Some(shown)),
+        Err(error) => verdict(Exit::Wrong, Some(error.to_string()), None),
+    }
+}
+
+fn report(
+    verdict: &Verdict,
+    expected: Option<B256>,
+    client: &LightClient,
+    out: Option<&Path>,
+) -> anyhow::Result<Report> {
+    let now = super::now(None)?;
+    let warnings = client::warnings(client, now);
+    let status = match verdict.exit {
+        Exit::Yes => "proven",
+        Exit::Wrong => "wrong",
+        _ => "undecided",
+    };
+    let mut page = Page::default();
+    page.heading(match (&verdict.why, verdict.number) {
+        (Some(why), _) => format!("{status}: {why}"),
+        (None, Some(number)) => format!("{status}: block {} is on the chain", grouped(number)),
+        (None, None) => status.to_owned(),
+    });
+    let by: Vec<String> =
+        verdict.shown.iter().flat_map(|shown| shown.by.iter().map(ToString::to_string)).collect();
+    let evidence = verdict.links.as_ref().map(|linked| {
+        serde_json::to_vec(&linked.links).map(|json| json.len() / 2).unwrap_or_default()
+    });
+    let mut fields = Vec::new();
+    if let Some(shown) = &verdict.shown {
+        fields.extend([
+            ("hash", shown.hash.to_string()),
+            ("links", if by.is_empty() { "none needed".into() } else { by.join(", then ") }),
+            ("grade", shown.grade.name().to_owned()),
+        ]);
+    }
+    if let Some(bytes) = evidence {
+        fields.push(("evidence", format!("about {} bytes", grouped(bytes))));
+    }
+    if let Some(out) = out {
+        fields.push(("written to", out.display().to_string()));
+    }
+    page.fields(fields);
+    page.line("");
+    page.line("The light client:");
+    page.fields(client::fields(client));
+    page.warnings(&warnings);
+    let mut json = json!({
+        "status": status,
+        "why": verdict.why,
+        "number": verdict.number,
+        "hash": verdict.shown.as_ref().map(|shown| shown.hash),
+        "grade": verdict.shown.as_ref().map(|shown| shown.grade),
+        "by": by,
+        "expected": expected,
+        "evidence": evidence,
+        "out": out,
+    });
+    if let (Some(own), serde_json::Value::Object(members)) =
+        (json.as_object_mut(), client::json(client, now))
+    {
+        own.extend(members);
+    }
+    json["warnings"] = json!(warnings);
+    Ok(Report::new(page, json, verdict.exit))
+}

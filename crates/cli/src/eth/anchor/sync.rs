@@ -1,0 +1,82 @@
+//! The command `eth anchor sync`.
+
+use anyhow::Context as _;
+use chainsieve_provider::{BeaconClient, BeaconRound};
+use serde_json::{Value, json};
+
+use super::client::{self, answered, builder, data_folder, in_words};
+use crate::args::eth::SyncAnchorArgs;
+use crate::exit::Exit;
+use crate::output::{Lines, Page, Report, json_line};
+use crate::stop;
+
+pub(super) fn run(args: &SyncAnchorArgs, json: bool) -> anyhow::Result<Report> {
+    let stop = stop::on_signals()?;
+    let network = super::network(&args.beacon.network)?;
+    let folder = data_folder(args.beacon.data.as_ref(), &network)?;
+    let limits = (args.limits.timeout, args.limits.retries);
+    let mut builder = builder(&args.beacon, network, Some(folder.clone()), limits, stop)?;
+    if args.restart {
+        builder = builder.restart();
+    }
+    let beacon = builder.build().map_err(in_words)?;
+    if args.watch {
+        return watch(&beacon, json);
+    }
+    let round = client::sync(&beacon)?;
+    let (mut page, mut json) = summary(&beacon, &round)?;
+    page.fields(vec![("folder", folder.display().to_string())]);
+    json["folder"] = json!(folder);
+    Ok(Report::new(page, json, Exit::Yes))
+}
+
+fn summary(beacon: &BeaconClient, round: &BeaconRound) -> anyhow::Result<(Page, Value)> {
+    let client = beacon.light_client().context("no light client")?;
+    let now = super::now(None)?;
+    let asked = beacon.servers().len();
+    let mut warnings = client::warnings(&client, now);
+    warnings.extend(round.failures.iter().map(ToString::to_string));
+    let mut json = client::json(&client, now);
+    json["servers"] = json!({ "asked": asked, "answered": round.answered });
+    let failures = round.failures.iter().map(|failure| {
+        json!({ "server": failure.server, "proven": failure.is_proven, "why": failure.why })
+    });
+    json["failures"] = failures.collect();
+    json["warnings"] = json!(warnings);
+    let mut page = Page::default();
+    let mut fields = client::fields(&client);
+    fields.push(("answered", answered(round, asked)));
+    page.fields(fields);
+    page.warnings(&warnings);
+    Ok((page, json))
+}
+
+/// Prints a line for each newer finalised block, until the command is stopped.
+fn watch(beacon: &BeaconClient, json: bool) -> anyhow::Result<Report> {
+    let mut lines = Lines::default();
+    let mut last = None;
+    let mut printed = Ok(());
+    let mut latest = None;
+    let watched = beacon.watch(|round| {
+        if printed.is_err() || last == Some(round.finalized.root) {
+            return;
+        }
+        last = Some(round.finalized.root);
+        printed = summary(beacon, round).and_then(|(_, members)| {
+            let client = beacon.light_client().context("no light client")?;
+            let text = if json {
+                json_line("finalized", members)
+            } else {
+                format!("{}\n", client::line(&client))
+            };
+            lines.print(&text)?;
+            Ok(())
+        });
+        latest = Some(round.clone());
+    });
+    watched.map_err(in_words)?;
+    printed?;
+    let round = latest.context("stopped before a beacon node answered")?;
+    let (page, json) = summary(beacon, &round)?;
+    Ok(Report::new(page, json, Exit::Yes).after_lines())
+}
