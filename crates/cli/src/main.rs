@@ -130,7 +130,7 @@ fn run(cli: &Cli) -> anyhow::Result<Report> {
         Command::Btc(BtcCommand::Watch(args)) => btc::client::watch(args, cli.json),
         Command::Btc(BtcCommand::Rescan(args)) => btc::client::rescan(args, cli.json),
         Command::Eth(command) => match command {
-            EthCommand::Anchor(command) => eth::anchor::run(command, json),
+            EthCommand::Anchor(command) => eth::anchor::run(command, cli.json),
             EthCommand::Audit(args) => eth::audit::run(args),
             EthCommand::VerifyCertificate(args) => eth::certificate::run(args),
             EthCommand::Scan(args) => eth::scan::run(args, cli.json),

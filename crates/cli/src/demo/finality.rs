@@ -71,7 +71,7 @@ pub(super) fn run(page: &mut Page) -> anyhow::Result<Value> {
     Ok(json!({
         "checkpoint": checkpoint,
         "bootstrap": hex::encode(&bootstrap),
-        "updates": [update, finality].map(hex::encode),
+        "updates": ([update, finality].map(hex::encode)),
         "finalized": show::json(anchor, true),
         "header": format!("0x{}", hex::encode(&header)),
         "seconds": taken.as_secs_f64(),

@@ -27,19 +27,20 @@ const MAX_HEADERS: u64 = history_contract::SERVE_WINDOW;
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct LinkedBlock {
-    /// What the links start from. A stranger takes it from a light client of their own.
+    /// What the links start from. A stranger compares it with what their own light client knows.
     pub origin: Origin,
     /// The links from there to the block.
     pub links: Links,
 }
 
 impl LinkedBlock {
-    /// Verifies the links, and returns the block to which they lead.
+    /// Verifies the links, and returns the block to which they lead. `origin` is what the verifier
+    /// believes: [`Self::origin`] counts only for whoever fetched the links.
     ///
     /// # Errors
     /// Returns the first link that does not hold.
-    pub fn verify(&self, network: &Network) -> Result<Anchored, LinkError> {
-        self.links.verify(&self.origin, history(network))
+    pub fn verify(&self, origin: &Origin, network: &Network) -> Result<Anchored, LinkError> {
+        self.links.verify(origin, history(network))
     }
 }
 
@@ -273,7 +274,7 @@ impl Search<'_, '_> {
             };
             let included = header_in(&link);
             linked.links.links.push(link);
-            let shown = match linked.verify(&self.network) {
+            let shown = match linked.verify(&origin, &self.network) {
                 Ok(shown) => shown,
                 Err(error) => {
                     self.failures.push(error.to_string());

@@ -1,7 +1,6 @@
 //! The light client of the arguments, and what it says.
 
-use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
@@ -33,7 +32,7 @@ pub(super) fn data_folder(data: Option<&PathBuf>, network: &Network) -> anyhow::
     let platform = ProjectDirs::from("", "", "chainsieve");
     let platform = platform.context("the platform has no data folder: give --data")?;
     // A network of a file may have any name, but not the name of a path elsewhere.
-    let name: String = network.name().chars().filter(|it| it.is_ascii_alphanumeric()).collect();
+    let name: String = network.name().chars().filter(char::is_ascii_alphanumeric).collect();
     Ok(platform.data_dir().join(format!("beacon-{name}")))
 }
 
@@ -68,7 +67,7 @@ pub(super) fn builder(
 }
 
 /// Reads the light client in a folder.
-pub(super) fn stored(folder: &PathBuf, network: Network) -> anyhow::Result<LightClient> {
+pub(super) fn stored(folder: &Path, network: Network) -> anyhow::Result<LightClient> {
     let client = BeaconClient::read(folder, network).map_err(in_words)?;
     client.ok_or_else(|| {
         anyhow!("{}: there is no light client; `eth anchor sync` makes one", named(folder))

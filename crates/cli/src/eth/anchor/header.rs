@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, bail};
 use chainsieve::alloy_primitives::{B256, Bytes};
 use chainsieve::eth::anchor::header_proof::{HeaderProof, History};
 use chainsieve::eth::anchor::links::{Anchored, Origin};
@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::client::{self, builder, data_folder, in_words};
 use crate::args::UsageError;
-use crate::args::eth::{HeaderAnchorArgs, HeaderFormat};
+use crate::args::eth::HeaderAnchorArgs;
 use crate::eth::headers::Headers;
 use crate::exit::Exit;
 use crate::input::{self, Reader, as_text, named};
@@ -46,7 +46,7 @@ pub(super) fn run(args: &HeaderAnchorArgs) -> anyhow::Result<Report> {
     if let Some(out) = &args.out {
         input::check_overwrite(out, args.overwrite.force)?;
     }
-    let beacon = light_client(args, network.clone())?;
+    let beacon = light_client(args, network)?;
     if !args.beacon.beacon.is_empty() {
         client::sync(&beacon)?;
     }
@@ -54,7 +54,7 @@ pub(super) fn run(args: &HeaderAnchorArgs) -> anyhow::Result<Report> {
         "there is no light client yet: give --beacon, or --data of `eth anchor sync`",
     ))?;
     let (verdict, expected) = match wanted {
-        Wanted::Links(linked) => (recheck(*linked, &light_client), None),
+        Wanted::Links(linked) => (recheck(&linked, &light_client), None),
         Wanted::Number(number) => (link(args, &beacon, number)?, None),
         Wanted::Header { number, hash } => {
             (compare(link(args, &beacon, number)?, hash), Some(hash))
@@ -83,7 +83,7 @@ fn wanted(argument: &str) -> anyhow::Result<Wanted> {
         }
     }
     let arguments = [argument.to_owned()];
-    let mut headers = Headers::new(&arguments, HeaderFormat::Auto);
+    let mut headers = Headers::new(&arguments, None);
     let mut found = None;
     while let Some(batch) = headers.next_batch()? {
         for header in batch.headers() {
@@ -133,7 +133,7 @@ fn link(args: &HeaderAnchorArgs, beacon: &BeaconClient, number: u64) -> anyhow::
     match beacon.link(number, options) {
         Ok(linked) => {
             let network = super::network(&args.beacon.network)?;
-            let shown = linked.verify(&network)?;
+            let shown = linked.verify(&linked.origin, &network)?;
             let (exit, why) = (Exit::Yes, None);
             Ok(Verdict { exit, why, number: Some(number), shown: Some(shown), links: Some(linked) })
         }
@@ -174,7 +174,7 @@ fn compare(verdict: Verdict, hash: B256) -> Verdict {
 }
 
 /// Verifies links that someone else wrote, from what the own light client knows.
-fn recheck(linked: LinkedBlock, client: &LightClient) -> Verdict {
+fn recheck(linked: &LinkedBlock, client: &LightClient) -> Verdict {
     let own = Origin::from(client.finalized());
     let verdict = |exit, why, shown: Option<Anchored>| {
         let number = shown.as_ref().and_then(|shown| shown.number);
@@ -191,7 +191,7 @@ fn recheck(linked: LinkedBlock, client: &LightClient) -> Verdict {
         );
         return verdict(Exit::Undecided, Some(why), None);
     }
-    match (LinkedBlock { origin: own, ..linked }).verify(client.network()) {
+    match linked.verify(&own, client.network()) {
         Ok(shown) => verdict(Exit::Yes, None, Some(shown)),
         Err(error) => verdict(Exit::Wrong, Some(error.to_string()), None),
     }
