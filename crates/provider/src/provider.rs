@@ -11,6 +11,7 @@ use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{BlockTag, LogQuery};
 use chainsieve::eth::receipts::BlockReceipts;
 
+use crate::anchor::AnchorSource;
 use crate::error::FetchError;
 use crate::fetched_answers::FetchedAnswers;
 use crate::logs::{LogsError, ProvenLogs};
@@ -76,6 +77,14 @@ impl Provider {
     pub fn with_profile(&self, profile: ChainProfile) -> Self {
         let mut nodes = Nodes::clone(&self.0);
         nodes.settings.profile = Some(profile);
+        Self(Arc::new(nodes))
+    }
+
+    /// Returns the same provider with another anchor. See [`Builder::anchor`](crate::Builder::anchor).
+    #[must_use]
+    pub fn with_anchor(&self, anchor: impl AnchorSource + 'static) -> Self {
+        let mut nodes = Nodes::clone(&self.0);
+        nodes.settings.anchor = Some(Arc::new(anchor));
         Self(Arc::new(nodes))
     }
 

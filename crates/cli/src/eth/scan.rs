@@ -13,6 +13,7 @@ use chainsieve::eth::scan::Scanner;
 use chainsieve_provider::Warning;
 use serde_json::json;
 
+use super::anchor::trusted::Trusted;
 use super::linked::{self, Bounds};
 use super::rpc::{builder, in_words_of_the_command, words_of};
 use super::{profile, query};
@@ -57,17 +58,21 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
 fn of_provider(args: &ScanArgs, query: &LogQuery, json: bool) -> anyhow::Result<Report> {
     query::require_from(&args.query)?;
     let (builder, _) = builder(&args.rpc, vec![args.rpc.endpoint()?], Stop::new());
-    let builder = builder.anchor(args.trust.anchor.clone());
     let builder = if args.unfinalized { builder } else { builder.final_only() };
     let provider = builder.build()?;
     let chain_id = provider.chain_id().map_err(in_words_of_the_command)?;
     let profile = profile::of_provider(&args.trust, chain_id)?;
+    let trusted = Trusted::given(&args.trust.anchor);
+    let (trusted, query) =
+        trusted.bring(&args.beacon, &args.rpc, &provider, query.clone(), args.unfinalized)?;
+    let provider = provider.with_anchor(trusted.anchors.clone());
     let mut found: Option<Scan> = None;
     let mut lines = Lines::default();
     let mut printed = Ok(());
-    let asked = provider.scan_parts(query, |asked, part| {
+    let asked = provider.scan_parts(&query, |asked, part| {
         let scan =
             found.get_or_insert_with(|| Scan::new(args, asked.query.clone(), profile.clone()));
+        scan.anchors.clone_from(&trusted.anchors);
         let text = scan.take(part.chain, part.candidates, json);
         if !args.count {
             printed = lines.print(&text);
@@ -83,7 +88,9 @@ fn of_provider(args: &ScanArgs, query: &LogQuery, json: bool) -> anyhow::Result<
     let warnings = warnings.iter();
     let warnings =
         warnings.filter(|it| !(open_end && matches!(it, Warning::EndsAtFinalized { .. })));
-    scan.noted = warnings.map(words_of).collect();
+    scan.noted = warnings.map(words_of).chain(trusted.warnings()).collect();
+    scan.anchors.clone_from(&trusted.anchors);
+    scan.trusted = trusted;
     scan.check_coverage(None, None)?;
     Ok(scan.report(args, &compiled))
 }
@@ -104,8 +111,10 @@ struct Scan {
     no_information: u64,
     /// The provider of the headers, if they are not from files.
     provider: Option<String>,
-    /// Warnings of the provider.
+    /// Warnings of the provider, and about what is trusted.
     noted: Vec<String>,
+    /// Where the anchors come from, with a provider.
+    trusted: Trusted,
 }
 
 impl Scan {
@@ -128,6 +137,7 @@ impl Scan {
             no_information: 0,
             provider: None,
             noted: Vec::new(),
+            trusted: Trusted::given(&args.trust.anchor),
             query,
             profile,
         }
@@ -247,11 +257,14 @@ impl Scan {
         });
         if let Some(provider) = &self.provider {
             json["provider"] = json!({ "host": provider });
+            json["anchor_from"] = json!(self.trusted.source());
+            json["light_client"] = self.trusted.json();
         }
         let mut page = Page::default();
         if self.candidates > 0 && !args.count {
             page.line("");
         }
+        self.trusted.lines().into_iter().for_each(|line| page.line(line));
         let none = match self.no_information {
             0 => String::new(),
             count => format!(", {} of them because their filter excludes nothing", grouped(count)),

@@ -6,6 +6,7 @@ use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::chain_profile::{BloomSoundness, ReceiptsScope};
 use clap::Args;
 
+use super::beacon::{BeaconArgs, beacon_help, needs_rpc};
 use super::headers::{FORMATS, HeaderFormat, formats_help};
 use super::query::{QueryArgs, hash};
 use super::rpc::RpcArgs;
@@ -57,6 +58,10 @@ the node serves. The chain id is the provider's claim, unless you give --chain o
 --anchor, the hash of the last block is the provider's claim too: the verdict, exit code 0 included, holds
 only if that block is on the chain, and a warning says so.
 
+",
+    beacon_help!(),
+    "
+
 With --rpc given twice, each answer is audited over the same chain, and the answers are compared. Headers
 and receipts are taken from whichever provider has authentic ones. Exit code 3 means that at least one
 answer is wrong. Exit code 4 means that the providers are on different chains and no --anchor decides
@@ -77,8 +82,9 @@ transaction_hashes_unbound, query, semantics, chain, certificate (the file), war
 omitted_log, forged_log, wrong_field, duplicate, not_matching, out_of_range, beyond_tag, other_fork,
 arity_dependent, removed or profile_contradicted. With --rpc also: provider{name (A | B), host}, and
 name in each finding as provider; chain_id, chain_from (user | provider: whose claim it is),
-anchor{number, hash} (null if --anchor is not on the chain), anchor_from (user | provider; with provider
-anchored_to is null), anchor_agreed (true if the other provider has the same block at this height; null
+anchor{number, hash} (null if --anchor is not on the chain), anchor_from (user | light_client | provider;
+with provider anchored_to is null), light_client (as in `eth anchor show`, and linked{number, hash, grade,
+by[]}: the block to which it was linked, or null; null without a light client), anchor_agreed (true if the other provider has the same block at this height; null
 without another provider), finalized{number, hash} or null, providers[{name, host, receipts_of_blocks}]. With
 two providers: status (of both), first, last, anchored_to, audits[] (each is the report for one provider),
 compared{same, only_a[], only_b[] (at most 1,000 logs)}, warnings[] and the fields from chain_id on."
@@ -86,7 +92,12 @@ compared{same, only_a[], only_b[] (at most 1,000 logs)}, warnings[] and the fiel
 
 /// Prove whether an answer of eth_getLogs is complete and correct.
 #[derive(Debug, Args)]
-#[command(after_long_help = AUDIT_HELP)]
+#[command(
+    after_long_help = AUDIT_HELP,
+    mut_arg("beacon", needs_rpc),
+    mut_arg("data", needs_rpc),
+    mut_arg("checkpoint", needs_rpc)
+)]
 pub(crate) struct AuditArgs {
     /// The headers of the blocks, in order, up to an anchor: files, - for standard input, or hex
     #[arg(value_name = "HEADERS", required_unless_present = "rpc", conflicts_with = "rpc")]
@@ -132,6 +143,8 @@ pub(crate) struct AuditArgs {
     pub(crate) query: QueryArgs,
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
+    #[command(flatten)]
+    pub(crate) beacon: BeaconArgs,
     #[command(flatten)]
     pub(crate) rpc: RpcArgs,
     #[command(flatten)]

@@ -3,12 +3,31 @@
 use std::path::PathBuf;
 
 use chainsieve_provider::Endpoint;
-use clap::Args;
+use clap::{Arg, Args};
 
 use super::anchor::{CheckpointArgs, NetworkArgs};
 use super::rpc::endpoint;
 use crate::args::number::count;
 use crate::eth::rpc::Secret;
+
+/// Help text about a light client, for commands that take anchors from it.
+macro_rules! beacon_help {
+    () => {
+        "\
+With --beacon and --checkpoint, or with --data of `eth anchor sync`, the anchor comes from a light client: the
+newest finalised block, signed by two thirds of a sync committee, which follows from a checkpoint of yours. The
+range then ends at that block unless --to names an earlier one. A block far below it is linked to it by the
+history contract (EIP-2935), if the provider serves eth_getProof; otherwise all headers in between are fetched.
+Neither beacon node nor provider is trusted. See `eth anchor sync --help` for checkpoints, and for what a sync
+committee does not prove."
+    };
+}
+pub(super) use beacon_help;
+
+/// Makes an argument one that needs a provider.
+pub(super) fn needs_rpc(arg: Arg) -> Arg {
+    arg.requires("rpc")
+}
 
 /// The servers of a light client, and the folder of its state.
 #[derive(Debug, Args)]

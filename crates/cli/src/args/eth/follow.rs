@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::audit::TrustArgs;
+use super::beacon::BeaconArgs;
 use super::query::QueryArgs;
 use super::rpc::RpcArgs;
 
@@ -112,6 +113,8 @@ pub(crate) struct FollowArgs {
     pub(crate) query: QueryArgs,
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
+    #[command(flatten)]
+    pub(crate) beacon: BeaconArgs,
 }
 
 fn depth(least: u64) -> clap::builder::RangedU64ValueParser {

@@ -6,6 +6,7 @@ use chainsieve::eth::index::Settings;
 use chainsieve::eth::log_query::BlockTag;
 use clap::{Args, Subcommand};
 
+use super::beacon::{BeaconArgs, needs_rpc};
 use super::headers::formats_help;
 use super::query::{QueryArgs, block_number};
 use super::rpc::RpcArgs;
@@ -43,7 +44,9 @@ macro_rules! rpc_help {
         "\
 With --rpc, headers are fetched from a provider, a hundred per request and several requests at a time.
 Each header is hashed locally and must be the child of the previous one. Which chain the headers belong to
-is the provider's claim. If the last block of the index is not on the provider's chain, the blocks after
+is the provider's claim, unless a light client brings the newest finalised block (--data, or --checkpoint and
+--beacon): the range then ends there by default, and it is an error if the provider has another block there. If
+the last block of the index is not on the provider's chain, the blocks after
 the last common block are removed and listed. Ctrl-C ends the command; blocks added so far are kept."
     };
 }
@@ -138,7 +141,12 @@ pub(crate) struct AppendArgs {
 
 /// Headers that must form one chain, from files or from a provider.
 #[derive(Debug, Args)]
-#[command(mut_arg("headers", headers_or_rpc))]
+#[command(
+    mut_arg("headers", headers_or_rpc),
+    mut_arg("beacon", needs_rpc),
+    mut_arg("data", needs_rpc),
+    mut_arg("checkpoint", needs_rpc)
+)]
 pub(crate) struct AddedHeaders {
     #[command(flatten)]
     pub(crate) linked: LinkedHeaderArgs,
@@ -147,6 +155,8 @@ pub(crate) struct AddedHeaders {
     pub(crate) to: Option<BlockTag>,
     #[command(flatten)]
     pub(crate) rpc: RpcArgs,
+    #[command(flatten)]
+    pub(crate) beacon: BeaconArgs,
 }
 
 /// Parses a block number, or one of the tags `latest`, `safe` and `finalized`.

@@ -3,6 +3,7 @@
 use clap::{Arg, Args};
 
 use super::audit::TrustArgs;
+use super::beacon::{BeaconArgs, beacon_help, needs_rpc};
 use super::headers::{FORMATS, HeaderFormat, formats_help};
 use super::query::QueryArgs;
 use super::rpc::RpcArgs;
@@ -23,6 +24,10 @@ With --rpc, headers are requested with debug_getRawHeader if the node serves it,
 must hash to the block hash. The range starts at --from and ends at the finalised block: --to selects an
 earlier end, --unfinalized allows a later one. Headers up to the --anchor are fetched too.
 
+",
+    beacon_help!(),
+    "
+
 Headers from files define the range: --from, --to and block numbers in --query narrow it; latest and
 other tags do not.
 
@@ -39,7 +44,8 @@ JSON: one object per line, of one of these kinds:
   summary    blocks, first, last, last_hash, candidates, no_information, share, rate (share of
              blocks that pass by chance), fill (mean), anchored_to (null: no block), query,
              semantics, chain, chain_from (user | provider | assumed), warnings[], provider{host}
-             (with --rpc): the last line"
+             (with --rpc), anchor_from (user | light_client | provider), light_client (as in `eth
+             anchor show`, and linked{number, hash, grade, by[]}; or null): the last line"
 );
 
 /// Find the blocks that may contain logs of a query.
@@ -48,7 +54,10 @@ JSON: one object per line, of one of these kinds:
     after_long_help = SCAN_HELP,
     mut_arg("headers", headers_or_rpc),
     mut_arg("format", unless_rpc),
-    mut_arg("threads", unless_rpc)
+    mut_arg("threads", unless_rpc),
+    mut_arg("beacon", needs_rpc),
+    mut_arg("data", needs_rpc),
+    mut_arg("checkpoint", needs_rpc)
 )]
 pub(crate) struct ScanArgs {
     #[command(flatten)]
@@ -65,6 +74,8 @@ pub(crate) struct ScanArgs {
     pub(crate) query: QueryArgs,
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
+    #[command(flatten)]
+    pub(crate) beacon: BeaconArgs,
 }
 
 /// Makes the headers argument required only if `--rpc` is not given.

@@ -6,6 +6,7 @@ mod objects;
 pub(crate) mod show;
 mod stored;
 mod sync;
+pub(crate) mod trusted;
 mod verify;
 
 use std::fs;

@@ -12,6 +12,7 @@ use super::evidence::Feed;
 use super::show::{Answered, LISTED, ROWS, Shown};
 use super::{issue, write_wanted};
 use crate::args::eth::AuditArgs;
+use crate::eth::anchor::trusted::Trusted;
 use crate::eth::rpc::{builder, in_words_of_the_command, words_of};
 use crate::eth::{profile, query};
 use crate::exit::Exit;
@@ -27,7 +28,6 @@ pub(super) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
     let endpoints = args.rpc.endpoints(&args.asking.rpc2_header)?;
     let (mut builder, _bar) = builder(&args.rpc, endpoints, Stop::new());
     builder = builder
-        .anchor(args.trust.anchor.clone())
         .semantics(args.query.semantics)
         .max_headers(args.asking.max_headers)
         .max_receipts(args.asking.max_receipts);
@@ -41,8 +41,12 @@ pub(super) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
     let chain_id = provider.chain_id().map_err(in_words_of_the_command)?;
     let provider = provider.with_profile(profile::of_provider(&args.trust, chain_id)?);
     query::require_from(&args.query)?;
+    let trusted = Trusted::given(&args.trust.anchor);
+    let (trusted, query) =
+        trusted.bring(&args.beacon, &args.rpc, &provider, query, args.asking.unfinalized)?;
+    let provider = provider.with_anchor(trusted.anchors.clone());
     let answers = provider.ask(&query).map_err(in_words_of_the_command)?;
-    judge(args, &provider, &answers)
+    judge(args, &provider, &answers, &trusted)
 }
 
 /// Audits each answer against the chain, with receipts from files and from either provider.
@@ -50,8 +54,10 @@ fn judge(
     args: &AuditArgs,
     provider: &Provider,
     answers: &FetchedAnswers,
+    trusted: &Trusted,
 ) -> anyhow::Result<Report> {
     let mut warnings = warnings(args, provider, answers);
+    warnings.extend(trusted.warnings());
     let chain = &answers.fetched.chain;
     let logs = &answers.logs;
     let mut audits = answers.audits()?;
@@ -116,7 +122,8 @@ fn judge(
         [first, second] => Some(Difference::new(first, second)),
         _ => None,
     };
-    Ok(outcome(args, answers, (&hosts, &fetched.from), &warnings, compared.as_ref(), shown))
+    let of = (&hosts[..], &fetched.from[..]);
+    Ok(outcome(args, answers, of, trusted, &warnings, compared.as_ref(), shown))
 }
 
 /// Returns `true` if a report proves something by receipts, or proves the answer wrong.
@@ -198,12 +205,14 @@ fn outcome(
     args: &AuditArgs,
     answers: &FetchedAnswers,
     (hosts, receipts_from): (&[String], &[u64]),
+    trusted: &Trusted,
     warnings: &[String],
     compared: Option<&Difference<'_>>,
     shown: Vec<Shown<'_>>,
 ) -> Report {
     let mut page = Page::default();
     page.warnings(warnings);
+    trusted.lines().into_iter().for_each(|line| page.line(line));
     let (mut exit, mut status) = (Exit::Yes, "complete");
     let mut audits = Vec::new();
     for (letter, report) in LETTERS.into_iter().zip(shown.into_iter().map(Shown::report)) {
@@ -245,7 +254,8 @@ fn outcome(
     json["chain_from"] = json!(if chain_of_user { "user" } else { "provider" });
     let tip = &answers.tip;
     json["anchor"] = json!((!tip.is_missing).then_some(tip.block));
-    json["anchor_from"] = json!(if tip.has_no_anchor { "provider" } else { "user" });
+    json["anchor_from"] = json!(trusted.source());
+    json["light_client"] = trusted.json();
     json["anchor_agreed"] = json!((!tip.others.is_empty()).then(|| tip.is_agreed()));
     json["finalized"] = json!(answers.query.finalized);
     let providers = LETTERS.iter().zip(hosts).zip(receipts_from);

@@ -16,7 +16,8 @@ use self::lines::{Format, Lines};
 use self::setup::{Setup, in_words_of_follow};
 use crate::args::UsageError;
 use crate::args::eth::FollowArgs;
-use crate::eth::rpc::{Bar, builder};
+use crate::eth::anchor::trusted::{self, Following as FollowingAnchors};
+use crate::eth::rpc::{Bar, builder, in_words_of_the_command};
 use crate::exit::Exit;
 use crate::output::{self, Page, Report, count, duration, grouped, print_note};
 use crate::stop;
@@ -38,8 +39,12 @@ pub(crate) fn run(args: &FollowArgs, json: bool) -> anyhow::Result<Report> {
     let lines = Lines::new(format, setup::events(&args.abi)?);
     let stop = stop::on_signals()?;
     let (builder, bar) = builder(&args.rpc, vec![args.rpc.endpoint()?], stop.clone());
-    let provider =
-        builder.anchor(args.trust.anchor.clone()).semantics(args.query.semantics).build()?;
+    let provider = builder.semantics(args.query.semantics).build()?;
+    let anchors = args.trust.anchor.clone();
+    let chain_id = || provider.chain_id().map_err(in_words_of_the_command);
+    let chain_id = if args.beacon.is_given() { chain_id()? } else { 0 };
+    let beacon = trusted::beacon(&args.beacon, &args.rpc, chain_id, stop.clone())?;
+    let provider = provider.with_anchor(FollowingAnchors { anchors, beacon });
     let began = Instant::now();
     let started = setup::set_up(args, &provider).and_then(|Setup { follow, warnings }| {
         Ok((follow.start().map_err(in_words_of_follow)?, warnings))

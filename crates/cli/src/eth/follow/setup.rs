@@ -43,10 +43,10 @@ pub(super) fn set_up(args: &FollowArgs, provider: &Provider) -> anyhow::Result<S
     let profile = chain_profile(args, chain_id, &mut warnings)?;
     // Receipts prove logs only for the headers that the provider sends, and the provider could have
     // invented these headers.
-    if args.trust.anchor.is_empty() {
+    if args.trust.anchor.is_empty() && !args.beacon.is_given() {
         warnings.push(format!(
             "no --anchor: nothing is authenticated, and only {} claims that these blocks are the \
-             chain. Give --anchor the hash of a block that you trust",
+             chain. Give --anchor the hash of a block that you trust, or --beacon and --checkpoint",
             provider.nodes()[0].endpoint()
         ));
     }

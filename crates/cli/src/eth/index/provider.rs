@@ -2,16 +2,18 @@
 
 use std::ops::RangeInclusive;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::header::{BlockRef, HeaderBuf, HeaderView, LinkedHeaders};
-use chainsieve::eth::log_query::BlockTag;
+use chainsieve::eth::log_query::{BlockTag, LogQuery};
 use chainsieve_provider::{Node, RpcError, Stop};
 
 use super::adding::Adding;
 use super::named;
 use crate::args::eth::AddedHeaders;
+use crate::eth::anchor::trusted::Trusted;
 use crate::eth::rpc::builder;
+use crate::exit::Exit;
 use crate::output::{Report, print_note};
 use crate::progress::Progress;
 use crate::stop;
@@ -56,7 +58,17 @@ pub(super) fn run(
         "the provider's chain id is {chain_id}, but the index has the label mainnet: for another \
          chain, build an index with another --label"
     );
-    let mut source = Source { node, stop, to: headers.to.unwrap_or(BlockTag::Latest) };
+    let trusted = Trusted::default().bring(
+        &headers.beacon,
+        &headers.rpc,
+        &provider,
+        LogQuery::default(),
+        false,
+    )?;
+    let finalized = trusted.0.finalized();
+    let end = finalized.map(|block| BlockTag::Number(block.number));
+    let to = headers.to.or(end).unwrap_or(BlockTag::Latest);
+    let mut source = Source { node, stop, to };
     let fetched = source.fetch(&mut adding, first);
     // Headers that were received before an error are kept.
     let synced = adding.sync();
@@ -65,11 +77,37 @@ pub(super) fn run(
     if adding.last().is_none() {
         bail!("stopped before the first header was received");
     }
-    adding.warnings.push(format!(
-        "the headers were hashed locally, and each is the child of the previous one, but only {} \
-         claims that they are the chain",
-        source.node.endpoint()
-    ));
+    let name = source.node.endpoint();
+    let only = format!(
+        "the headers were hashed locally, and each is the child of the previous one, but only {name} \
+         claims that they are the chain"
+    );
+    match finalized {
+        None => adding.warnings.push(only),
+        Some(block) => {
+            adding.warnings.extend(trusted.0.warnings());
+            match adding.hash(block.number) {
+                Some(hash) if hash == block.hash => {
+                    trusted.0.lines().iter().for_each(|line| print_note(line));
+                    if adding.last().is_some_and(|(last, _)| last > block.number) {
+                        adding.warnings.push(format!("after block {}, {only}", block.number));
+                    }
+                }
+                Some(hash) => {
+                    return Err(Exit::Wrong.error(anyhow!(
+                        "{name} has another block {}, {hash}, than the finalised one, {}: its chain \
+                         is not the network's",
+                        block.number,
+                        block.hash
+                    )));
+                }
+                None => adding.warnings.push(format!(
+                    "{only}: the index does not reach the finalised block, {}",
+                    block.number
+                )),
+            }
+        }
+    }
     adding.report()
 }
 

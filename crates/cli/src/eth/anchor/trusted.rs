@@ -1,0 +1,229 @@
+//! What a command trusts: hashes of the arguments, and what a light client brings.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::anchor::links::Anchored;
+use chainsieve::eth::anchor::sync_committee::LightClient;
+use chainsieve::eth::header::BlockRef;
+use chainsieve::eth::log_query::{BlockSelection, BlockTag, LogQuery};
+use chainsieve_provider::{AnchorSource, BeaconClient, LinkOptions, Node, Provider};
+use serde_json::{Value, json};
+
+use super::client::{self, builder, in_words};
+use crate::args::UsageError;
+use crate::args::eth::{BeaconArgs, RpcArgs};
+use crate::output::{grouped, print_note};
+use crate::stop::Stop;
+
+/// Number of headers from which a proof of a block hash costs less than all headers in between: a
+/// proof of the history contract has 6 kB, a header 650 bytes.
+const FAR: u64 = 32;
+
+/// The trusted hashes of a command, and where they come from.
+#[derive(Debug, Default)]
+pub(crate) struct Trusted {
+    /// The hashes: those of `--anchor`, then those of the light client.
+    pub(crate) anchors: Vec<B256>,
+    brought: Option<Brought>,
+}
+
+/// What a light client brought.
+#[derive(Debug)]
+struct Brought {
+    client: LightClient,
+    /// The time at which it was asked.
+    at: Duration,
+    finalized: BlockRef,
+    /// The last block of the range, if it was linked to the finalised one.
+    linked: Option<Anchored>,
+    warnings: Vec<String>,
+}
+
+/// Returns the light client of the arguments, advanced if beacon nodes are given; `None` if the
+/// arguments ask for none.
+pub(crate) fn beacon(
+    args: &BeaconArgs,
+    rpc: &RpcArgs,
+    chain_id: u64,
+    stop: Stop,
+) -> anyhow::Result<Option<BeaconClient>> {
+    if !args.is_given() {
+        return Ok(None);
+    }
+    let network = super::network(&args.network)?;
+    let expected = match network.name() {
+        "mainnet" => Some(1),
+        "sepolia" => Some(11_155_111),
+        "hoodi" => Some(560_048),
+        _ => None,
+    };
+    if let Some(expected) = expected.filter(|&expected| expected != chain_id) {
+        let words = "--network is another chain than the provider's";
+        return Err(anyhow::Error::from(UsageError(words)).context(format!(
+            "the provider's chain id is {chain_id}, {} has {expected}",
+            network.name()
+        )));
+    }
+    let limits = (rpc.timeout, rpc.retries);
+    let client = builder(args, network, args.data.clone(), limits, stop)?.build();
+    Ok(Some(client.map_err(in_words)?))
+}
+
+impl Trusted {
+    /// Returns the hashes of `--anchor` alone.
+    pub(crate) fn given(anchors: &[B256]) -> Self {
+        Self { anchors: anchors.to_vec(), brought: None }
+    }
+
+    /// Adds what the light client of the arguments brings, if they ask for one.
+    ///
+    /// Returns the query with the finalised block as its end, unless it names another end by number.
+    /// If its end is far below the finalised block, the block there is linked to it.
+    pub(crate) fn bring(
+        mut self,
+        args: &BeaconArgs,
+        rpc: &RpcArgs,
+        provider: &Provider,
+        query: LogQuery,
+        may_be_unfinalized: bool,
+    ) -> anyhow::Result<(Self, LogQuery)> {
+        let chain_id = if args.is_given() { provider.chain_id()? } else { 0 };
+        let beacon = beacon(args, rpc, chain_id, provider.stop().clone())?;
+        let Some(beacon) = beacon else { return Ok((self, query)) };
+        let mut brought = Brought::of(&beacon, provider.nodes())?;
+        self.anchors.push(brought.finalized.hash);
+        let finalized = brought.finalized.number;
+        let (query, end) = match *query.blocks() {
+            BlockSelection::Range { to: Some(BlockTag::Number(end)), .. } => (query, Some(end)),
+            BlockSelection::Range { from, .. } if !may_be_unfinalized => {
+                let to = Some(BlockTag::Number(finalized));
+                (query.in_blocks(BlockSelection::Range { from, to }), None)
+            }
+            _ => (query, None),
+        };
+        if let Some(end) = end.filter(|&end| end.saturating_add(FAR) < finalized) {
+            let mut options = LinkOptions::new(provider.nodes());
+            options.max_headers = FAR;
+            match beacon.link(end, options) {
+                Ok(linked) => {
+                    let shown = linked.verify(&linked.origin, brought.client.network())?;
+                    self.anchors.push(shown.hash);
+                    brought.linked = Some(shown);
+                }
+                // The range can still be reached by all headers in between.
+                Err(error) => print_note(&format!(
+                    "no short way from block {} to block {end}: {error}; all headers in between \
+                     are fetched",
+                    grouped(finalized)
+                )),
+            }
+        }
+        self.brought = Some(brought);
+        Ok((self, query))
+    }
+
+    /// Returns the newest finalised block, if a light client brought it.
+    pub(crate) fn finalized(&self) -> Option<BlockRef> {
+        self.brought.as_ref().map(|brought| brought.finalized)
+    }
+
+    /// Returns the name of the source of the trusted hashes, for JSON.
+    pub(crate) fn source(&self) -> &'static str {
+        match (&self.brought, self.anchors.is_empty()) {
+            (Some(_), _) => "light_client",
+            (None, false) => "user",
+            (None, true) => "provider",
+        }
+    }
+
+    /// Returns what remains to be said of what the light client brought.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        self.brought.as_ref().map(|brought| brought.warnings.clone()).unwrap_or_default()
+    }
+
+    /// Returns lines for people about what is believed, and why.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let Some(brought) = &self.brought else { return Vec::new() };
+        let checkpoint = brought.client.trust().checkpoint;
+        let finalized = brought.client.finalized();
+        let mut lines = vec![format!(
+            "Block {} is {}; the committees follow from checkpoint {}.",
+            grouped(brought.finalized.number),
+            finalized.evidence,
+            checkpoint.root
+        )];
+        if let Some(linked) = &brought.linked {
+            let by: Vec<_> = linked.by.iter().map(ToString::to_string).collect();
+            let number = linked.number.map_or(String::new(), grouped);
+            lines.push(format!("Block {number} is before it: {}.", by.join(", then ")));
+        }
+        lines
+    }
+
+    /// Returns what the light client brought as JSON; null if there is none.
+    pub(crate) fn json(&self) -> Value {
+        let Some(brought) = &self.brought else { return Value::Null };
+        let mut json = client::json(&brought.client, brought.at);
+        json["linked"] = json!(brought.linked.as_ref().map(|linked| {
+            json!({
+                "number": linked.number,
+                "hash": linked.hash,
+                "grade": linked.grade,
+                "by": linked.by.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            })
+        }));
+        json
+    }
+}
+
+/// Anchors of a follower: hashes of the arguments, and the newest finalised block.
+#[derive(Debug)]
+pub(crate) struct Following {
+    pub(crate) anchors: Vec<B256>,
+    pub(crate) beacon: Option<BeaconClient>,
+}
+
+impl AnchorSource for Following {
+    fn blocks(&self) -> Result<Vec<B256>, String> {
+        let mut blocks = self.anchors.clone();
+        if let Some(beacon) = &self.beacon {
+            blocks.extend(beacon.blocks()?);
+        }
+        Ok(blocks)
+    }
+}
+
+impl Brought {
+    fn of(beacon: &BeaconClient, nodes: &[Node]) -> anyhow::Result<Self> {
+        let round = beacon.sync().map_err(in_words)?;
+        let client = beacon.light_client().ok_or(UsageError(
+            "there is no light client yet: give --beacon and --checkpoint, or --data of `eth \
+             anchor sync`",
+        ))?;
+        let at = super::now(None)?;
+        let mut warnings = client::warnings(&client, at);
+        warnings.extend(round.failures.iter().map(ToString::to_string));
+        let execution = &client.finalized().execution;
+        let hash = execution.bound_hash();
+        ensure!(
+            hash.is_some(),
+            "the finalised block is older than Capella, and binds no execution block"
+        );
+        let hash = hash.unwrap_or_default();
+        let mut number = execution.header().map(|header| header.block_number);
+        // From Gloas on, only the hash is bound.
+        for node in nodes {
+            if number.is_none() {
+                number = node.header_by_hash(hash)?.map(|header| header.view().number());
+            }
+        }
+        let number = number.ok_or_else(|| {
+            anyhow::anyhow!(
+                "no provider has the finalised block {hash}: it lags, or is of another chain"
+            )
+        })?;
+        Ok(Self { client, at, finalized: BlockRef { number, hash }, linked: None, warnings })
+    }
+}
