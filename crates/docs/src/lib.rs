@@ -18,6 +18,7 @@ macro_rules! pages {
 
 pages! {
     Readme = "README.md";
+    Anchors = "docs/anchors.md";
     Audit = "docs/audit.md";
     Conformance = "docs/conformance.md";
     ConformanceEthereum = "docs/conformance-ethereum.md";

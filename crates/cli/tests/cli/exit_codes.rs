@@ -19,7 +19,7 @@ use chainsieve_conformance::serve::bitcoin::{Fate, Letter, Proxy};
 use chainsieve_conformance::serve::{bitcoin, ethereum};
 
 use super::cf::{BLOCK_757753, Folder, GOLDEN, KEY, MAINNET};
-use super::eth::anchor::{self, Objects};
+use super::eth::anchor;
 use super::eth::{Block, QUERY, WETH, answer, rpc, write};
 use super::serve::{Folder as Blocks, Server as Peer};
 use super::*;
@@ -700,15 +700,10 @@ fn logs(scene: &Scene, table: &mut Table) {
 }
 
 fn anchors(scene: &Scene, table: &mut Table) {
-    let objects = Objects::new("exit-codes-anchors");
-    // The files outlive `objects`, whose folder is removed.
-    let copy = |name: &str, path: &str| scene.folder.write(name, fs::read(path).expect("a file"));
-    let bootstrap = copy("bootstrap.ssz", &objects.bootstrap);
-    let update = copy("update.ssz", &objects.update);
-    let finality = copy("finality.ssz", &objects.finality);
+    let files = anchor::write_objects(&scene.folder);
     let verify = "eth anchor verify";
-    let files = [bootstrap.as_str(), &update, &finality];
-    let given = ["--checkpoint", &objects.checkpoint];
+    let files = files.each_ref().map(String::as_str);
+    let given = ["--checkpoint", anchor::CHECKPOINT];
     table.row(verify, Good, YES, &[&files[..], &given, &["--at", anchor::AT]].concat());
     // At the time of this machine, the checkpoint is old, which is a warning.
     table.row(verify, Good, YES, &[&files[..], &given].concat());
@@ -716,7 +711,7 @@ fn anchors(scene: &Scene, table: &mut Table) {
     table.row(verify, Wrong, WRONG, &[&files[..], &["--checkpoint", STRANGER]].concat());
     table.row(verify, Undecided, UNDECIDED, &files);
     table.row(verify, Undecided, UNDECIDED, &[&files[..], &given, &["--at", "0"]].concat());
-    table.row(verify, Slip, USAGE, &[&bootstrap, "--network", "nowhere"]);
+    table.row(verify, Slip, USAGE, &[files[0], "--network", "nowhere"]);
 }
 
 fn headers(scene: &Scene, table: &mut Table) {

@@ -94,9 +94,7 @@ compared{same, only_a[], only_b[] (at most 1,000 logs)}, warnings[] and the fiel
 #[derive(Debug, Args)]
 #[command(
     after_long_help = AUDIT_HELP,
-    mut_arg("beacon", needs_rpc),
-    mut_arg("data", needs_rpc),
-    mut_arg("checkpoint", needs_rpc)
+    mut_args(needs_rpc)
 )]
 pub(crate) struct AuditArgs {
     /// The headers of the blocks, in order, up to an anchor: files, - for standard input, or hex

@@ -24,9 +24,12 @@ committee does not prove."
 }
 pub(super) use beacon_help;
 
-/// Makes an argument one that needs a provider.
+/// Makes the arguments of a light client need a provider.
 pub(super) fn needs_rpc(arg: Arg) -> Arg {
-    arg.requires("rpc")
+    match arg.get_id().as_str() {
+        "beacon" | "data" | "checkpoint" => arg.requires("rpc"),
+        _ => arg,
+    }
 }
 
 /// The servers of a light client, and the folder of its state.

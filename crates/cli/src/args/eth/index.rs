@@ -141,12 +141,7 @@ pub(crate) struct AppendArgs {
 
 /// Headers that must form one chain, from files or from a provider.
 #[derive(Debug, Args)]
-#[command(
-    mut_arg("headers", headers_or_rpc),
-    mut_arg("beacon", needs_rpc),
-    mut_arg("data", needs_rpc),
-    mut_arg("checkpoint", needs_rpc)
-)]
+#[command(mut_arg("headers", headers_or_rpc), mut_args(needs_rpc))]
 pub(crate) struct AddedHeaders {
     #[command(flatten)]
     pub(crate) linked: LinkedHeaderArgs,

@@ -51,5 +51,5 @@ pub(crate) enum EthCommand {
     Stats(StatsArgs),
     /// Index a chain's log filters on disk, to answer queries in milliseconds
     #[command(subcommand, after_long_help = EXIT_CODES)]
-    Index(IndexCommand),
+    Index(Box<IndexCommand>),
 }

@@ -55,9 +55,7 @@ JSON: one object per line, of one of these kinds:
     mut_arg("headers", headers_or_rpc),
     mut_arg("format", unless_rpc),
     mut_arg("threads", unless_rpc),
-    mut_arg("beacon", needs_rpc),
-    mut_arg("data", needs_rpc),
-    mut_arg("checkpoint", needs_rpc)
+    mut_args(needs_rpc)
 )]
 pub(crate) struct ScanArgs {
     #[command(flatten)]

@@ -9,39 +9,44 @@ pub(crate) const AT: &str = "1775040263";
 const SIGNATURE_SLOT: u64 = 14_018_020;
 const VERIFY: [&str; 3] = ["eth", "anchor", "verify"];
 
-/// The objects of `fixtures/ethereum/anchor_mainnet.json`, as SSZ in files.
-pub(crate) struct Objects {
+/// The checkpoint of `fixtures/ethereum/anchor_mainnet.json`.
+pub(crate) const CHECKPOINT: &str =
+    "0x9bcb90ec3a294591b77dd2a58e973578715cdc0e6eeeb286bc06dd120057f18b";
+const NAMES: [&str; 3] = ["bootstrap", "update", "finality_update"];
+
+/// Writes the bootstrap, the update and the finality update of the fixture as SSZ into a folder.
+pub(crate) fn write_objects(folder: &Folder) -> [String; 3] {
+    let fixture = eth_fixture("anchor_mainnet.json");
+    NAMES.map(|name| folder.write(&format!("{name}.ssz"), bytes(&fixture[name])))
+}
+
+/// The objects of the fixture in files.
+struct Objects {
     folder: Folder,
-    pub(crate) checkpoint: String,
-    pub(crate) bootstrap: String,
-    pub(crate) update: String,
-    pub(crate) finality: String,
+    files: [String; 3],
     fixture: Value,
 }
 
 impl Objects {
-    pub(crate) fn new(name: &str) -> Self {
+    fn new(name: &str) -> Self {
         let folder = Folder::new(name);
         let fixture = eth_fixture("anchor_mainnet.json");
-        let write = |name: &str| folder.write(&format!("{name}.ssz"), bytes(&fixture[name]));
-        let [bootstrap, update, finality] =
-            ["bootstrap", "update", "finality_update"].map(|name| write(name));
-        let checkpoint = text(&fixture["checkpoint"]).to_owned();
-        Self { checkpoint, bootstrap, update, finality, folder, fixture }
+        assert_eq!(fixture["checkpoint"], CHECKPOINT);
+        Self { files: write_objects(&folder), folder, fixture }
     }
 
     fn ssz(&self, name: &str) -> Vec<u8> {
         bytes(&self.fixture[name])
     }
 
-    /// Returns a command that verifies files under the checkpoint at the time of the last signature.
-    fn verify<'a>(&'a self, files: &[&'a str]) -> Vec<&'a str> {
-        [&VERIFY[..], files, &["--checkpoint", &self.checkpoint, "--at", AT]].concat()
-    }
-
     fn all(&self) -> [&str; 3] {
-        [&self.bootstrap, &self.update, &self.finality]
+        self.files.each_ref().map(String::as_str)
     }
+}
+
+/// Returns a command that verifies files under the checkpoint, at the time of the last signature.
+fn verify<'a>(files: &[&'a str]) -> Vec<&'a str> {
+    [&VERIFY[..], files, &["--checkpoint", CHECKPOINT, "--at", AT]].concat()
 }
 
 /// Runs a command, and checks its exit code and the text of the reason.
@@ -63,7 +68,7 @@ fn results(json: &Value) -> Vec<&str> {
 #[test]
 fn a_checkpoint_leads_to_a_finalised_block() {
     let objects = Objects::new("anchor-proven");
-    let json = verdict(&objects.verify(&objects.all()), YES, "proven", &[]);
+    let json = verdict(&verify(&objects.all()), YES, "proven", &[]);
     let expected = &objects.fixture["execution"];
     let finalized = &json["finalized"];
     assert_eq!(finalized["slot"], objects.fixture["finalized_slot"]);
@@ -95,7 +100,7 @@ fn a_checkpoint_leads_to_a_finalised_block() {
     assert_eq!(text(&execution["fee_recipient"]).to_lowercase(), beneficiary);
 
     let checkpoint = &json["checkpoint"];
-    assert_eq!(checkpoint["root"], json!(objects.checkpoint));
+    assert_eq!(checkpoint["root"], json!(CHECKPOINT));
     assert_eq!((&checkpoint["given"], &checkpoint["stale"]), (&json!(true), &json!(false)));
     assert_eq!((&checkpoint["slot"], &checkpoint["age"]), (&json!(14_017_856), &json!(1_968)));
     assert_eq!(checkpoint["limit"], 3_532 * 32 * 12);
@@ -111,7 +116,7 @@ fn a_checkpoint_leads_to_a_finalised_block() {
         [json!("update"), json!(1712), Value::Null, Value::Null, json!(512)]
     );
 
-    let page = run(&objects.verify(&objects.all()));
+    let page = run(&verify(&objects.all()));
     assert_eq!((page.code, page.stderr.as_str()), (YES, ""));
     for words in [
         "proven: execution block 24784163 is finalised, if the checkpoint is",
@@ -130,29 +135,28 @@ fn a_checkpoint_leads_to_a_finalised_block() {
 fn order_and_form_do_not_matter() {
     let objects = Objects::new("anchor-forms");
     let [a, b, c] = objects.all();
-    let expected = json_of(&objects.verify(&[a, b, c]), YES);
+    let expected = json_of(&verify(&[a, b, c]), YES);
     for files in [[a, c, b], [b, a, c], [b, c, a], [c, a, b], [c, b, a]] {
-        assert_eq!(json_of(&objects.verify(&files), YES), expected, "{files:?}");
+        assert_eq!(json_of(&verify(&files), YES), expected, "{files:?}");
     }
     let parts = |json: &Value| {
         ["status", "finalized", "optimistic", "checkpoint", "committee_period"]
             .map(|name| json[name].clone())
     };
-    let names = ["bootstrap", "update", "finality_update"];
-    let hex = names.map(|name| objects.folder.write(name, hex::encode(objects.ssz(name))));
+    let hex = NAMES.map(|name| objects.folder.write(name, hex::encode(objects.ssz(name))));
     let hex = hex.each_ref().map(String::as_str);
-    assert_eq!(parts(&json_of(&objects.verify(&hex), YES)), parts(&expected));
+    assert_eq!(parts(&json_of(&verify(&hex), YES)), parts(&expected));
     // The finality update as an argument, and from standard input.
     let argument = hex::encode(objects.ssz("finality_update"));
-    let json = json_of(&objects.verify(&[a, b, &argument]), YES);
+    let json = json_of(&verify(&[a, b, &argument]), YES);
     assert_eq!(parts(&json), parts(&expected));
-    let args = [&objects.verify(&[a, b, "-"])[..], &["--json"]].concat();
+    let args = [&verify(&[a, b, "-"])[..], &["--json"]].concat();
     let piped = run_with(&args, &objects.ssz("finality_update"));
     assert_eq!(piped.code, YES, "{}", piped.stderr);
     assert_eq!(parts(&serde_json::from_str(&piped.stdout).expect("JSON")), parts(&expected));
-    fails(&objects.verify(&["-", "-"]), b"", USAGE, &["only once"]);
+    fails(&verify(&["-", "-"]), b"", USAGE, &["only once"]);
 
-    let [bootstrap, update, finality] = names.map(|name| json_of_ssz(name, &objects.ssz(name)));
+    let [bootstrap, update, finality] = NAMES.map(|name| json_of_ssz(name, &objects.ssz(name)));
     let list = json!([update]);
     let write = |name: &str, json: &Value| objects.folder.write(name, format!("\u{feff} {json}"));
     let files = [
@@ -161,12 +165,12 @@ fn order_and_form_do_not_matter() {
         write("finality.json", &finality),
     ];
     let files = files.each_ref().map(String::as_str);
-    let json = json_of(&objects.verify(&files), YES);
+    let json = json_of(&verify(&files), YES);
     assert_eq!(parts(&json), parts(&expected));
     let row = &json["objects"][1];
     assert_eq!((&row["format"], &row["index"]), (&json!("json"), &json!(0)));
     let single = write("update.json", &update);
-    let json = json_of(&objects.verify(&[files[0], &single, c]), YES);
+    let json = json_of(&verify(&[files[0], &single, c]), YES);
     assert_eq!((parts(&json), &json["objects"][1]["index"]), (parts(&expected), &Value::Null));
     // The same bytes as chunks, as a server answers with SSZ.
     let ssz = objects.ssz("update");
@@ -174,16 +178,16 @@ fn order_and_form_do_not_matter() {
     let length = (ssz.len() as u64 + 4).to_le_bytes();
     let chunk = [&length[..], &digest, &ssz].concat();
     let chunks = objects.folder.write("chunks.ssz", [&chunk[..], &chunk].concat());
-    let json = json_of(&objects.verify(&[a, &chunks, c]), YES);
+    let json = json_of(&verify(&[a, &chunks, c]), YES);
     assert_eq!(parts(&json), parts(&expected));
     assert_eq!(results(&json), ["accepted", "accepted", "older", "accepted"]);
     let cut = objects.folder.write("cut.ssz", &chunk[..chunk.len() - 1]);
     let words = ["cut.ssz", "update 0 of the answer", "26929 bytes, expected 26930"];
-    fails(&objects.verify(&[a, &cut, c]), b"", BAD_INPUT, &words);
+    fails(&verify(&[a, &cut, c]), b"", BAD_INPUT, &words);
     let other = [&length[..], &[1, 2, 3, 4], &ssz].concat();
     let other = objects.folder.write("other.ssz", other);
     let words = ["other.ssz", "fork digest 0x01020304 is unknown on this network"];
-    fails(&objects.verify(&[a, &other, c]), b"", BAD_INPUT, &words);
+    fails(&verify(&[a, &other, c]), b"", BAD_INPUT, &words);
 }
 
 #[test]
@@ -193,20 +197,20 @@ fn every_outcome_has_its_exit_code() {
     let all = objects.all();
     let proven = |args: &[&str]| verdict(args, YES, "proven", &[]);
     // With the bootstrap alone, the block is that of the checkpoint, and nobody signed it.
-    let json = proven(&objects.verify(&[bootstrap]));
+    let json = proven(&verify(&[bootstrap]));
     let finalized = &json["finalized"];
     assert_eq!(
         (&finalized["evidence"], &finalized["grade"]),
         (&json!("checkpoint"), &json!("own_word"))
     );
     assert_eq!((&finalized["signed"], &json["committee_period"]), (&Value::Null, &json!(1711)));
-    let page = run(&objects.verify(&[bootstrap])).stdout;
+    let page = run(&verify(&[bootstrap])).stdout;
     assert!(page.contains("is that of the checkpoint"), "{page}");
     // An update for the current period needs no other one.
-    let json = proven(&objects.verify(&[bootstrap, finality]));
+    let json = proven(&verify(&[bootstrap, finality]));
     assert_eq!(json["finalized"]["slot"], objects.fixture["finalized_slot"]);
     // An object that brings nothing is no fault.
-    let json = proven(&objects.verify(&[bootstrap, finality, finality, update, update]));
+    let json = proven(&verify(&[bootstrap, finality, finality, update, update]));
     assert_eq!(results(&json), ["accepted", "accepted", "older", "accepted", "accepted"]);
 
     // Without a checkpoint, the same files prove nothing.
@@ -216,7 +220,7 @@ fn every_outcome_has_its_exit_code() {
         "undecided",
         &["without --checkpoint", "proves nothing"],
     );
-    assert_eq!(json["checkpoint"]["root"], json!(objects.checkpoint));
+    assert_eq!(json["checkpoint"]["root"], json!(CHECKPOINT));
     assert_eq!(
         (&json["checkpoint"]["given"], &json["finalized"]["grade"]),
         (&json!(false), &Value::Null)
@@ -228,13 +232,13 @@ fn every_outcome_has_its_exit_code() {
     // Another root.
     let other = "0x0707070707070707070707070707070707070707070707070707070707070707";
     let args = [&VERIFY[..], &all, &["--checkpoint", other, "--at", AT]].concat();
-    let json = verdict(&args, WRONG, "wrong", &["bootstrap.ssz", &objects.checkpoint, other]);
+    let json = verdict(&args, WRONG, "wrong", &["bootstrap.ssz", CHECKPOINT, other]);
     assert_eq!(results(&json), ["refused", "unchecked", "unchecked"]);
     assert_eq!((&json["finalized"], &json["checkpoint"]["slot"]), (&Value::Null, &Value::Null));
 
     // Before the checkpoint, and between the checkpoint and the signature.
     let with = |at: &str, code, status, words: &[&str]| {
-        let args = [&VERIFY[..], &all, &["--checkpoint", &objects.checkpoint, "--at", at]].concat();
+        let args = [&VERIFY[..], &all, &["--checkpoint", CHECKPOINT, "--at", at]].concat();
         verdict(&args, code, status, words)
     };
     let json =
@@ -247,7 +251,7 @@ fn every_outcome_has_its_exit_code() {
     let json = with("2026-11-01", YES, "proven", &[]);
     assert_eq!(json["checkpoint"]["stale"], true);
     assert!(text(&json["warnings"][0]).contains("weak-subjectivity period of 15.7 days"));
-    let now = [&VERIFY[..], &all, &["--checkpoint", &objects.checkpoint]].concat();
+    let now = [&VERIFY[..], &all, &["--checkpoint", CHECKPOINT]].concat();
     assert_eq!(proven(&now)["checkpoint"]["stale"], true);
     let page = run(&now);
     assert!(page.stderr.starts_with("warning: the checkpoint is "), "{}", page.stderr);
@@ -265,19 +269,19 @@ fn damaged_files_are_never_proven() {
     // The places of a key, the signature, the signature slot, and the finalised execution hash.
     let key = damaged("bootstrap", 5_000);
     let words = ["damaged.ssz", "the branch of the sync committee is wrong"];
-    verdict(&objects.verify(&[&key, finality]), WRONG, "wrong", &words);
+    verdict(&verify(&[&key, finality]), WRONG, "wrong", &words);
     let signature = damaged("finality_update", 400 - 8 - 50);
     let words = ["damaged.ssz", "the signature is not by the 511 members"];
-    verdict(&objects.verify(&[bootstrap, &signature]), WRONG, "wrong", &words);
+    verdict(&verify(&[bootstrap, &signature]), WRONG, "wrong", &words);
     let args = [&VERIFY[..], &[bootstrap, &signature, "--at", AT]].concat();
     verdict(&args, WRONG, "wrong", &["it, or the bootstrap, is false"]);
     let length = objects.ssz("finality_update").len();
     let extra_data = damaged("finality_update", length - 1);
     let words = ["finalised header: the execution branch of the header of slot 14017952"];
-    verdict(&objects.verify(&[bootstrap, &extra_data]), WRONG, "wrong", &words);
+    verdict(&verify(&[bootstrap, &extra_data]), WRONG, "wrong", &words);
     let next_key = damaged("update", 5_000);
     let words = ["the branch of the next sync committee is wrong"];
-    verdict(&objects.verify(&[bootstrap, &next_key]), WRONG, "wrong", &words);
+    verdict(&verify(&[bootstrap, &next_key]), WRONG, "wrong", &words);
 
     for (name, others) in [
         ("bootstrap", [update, finality]),
@@ -287,7 +291,7 @@ fn damaged_files_are_never_proven() {
         let ssz = objects.ssz(name);
         let check = |what: &str, bytes: &[u8]| {
             let file = objects.folder.write("hostile.ssz", bytes);
-            let output = run(&objects.verify(&[others[0], others[1], &file]));
+            let output = run(&verify(&[others[0], others[1], &file]));
             let code = output.code;
             let is_refused = [WRONG, UNDECIDED, BAD_INPUT].contains(&code);
             assert!(is_refused, "{name}, {what}: {code}\n{}", output.stdout);
@@ -313,12 +317,12 @@ fn malformed_inputs_are_named() {
     let [bootstrap, update, finality] = objects.all();
     let refused = |name: &str, contents: &[u8], words: &[&str]| {
         let file = objects.folder.write(name, contents);
-        let args = objects.verify(&[bootstrap, &file]);
+        let args = verify(&[bootstrap, &file]);
         fails(&args, b"", BAD_INPUT, &[&["light-client object", name], words].concat());
     };
     let words = ["26918 bytes are neither a bootstrap nor an update of deneb, in SSZ"];
     let args = |fork: &'static str| {
-        let mut args = objects.verify(&[update, bootstrap]);
+        let mut args = verify(&[update, bootstrap]);
         args.extend(["--fork", fork]);
         args
     };
@@ -352,14 +356,14 @@ fn malformed_inputs_are_named() {
     let mut cut = finality_json.clone();
     cut["data"]["finality_branch"].as_array_mut().expect("a branch").pop();
     refused("branch.json", cut.to_string().as_bytes(), &["finality_branch: 6 values, expected 7"]);
-    fails(&objects.verify(&[finality]), b"", BAD_INPUT, &["a bootstrap is missing"]);
-    fails(&objects.verify(&[bootstrap, bootstrap]), b"", BAD_INPUT, &["two bootstraps"]);
-    fails(&objects.verify(&["/no/such/file"]), b"", BAD_INPUT, &["no such file"]);
+    fails(&verify(&[finality]), b"", BAD_INPUT, &["a bootstrap is missing"]);
+    fails(&verify(&[bootstrap, bootstrap]), b"", BAD_INPUT, &["two bootstraps"]);
+    fails(&verify(&["/no/such/file"]), b"", BAD_INPUT, &["no such file"]);
     fails(&[&VERIFY[..], &[bootstrap, "--checkpoint", "0x12"]].concat(), b"", USAGE, &["32"]);
     fails(&[&VERIFY[..], &[bootstrap, "--at", "noon"]].concat(), b"", USAGE, &["YYYY-MM-DD"]);
     // An answer without updates is valid, and brings nothing.
     let none = objects.folder.write("none.json", "[]\n");
-    let json = verdict(&objects.verify(&[bootstrap, &none]), YES, "proven", &[]);
+    let json = verdict(&verify(&[bootstrap, &none]), YES, "proven", &[]);
     assert_eq!(results(&json), ["accepted"]);
 }
 
@@ -367,8 +371,8 @@ fn malformed_inputs_are_named() {
 fn networks_by_name_and_from_a_file() {
     let objects = Objects::new("anchor-networks");
     let all = objects.all();
-    let verify = objects.verify(&all);
-    let with = |network: &'static str| [&verify[..], &["--network", network]].concat();
+    let base = verify(&all);
+    let with = |network: &'static str| [&base[..], &["--network", network]].concat();
     // The slot is of another fork on Sepolia.
     verdict(&with("sepolia"), WRONG, "wrong", &["in gloas, is in a container of an earlier fork"]);
     fails(&with("goerli"), b"", USAGE, &["--network", "sepolia"]);
@@ -388,7 +392,7 @@ fn networks_by_name_and_from_a_file() {
         "forks": forks,
     });
     let file = objects.folder.write("network.json", network.to_string());
-    let args = [&verify[..], &["--network", &file]].concat();
+    let args = [&base[..], &["--network", &file]].concat();
     let json = verdict(&args, YES, "proven", &[]);
     assert_eq!((&json["network"], &json["checkpoint"]["limit"]), (&json!("copy"), &json!(98_304)));
     // Signatures of another chain are invalid, although all branches are right.
@@ -403,7 +407,7 @@ fn networks_by_name_and_from_a_file() {
 #[test]
 fn help_names_every_member() {
     let objects = Objects::new("anchor-help");
-    let json = json_of(&objects.verify(&objects.all()), YES);
+    let json = json_of(&verify(&objects.all()), YES);
     let help = run(&[&VERIFY[..], &["--help"]].concat()).stdout;
     let (_, members) = help.split_once("JSON: ").expect("the members");
     let words: Vec<_> = members.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
