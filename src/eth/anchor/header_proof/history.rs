@@ -28,6 +28,7 @@ static HISTORICAL_ROOTS: &[u8; 758 * 32] = include_bytes!("historical_roots.bin"
 
 /// The slots of a network at which the form of proofs changes, and the time of its slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ForkSlots {
     /// Unix time of slot 0 in seconds.
     pub genesis_time: u64,
