@@ -51,6 +51,9 @@ pub enum Note {
     },
     /// The node could not provide the data, for this reason, and another node is asked.
     NoChain(String),
+    /// The anchor source of a follower failed for this reason, and is asked again after its
+    /// interval. The node of this note is the first one; the source need not have asked it.
+    NoNewerAnchor(String),
     /// A note of a follower.
     Follow(follow::FollowNote),
     /// Progress of a long operation.
@@ -121,6 +124,7 @@ impl fmt::Display for Note {
                 write!(f, "fetching receipts of {blocks} blocks, about {bytes} bytes")
             }
             Self::NoChain(error) => f.write_str(error),
+            Self::NoNewerAnchor(error) => write!(f, "no newer anchor: {error}"),
             Self::Follow(note) => note.fmt(f),
             Self::Progress { stage, done, total } => write!(f, "{done} of {total} {stage}"),
         }
