@@ -41,6 +41,8 @@ pub(super) struct Anchors {
     newer: Vec<Newer>,
     /// Highest anchor that the chain contains.
     held: Option<BlockRef>,
+    /// Anchor that the reader was told of last in this run.
+    reported: Option<BlockRef>,
     is_reported: bool,
 }
 
@@ -48,7 +50,7 @@ impl Anchors {
     /// Creates the set of anchors; `held` is the highest anchor that an earlier run found on the
     /// chain.
     pub(super) fn new(linked: Vec<BlockRef>, held: Option<BlockRef>) -> Self {
-        Self { linked, newer: Vec::new(), held, is_reported: true }
+        Self { linked, newer: Vec::new(), held, reported: None, is_reported: true }
     }
 
     pub(super) fn linked(&self) -> &[BlockRef] {
@@ -66,7 +68,8 @@ impl Anchors {
         self.forget(anchor.hash);
         if self.held.is_none_or(|before| before.number <= anchor.number) {
             self.held = Some(anchor);
-            self.is_reported = false;
+            // The caller may name the same anchor again.
+            self.is_reported = self.reported == self.held;
         }
     }
 
@@ -78,8 +81,11 @@ impl Anchors {
     /// Returns the highest anchor if the reader has not been told of it yet, and marks it as
     /// reported.
     pub(super) fn take_unreported(&mut self) -> Option<BlockRef> {
-        let was_reported = core::mem::replace(&mut self.is_reported, true);
-        self.held.filter(|_| !was_reported)
+        if core::mem::replace(&mut self.is_reported, true) {
+            return None;
+        }
+        self.reported = self.held;
+        self.held
     }
 
     /// Adds a newer anchor that is not among the known blocks.
