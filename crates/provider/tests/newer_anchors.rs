@@ -196,7 +196,8 @@ fn a_source_that_blocks_delays_nothing() {
         if call > 0 {
             called.send(()).expect("the test waits");
             // An error tells that the test has dropped the other end.
-            drop(is_released.lock().expect("no panic").recv());
+            let released = is_released.lock().expect("no panic").recv();
+            assert!(released.is_err());
         }
         Ok(vec![before_head(&world, 4)])
     });
