@@ -5,4 +5,5 @@
 
 mod ends;
 mod laws;
+mod newer_anchors;
 mod run;

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::follow::{
     Action, Answer, Config, Cursor, Event, Failure, Fault, FollowNote, Follower, Question,
@@ -53,6 +54,8 @@ pub(crate) struct Run {
     /// Time that an answer takes.
     pub(crate) latency: Duration,
     late: Vec<(StoreId, String)>,
+    /// `true` if the node returns headers of blocks that are not on its chain.
+    pub(crate) remembers: bool,
     pub(crate) reader: Reader,
     /// The first block, as the first update gives it.
     pub(crate) told: Option<u64>,
@@ -78,6 +81,7 @@ impl Run {
             stores_late: false,
             latency: Duration::ZERO,
             late: Vec::new(),
+            remembers: false,
             reader: Reader::default(),
             told: None,
             anchored: Vec::new(),
@@ -115,6 +119,21 @@ impl Run {
         let actions = self.follower.handle(event, self.now);
         self.actions.extend(actions);
         self.most = self.most.max(self.follower.num_kept());
+    }
+
+    /// Tells the follower of a newer anchor.
+    pub(crate) fn anchor(&mut self, hash: B256) {
+        self.handle(Event::Anchor(hash));
+        self.act();
+    }
+
+    /// Lets time pass.
+    pub(crate) fn pass(&mut self, time: Duration) {
+        self.now += time;
+    }
+
+    pub(crate) fn is_asking(&self) -> bool {
+        self.asked.is_some()
     }
 
     /// Performs the actions of the follower.
@@ -165,6 +184,10 @@ impl Run {
         }
         if let Update::Anchored(anchor) = update {
             self.anchored.push(*anchor);
+        }
+        if let (Update::Removed(removed), Some(anchor)) = (update, self.anchored.last()) {
+            let ancestor = removed.ancestor.unwrap();
+            assert!(ancestor.number >= anchor.number, "blocks up to an anchor never leave");
         }
         if let Update::Blocks(blocks) = update {
             self.every_log.push((blocks.last.number, blocks.every_log));
@@ -237,8 +260,13 @@ impl Run {
             }
             Question::Header(hash) => {
                 // The node has neither headers nor receipts of blocks that left its chain.
-                let block = world.canonical.contains(hash).then(|| &world.blocks[hash]);
-                let header = block.map(|block| &block.header).filter(|_| odd != 2);
+                let has = self.remembers || world.canonical.contains(hash);
+                let block = world.blocks.get(hash).filter(|_| has);
+                let header = match odd {
+                    2 => None,
+                    8 => Some(&world.at(0).unwrap().header),
+                    _ => block.map(|block| &block.header),
+                };
                 self.answer(id, Answer::Header(header));
             }
             Question::Receipts(blocks) => self.receipts(world, id, blocks, odd),

@@ -1,6 +1,7 @@
 //! Anchors: sources of trusted block hashes.
 
 use std::fmt;
+use std::time::Duration;
 
 use chainsieve::alloy_primitives::B256;
 
@@ -9,8 +10,9 @@ use chainsieve::alloy_primitives::B256;
 ///
 /// A single hash is an anchor, and so is a list of hashes. An implementation that follows the chain
 /// by itself, such as a light client, returns a newer block each time. A follower calls
-/// [`blocks`](Self::blocks) once, at its [start](crate::FollowBuilder::start). So only the nodes
-/// vouch for blocks after the blocks that this call returned.
+/// [`blocks`](Self::blocks) at its [start](crate::FollowBuilder::start), and then again at the
+/// interval that [`refresh`](Self::refresh) returns. Only the nodes vouch for blocks after the last
+/// trusted block.
 pub trait AnchorSource: fmt::Debug + Send + Sync {
     /// Returns the hashes of the blocks that are trusted now.
     ///
@@ -20,6 +22,18 @@ pub trait AnchorSource: fmt::Debug + Send + Sync {
     /// # Errors
     /// Returns the reason if the hashes are unknown. The operation then fails with this text.
     fn blocks(&self) -> Result<Vec<B256>, String>;
+
+    /// Returns the interval after which [`blocks`](Self::blocks) may return a newer block; `None`
+    /// (the default) if it never will.
+    ///
+    /// While a follower runs, a thread of its own waits for this interval, calls `blocks`, and
+    /// starts over. So a slow call delays no update. Intervals below 100 ms count as 100 ms. An
+    /// error of `blocks` is reported as a [`Note`](crate::Note), and the next call follows after the
+    /// interval. A call in progress is not awaited when the follower stops: the thread ends when
+    /// the call returns, so a call should have a timeout.
+    fn refresh(&self) -> Option<Duration> {
+        None
+    }
 }
 
 impl AnchorSource for B256 {

@@ -53,6 +53,9 @@ pub enum Note {
     NoChain(String),
     /// The server sent an object that is proven invalid, for this reason. It is not used.
     Refused(String),
+    /// The anchor source of a follower failed for this reason, and is asked again after its
+    /// interval. The node of this note is the first one; the source need not have asked it.
+    NoNewerAnchor(String),
     /// A note of a follower.
     Follow(follow::FollowNote),
     /// Progress of a long operation.
@@ -128,6 +131,7 @@ impl fmt::Display for Note {
             }
             Self::NoChain(error) => f.write_str(error),
             Self::Refused(why) => write!(f, "invalid, and not used: {why}"),
+            Self::NoNewerAnchor(error) => write!(f, "no newer anchor: {error}"),
             Self::Follow(note) => note.fmt(f),
             Self::Progress { stage, done, total } => write!(f, "{done} of {total} {stage}"),
         }

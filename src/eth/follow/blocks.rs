@@ -9,6 +9,11 @@ use alloy_primitives::{B256, Bloom};
 use crate::eth::header::BlockRef;
 use crate::eth::log::LocatedLog;
 
+/// Number of dropped blocks whose hashes are kept, so that an anchor can still be compared with
+/// them. On Ethereum, this is about 3.4 hours: a light client may learn of a finalised block later
+/// than the provider, and the provider's claim of finality drops all blocks before it. 40 KB.
+const COMPARABLE: usize = 1024;
+
 /// A block of the followed chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Block {
@@ -68,13 +73,15 @@ pub(super) struct Blocks {
     /// `true` if blocks before the first block of `all` were dropped. A reorganisation of dropped
     /// blocks can't be followed.
     has_dropped: bool,
+    /// The last dropped blocks, in ascending order.
+    dropped: VecDeque<BlockRef>,
 }
 
 impl Blocks {
     /// Restores the blocks of an earlier run.
     pub(super) fn of(blocks: Vec<Block>, delivered: usize, has_dropped: bool) -> Self {
         let delivered = delivered.min(blocks.len());
-        Self { all: blocks.into(), delivered, has_dropped }
+        Self { all: blocks.into(), delivered, has_dropped, dropped: VecDeque::new() }
     }
 
     pub(super) fn has_dropped(&self) -> bool {
@@ -115,6 +122,22 @@ impl Blocks {
         self.all.get_mut(index)
     }
 
+    /// Returns the block with this number, kept or recently dropped.
+    pub(super) fn at(&self, number: u64) -> Option<BlockRef> {
+        let dropped = || {
+            let index = self.dropped.binary_search_by_key(&number, |block| block.number).ok()?;
+            self.dropped.get(index).copied()
+        };
+        self.get(number).map(|block| block.at).or_else(dropped)
+    }
+
+    /// Returns the block with this hash, kept or recently dropped.
+    pub(super) fn find(&self, hash: B256) -> Option<BlockRef> {
+        // The block is most often a recent one.
+        let kept = self.all.iter().rev().map(|block| block.at);
+        kept.chain(self.dropped.iter().rev().copied()).find(|at| at.hash == hash)
+    }
+
     pub(super) fn has(&self, at: BlockRef) -> bool {
         self.get(at.number).is_some_and(|block| block.at == at)
     }
@@ -147,7 +170,12 @@ impl Blocks {
     }
 
     fn drop_first(&mut self) {
-        self.all.pop_front();
+        if let Some(block) = self.all.pop_front() {
+            if self.dropped.len() >= COMPARABLE {
+                self.dropped.pop_front();
+            }
+            self.dropped.push_back(block.at);
+        }
         self.delivered = self.delivered.saturating_sub(1);
         self.has_dropped = true;
     }

@@ -6,13 +6,14 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use alloy_primitives::B256;
 use alloy_trie::EMPTY_ROOT_HASH;
 
 use super::anchors::Anchors;
 use super::blocks::{Block, Blocks, Work};
 use super::refused::Refused;
 use super::rules::Rules;
-use super::{AnswerError, Fault, Question, receipts};
+use super::{AnswerError, Fault, FollowNote, Question, Source, receipts};
 use crate::eth::chain_profile::{ProfileRange, ReceiptsScope};
 use crate::eth::header::{BlockRef, ChainBlock, HeaderBuf, LinkedHeaders};
 use crate::eth::receipts::BlockReceipts;
@@ -153,6 +154,60 @@ impl Chain {
         &mut self.anchors
     }
 
+    /// Adds an anchor that the caller trusts since the start.
+    pub(super) fn add_anchor(&mut self, hash: B256) {
+        match self.blocks.find(hash) {
+            Some(at) => self.anchors.hold(at),
+            None => self.anchors.add(hash),
+        }
+    }
+
+    /// Processes the number of a newer anchor, whose hash was checked. The result is a note if the
+    /// anchor can't be compared with the chain.
+    pub(super) fn on_anchor(&mut self, at: BlockRef) -> Result<Option<FollowNote>, Box<Fault>> {
+        // A newer anchor may have replaced this one since its header was requested.
+        if !self.anchors.is_newer(at.hash) {
+            return Ok(None);
+        }
+        let is_indexed = Some(at.number) <= self.rules.index_to;
+        match self.blocks.at(at.number) {
+            Some(block) if block == at => self.anchors.hold(at),
+            // No branch is followed in the range of the index.
+            Some(block) if is_indexed => {
+                let (found, of) = (block.hash, Source::Index);
+                return Err(Fault::OtherThanAnchor { anchor: at, found, of }.into());
+            }
+            // The provider may leave this branch: its current chain is checked next.
+            Some(_) => self.anchors.locate(at),
+            None if at.number >= self.next_number() && !is_indexed => self.anchors.locate(at),
+            None => {
+                self.anchors.forget(at.hash);
+                let is_proven = self.anchors.held().is_some_and(|held| held.number >= at.number);
+                return Ok((!is_proven).then_some(FollowNote::AnchorNotCompared(at)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns a newer anchor that the chain contradicts, and the chain's block with the same
+    /// number.
+    ///
+    /// No further block is linked or delivered until the provider leaves its branch.
+    fn contradiction(&self) -> Option<(BlockRef, BlockRef)> {
+        let of = |anchor: BlockRef| Some((anchor, self.blocks.at(anchor.number)?));
+        self.anchors.located().filter_map(of).find(|(anchor, block)| anchor != block)
+    }
+
+    /// Returns `true` if a newer anchor contradicts the chain.
+    pub(super) fn is_contradicted(&self) -> bool {
+        self.contradiction().is_some()
+    }
+
+    /// Returns `true` if headers of another branch are requested by hash.
+    pub(super) fn is_tracing(&self) -> bool {
+        self.branch.is_some()
+    }
+
     /// Returns the number of the next block to link.
     pub(super) fn next_number(&self) -> u64 {
         self.blocks.last().map_or(self.rules.subject.start, |last| last.number.saturating_add(1))
@@ -164,7 +219,10 @@ impl Chain {
         let Some(to) = self.rules.to else { return false };
         let delivered = self.blocks.last_delivered().map(|last| last.number);
         let linked = self.blocks.last().map(|last| last.number);
-        delivered >= Some(to) && linked >= Some(self.anchors.needed_for(to)) && self.reorg.is_none()
+        delivered >= Some(to)
+            && linked >= Some(self.anchors.needed_for(to))
+            && self.reorg.is_none()
+            && !self.is_contradicted()
     }
 
     /// Returns what the chain needs next.
@@ -172,6 +230,10 @@ impl Chain {
         // A branch is traced back from its newest header until it meets the followed chain.
         if let Some(branch) = &self.branch {
             return Want::Answer(Question::Header(branch.next.hash));
+        }
+        // Request the header that the provider now has at the number of the anchor.
+        if let Some((anchor, _)) = self.contradiction() {
+            return Want::Answer(Question::Headers(anchor.number..=anchor.number));
         }
         if self.is_at_end() {
             return Want::End;
@@ -268,7 +330,8 @@ impl Chain {
     }
 
     fn finalize(&mut self) {
-        let Some(claim) = self.finalized_claim else { return };
+        // Blocks that contradict an anchor must not be dropped as final.
+        let Some(claim) = self.finalized_claim.filter(|_| !self.is_contradicted()) else { return };
         let delivered =
             self.blocks.last_delivered().is_some_and(|last| last.number >= claim.number);
         let is_new = self.finalized.is_none_or(|before| before.number < claim.number);
@@ -342,9 +405,10 @@ impl Chain {
         }
     }
 
-    /// Returns `true` if the next requested header is the header of the doubted block.
-    pub(super) fn is_in_doubt(&self) -> bool {
-        self.doubted.is_some() && self.branch.is_none()
+    /// Returns `true` if a block with this number is linked. A request for its header then checks
+    /// the block, because the provider may have left the block's branch.
+    pub(super) fn has_linked(&self, number: u64) -> bool {
+        self.blocks.last().is_some_and(|last| last.number >= number)
     }
 
     /// Marks a block as possibly reorganised away, because its receipts could not be obtained.
@@ -355,11 +419,23 @@ impl Chain {
         self.doubted = self.blocks.has(at).then_some(at.number);
     }
 
-    /// Processes the header that the provider now has at the number of the doubted block.
+    /// Processes the header that the provider now has at the number of the doubted block, or of a
+    /// block that contradicts an anchor.
     pub(super) fn on_check(&mut self, header: &HeaderBuf) -> Result<(), Refused> {
         let found = BlockRef::from(header);
-        let asked = self.doubted.take();
-        if asked != Some(found.number) || self.blocks.has(found) || self.branch.is_some() {
+        let doubted = self.doubted.take();
+        if let Some((anchor, block)) = self.contradiction() {
+            let (asked, number) = (anchor.number, found.number);
+            if number != asked {
+                return Err(AnswerError::OtherNumber { asked, found: number }.into());
+            }
+            if found == block {
+                return Err(AnswerError::OtherThanAnchor { anchor, found: found.hash }.into());
+            }
+        } else if doubted != Some(found.number) || self.blocks.has(found) {
+            return Ok(());
+        }
+        if self.branch.is_some() {
             return Ok(());
         }
         self.branch = Some(Branch { next: found, headers: Vec::new() });
@@ -420,7 +496,7 @@ impl Chain {
             if self.wants_receipts(&block, is_candidate) {
                 known.work = Work::Wanted(Box::new(receipts::wanted(&block)));
             }
-            if self.anchors.linked().contains(&at) {
+            if self.anchors.contains(at) {
                 self.anchors.hold(at);
             }
             self.blocks.push(known);
@@ -491,6 +567,10 @@ impl Chain {
         // Removed blocks must be withdrawn before the blocks that replace them.
         if self.reorg.is_some() {
             return Some(Batch::Reorg);
+        }
+        // These blocks are not the chain that the caller trusts.
+        if self.is_contradicted() {
+            return None;
         }
         let confirmed = self.last_confirmed();
         let ready = |block: &&Block| Some(block.at.number) <= confirmed && !block.is_wanted();

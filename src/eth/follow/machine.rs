@@ -300,6 +300,7 @@ impl Follower {
                     self.acknowledged(delivery);
                 }
             }
+            Event::Anchor(hash) => self.add_anchor(hash),
             Event::Answer(id, answer) => {
                 // Late answers to earlier questions are ignored.
                 if id.0 == self.last_question {
@@ -308,6 +309,20 @@ impl Follower {
             }
         }
         Ok(())
+    }
+
+    fn add_anchor(&mut self, hash: B256) {
+        match &mut self.stage {
+            Stage::Starting(start) => start.add_anchor(hash),
+            Stage::Following(chain) => {
+                chain.add_anchor(hash);
+                // If the block is known, the reader is told at once. A wait after a failure goes on
+                // afterwards.
+                if let Waiting::Until(_) = self.waiting {
+                    self.waiting = Waiting::Nothing;
+                }
+            }
+        }
     }
 
     fn on_answer(&mut self, answer: Answer<'_>) -> Handled {
@@ -387,6 +402,23 @@ impl Follower {
         let is_such = |it: &_| matches!(it, Question::Header(_));
         let Some(question) = self.answered(is_such) else { return Ok(()) };
         let Question::Header(asked) = question else { return Ok(()) };
+        if let Stage::Following(chain) = &mut self.stage
+            && !chain.is_tracing()
+        {
+            // Without a branch, the header was requested for the number of a newer anchor.
+            return match header.map(BlockRef::from) {
+                None => self.no_newer_anchor(asked, AnswerError::Missing),
+                Some(found) if found.hash == asked => {
+                    let note = chain.on_anchor(found)?;
+                    self.actions.extend(note.map(Action::Note));
+                    Ok(())
+                }
+                Some(found) => {
+                    chain.anchors_mut().postpone(asked, &self.pace, self.now);
+                    self.failed(question, AnswerError::OtherBlock { asked, found })
+                }
+            };
+        }
         let taken = match (&mut self.stage, header) {
             (Stage::Starting(_), None) => return Err(Box::new(Fault::NoAnchor(asked))),
             (Stage::Starting(start), Some(header)) => {
@@ -407,15 +439,15 @@ impl Follower {
     }
 
     fn on_headers(&mut self, headers: &[HeaderBuf]) -> Handled {
-        let Waiting::Answer(Question::Headers(_)) = self.waiting else { return Ok(()) };
+        let Waiting::Answer(Question::Headers(numbers)) = &self.waiting else { return Ok(()) };
+        let last = *numbers.end();
         let Some(first) = headers.first() else { return Ok(()) };
         let (taken, may_grow) = match &mut self.stage {
             Stage::Starting(start) => {
                 (start.on_header(first, &self.config).map_err(Refused::Fault), false)
             }
-            // No block becomes doubted while a request for headers is pending. So the doubt is older
-            // than this request, and the request asked for the header at the doubted number.
-            Stage::Following(chain) if chain.is_in_doubt() => (chain.on_check(first), false),
+            // The request was for one block that is linked already.
+            Stage::Following(chain) if chain.has_linked(last) => (chain.on_check(first), false),
             Stage::Following(chain) => (chain.on_headers(headers), true),
         };
         // Only headers that extend the chain may arrive in several parts. Otherwise the first
@@ -536,6 +568,18 @@ impl Follower {
                 self.pace.went_well();
                 Ok(())
             }
+            Question::Header(asked) if self.chain().is_some_and(|chain| !chain.is_tracing()) => {
+                self.no_newer_anchor(asked, or_missing(failure))
+            }
+            // The chain contradicts an anchor, and the provider's chain now ends before it: the
+            // provider lags, which is no reason to give up.
+            Question::Headers(_)
+                if failure.is_none() && self.chain().is_some_and(Chain::is_contradicted) =>
+            {
+                let wait = self.pace.wait(self.now);
+                self.ask_later(question, AnswerError::Missing, wait);
+                Ok(())
+            }
             // The questions `Block` and `Candidates` do not belong to a branch, so the collected
             // headers of a branch are kept.
             Question::Block(_) | Question::Candidates(_) => {
@@ -574,8 +618,31 @@ impl Follower {
                 self.ask_later(question, error, wait);
                 Ok(())
             }
-            Err(tries) => Err(Fault::GaveUp { question, error, tries }.into()),
+            Err(tries) => Err(Box::new(match error {
+                AnswerError::OtherThanAnchor { anchor, found } => {
+                    Fault::OtherThanAnchor { anchor, found, of: Source::Provider }
+                }
+                error => Fault::GaveUp { question, error, tries },
+            })),
         }
+    }
+
+    /// Handles a missing header of a newer anchor: requests it again later.
+    ///
+    /// A provider that lags does not have the block yet. So this answer is never a reason to give
+    /// up, unless the connection failed.
+    fn no_newer_anchor(&mut self, hash: B256, error: AnswerError) -> Handled {
+        let Stage::Following(chain) = &mut self.stage else { return Ok(()) };
+        let first_wait = chain.anchors_mut().postpone(hash, &self.pace, self.now);
+        let question = Question::Header(hash);
+        if matches!(&error, AnswerError::Failed(failure) if failure.transient) {
+            return self.failed(question, error);
+        }
+        // Report the block once, not at every request.
+        if let Some(wait) = first_wait {
+            self.note(FollowNote::Failed { question, error, wait });
+        }
+        Ok(())
     }
 
     fn ask_later(&mut self, question: Question, error: AnswerError, wait: Duration) {
@@ -675,7 +742,11 @@ impl Follower {
                 }
             }
         }
-        let chain = Chain::resume(rules, blocks, reorg, anchors);
+        let newer_anchor = start.newer_anchor();
+        let mut chain = Chain::resume(rules, blocks, reorg, anchors);
+        if let Some(hash) = newer_anchor {
+            chain.add_anchor(hash);
+        }
         self.started = Some(started_update(&chain, start.anchors()));
         self.stage = Stage::Following(Box::new(chain));
         // The resolved first block is stored before the first update. Otherwise a later run would
@@ -711,9 +782,20 @@ impl Follower {
         if chain.is_at_end() {
             return self.end(Ok(()));
         }
+        // The wait after a failure was interrupted only to deliver an anchor.
+        if let Some(until) = self.pace.rests_until(self.now) {
+            self.waiting = Waiting::Until(until);
+            return;
+        }
         // Poll the head even while old blocks are processed, to notice a reorganisation.
         if self.pace.poll(self.now) {
             return self.ask(Question::Block(BlockTag::Latest));
+        }
+        // The number of a newer anchor shows whether the provider is on another chain.
+        if !chain.is_tracing()
+            && let Some(hash) = chain.anchors().to_ask(self.now)
+        {
+            return self.ask(Question::Header(hash));
         }
         match chain.want() {
             Want::End => self.end(Ok(())),
@@ -764,9 +846,16 @@ impl Follower {
 
     fn acknowledged(&mut self, delivery: Delivery) {
         let Stage::Following(chain) = &mut self.stage else { return };
-        let Delivery::Batch(batch) = delivery else { return };
-        let matters = matters(chain, batch);
-        chain.settle(batch);
+        let matters = match delivery {
+            Delivery::Started => return,
+            // The next stored cursor contains the anchor.
+            Delivery::Anchored => false,
+            Delivery::Batch(batch) => {
+                let matters = matters(chain, batch);
+                chain.settle(batch);
+                matters
+            }
+        };
         self.is_unsaved = self.config.stored;
         let is_due = self.now.saturating_sub(self.saved_at) >= SAVE_AFTER;
         if self.config.stored && (matters || is_due) {

@@ -6,7 +6,8 @@
 //! skipped. For all remaining blocks, all receipts are requested, checked against the header's
 //! receipts root, and searched for logs. The provider is never asked for logs, so a delivered log
 //! is as trustworthy as the chain of headers. That chain is only the provider's claim, except up to
-//! an [anchor](Config::anchors). On some chains, nodes return logs that no receipt contains;
+//! an [anchor](Config::anchors). A caller that learns of newer trusted blocks while the follower
+//! runs, for example from a light client, sends them as [`Event::Anchor`]. On some chains, nodes return logs that no receipt contains;
 //! [`NextBlocks::every_log`] is `false` for blocks that may have such logs.
 //!
 //! # How to drive it
@@ -86,6 +87,9 @@ pub struct Config {
     /// The chain must contain these blocks, and all blocks up to the highest anchor that was
     /// reached are authentic. If the query ends before an anchor, the chain is linked up to that
     /// anchor. With [`once`](Self::once), the chain is linked at most up to the provider's head.
+    ///
+    /// The provider must have these blocks when the follower starts. [`Event::Anchor`] adds newer
+    /// anchors later.
     pub anchors: Vec<B256>,
     /// Number of blocks that must follow a block before it is delivered; 0 by default.
     pub confirmations: u64,
@@ -166,6 +170,17 @@ pub enum Event<'a> {
     Stored(StoreId),
     /// The reader has processed this update.
     Acknowledged(UpdateId),
+    /// The caller now trusts the block with this hash. Allowed at any time, any number of times.
+    ///
+    /// If the block is on the chain, or once the chain reaches it, all blocks up to it are
+    /// authentic, as with a [configured anchor](Config::anchors). Until then, the block is pending.
+    /// A provider that does not have the block lags, or is on another chain: the follower asks
+    /// again, and never ends for this reason. If the provider stays on a branch with another block
+    /// at this number, nothing further of that branch is delivered, and the follower ends with
+    /// [`Fault::OtherThanAnchor`] after [`Config::tries`] attempts.
+    ///
+    /// At most two anchors are pending: the one that has waited longest, and the newest one.
+    Anchor(B256),
     /// The follower must store unsaved progress and then end.
     Stop,
 }
@@ -228,7 +243,8 @@ pub struct QuestionId(pub u64);
 pub enum Question {
     /// The block that a tag names now. The reply is [`Answer::Block`].
     Block(BlockTag),
-    /// The header with this hash. The reply is [`Answer::Header`].
+    /// The header with this hash: of an anchor, or of another branch. The reply is
+    /// [`Answer::Header`].
     Header(B256),
     /// The headers with these numbers, in order. The reply is [`Answer::Headers`].
     Headers(RangeInclusive<u64>),
@@ -417,7 +433,7 @@ pub enum FollowNote {
     },
     /// The provider does not report which block is finalised.
     NoFinality(Failure),
-    /// The anchor is before the known blocks, so it can't be compared.
+    /// The anchor is before the known blocks, or in the range of the index, so it can't be compared.
     AnchorNotCompared(BlockRef),
 }
 
@@ -476,6 +492,16 @@ pub enum AnswerError {
         /// Number and hash of the received header.
         found: BlockRef,
     },
+    /// A header has the number of an anchor but another hash.
+    #[error(
+        "block {} has hash {found}, but the anchor has hash {}", .anchor.number, .anchor.hash
+    )]
+    OtherThanAnchor {
+        /// The anchor, which arrived after the start.
+        anchor: BlockRef,
+        /// Hash of the provider's block.
+        found: B256,
+    },
     /// Consecutive headers are not linked.
     #[error("headers that are not a chain: {0}")]
     Unlinked(ChainError),
@@ -523,7 +549,7 @@ pub enum Fault {
         .anchor.number, .anchor.hash
     )]
     OtherThanAnchor {
-        /// The anchor that the caller configured.
+        /// The anchor.
         anchor: BlockRef,
         /// Hash of the block that has the anchor's number.
         found: B256,

@@ -20,6 +20,8 @@ pub(super) struct Pace {
     once: bool,
     /// Time of the next request for the head.
     poll_at: Duration,
+    /// End of the wait after the last failure.
+    rests_until: Duration,
     /// `true` if the last request was for the head. Another question must then come before the next
     /// request for the head, even if that request is already due.
     has_polled: bool,
@@ -43,6 +45,7 @@ impl Pace {
             tries: config.tries,
             once: config.once,
             poll_at: Duration::ZERO,
+            rests_until: Duration::ZERO,
             has_polled: false,
             has_seen_head: false,
             finality_at: Some(Duration::ZERO),
@@ -99,14 +102,25 @@ impl Pace {
     /// Counts one more failure and returns the wait after that failure. After the wait, the head is
     /// requested first.
     pub(super) fn wait(&mut self, now: Duration) -> Duration {
-        // The exponent is limited only to avoid overflow: `LONGEST_WAIT` caps the wait.
-        let doubled = 1_u32.checked_shl(self.failures.min(16)).unwrap_or(u32::MAX);
-        let wait = self.poll.saturating_mul(doubled).min(LONGEST_WAIT);
+        let wait = self.nth_wait(self.failures);
         self.failures = self.failures.saturating_add(1);
         // The head may have changed during the wait.
         self.has_seen_head = false;
         self.poll_at = now.saturating_add(wait);
+        self.rests_until = self.poll_at;
         wait
+    }
+
+    /// Returns the wait after a failure that follows this many failures in a row.
+    pub(super) fn nth_wait(&self, failures: u32) -> Duration {
+        // The exponent is limited only to avoid overflow: `LONGEST_WAIT` caps the wait.
+        let doubled = 1_u32.checked_shl(failures.min(16)).unwrap_or(u32::MAX);
+        self.poll.saturating_mul(doubled).min(LONGEST_WAIT)
+    }
+
+    /// Returns the end of the wait after the last failure, if it is in the future.
+    pub(super) fn rests_until(&self, now: Duration) -> Option<Duration> {
+        Some(self.rests_until).filter(|&until| now < until)
     }
 
     /// Counts wrong receipts of a block; returns the number of failures with this block so far.

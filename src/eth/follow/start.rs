@@ -6,6 +6,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use alloy_primitives::B256;
+
 use super::cursor::Cursor;
 use super::rules::{Rules, Subject};
 use super::{Config, Fault, FollowNote, Indexed, Question, Source};
@@ -32,6 +34,8 @@ pub(super) struct Start {
     compared: usize,
     /// Highest anchor that the index contains.
     indexed_anchor: Option<BlockRef>,
+    /// The newest anchor that arrived during the start.
+    newer_anchor: Option<B256>,
 }
 
 /// Next step of the start.
@@ -54,6 +58,7 @@ impl Start {
             is_index_shared: false,
             compared: 0,
             indexed_anchor: None,
+            newer_anchor: None,
         }
     }
 
@@ -166,6 +171,19 @@ impl Start {
     /// Returns the highest anchor that the index contains.
     pub(super) fn indexed_anchor(&self) -> Option<BlockRef> {
         self.indexed_anchor
+    }
+
+    /// Keeps a newer anchor until the start is complete. It replaces an older one: the chain is
+    /// compared with the newest anchor first.
+    ///
+    /// The anchor is not treated as a configured one, because a provider that lags does not have
+    /// its block yet.
+    pub(super) fn add_anchor(&mut self, hash: B256) {
+        self.newer_anchor = Some(hash);
+    }
+
+    pub(super) fn newer_anchor(&self) -> Option<B256> {
+        self.newer_anchor
     }
 
     pub(super) fn anchors(&self) -> &[BlockRef] {

@@ -84,6 +84,9 @@ impl Driver {
                 actions.retain(|action| matches!(action, Action::Store(..) | Action::End(_)));
                 actions.extend(self.handle(Event::Stop));
             }
+            for hash in self.shared.take_anchors() {
+                actions.extend(self.handle(Event::Anchor(hash)));
+            }
             self.shared.set_status(self.status());
             match actions.pop_front() {
                 Some(Action::End(ended)) => return ended.map_err(|fault| self.fault(fault)),
@@ -97,7 +100,7 @@ impl Driver {
                 None => {
                     let wait = self.follower.wake_at();
                     let wait = wait.map(|at| at.saturating_sub(unix_time()));
-                    self.provider.stop().wait_for(wait, || self.shared.has_acknowledged());
+                    self.provider.stop().wait_for(wait, || self.shared.has_event());
                     let id = self.shared.take_acknowledged();
                     actions.extend(self.handle(id.map_or(Event::Tick, Event::Acknowledged)));
                 }

@@ -2,6 +2,7 @@
 
 mod cursor_file;
 mod driver;
+mod newer_anchors;
 mod shared;
 mod updates;
 
@@ -28,6 +29,7 @@ use crate::provider::Provider;
 use crate::stop::Stop;
 use cursor_file::CursorFile;
 use driver::Driver;
+use newer_anchors::NewerAnchors;
 use shared::Shared;
 
 /// An update of a follower.
@@ -234,8 +236,12 @@ impl FollowBuilder {
 
     /// Starts the follower. Asks the nodes for the chain's id, unless it is known.
     ///
-    /// The [anchor](crate::AnchorSource) is asked only once, here. Only the nodes vouch for blocks
-    /// after the anchor's blocks.
+    /// The [anchor](crate::AnchorSource) is asked here, and again while the follower runs if it
+    /// [may return newer blocks](crate::AnchorSource::refresh). Only the nodes vouch for blocks after
+    /// the last trusted block on their chain; [`Update::Anchored`] reports that block.
+    ///
+    /// The nodes must have the blocks that the anchor returns here. A newer block that the nodes do
+    /// not have yet is requested again until they have it.
     ///
     /// # Errors
     /// Returns a [`FollowError`] if the nodes, the anchor, the cursor file or the index fail, or if
@@ -264,11 +270,28 @@ impl FollowBuilder {
         };
         let follower = Follower::new(config.clone(), cursor)?;
         let shared = Arc::new(Shared::default());
+        let anchor = provider.0.settings.anchor.clone();
+        let anchors = anchor.map(|source| NewerAnchors {
+            source,
+            known: config.anchors.clone(),
+            node: provider.nodes()[0].clone(),
+            shared: Arc::clone(&shared),
+            // Set when the follower's thread ends, also if no one stopped the follower.
+            stop: stop.child(),
+        });
+        let ended = anchors.as_ref().map(|anchors| anchors.stop.clone());
         let mut driver = Driver::new(provider, follower, file, index, Arc::clone(&shared));
         let panics = Arc::clone(&shared);
         let run = move || {
+            let thread = anchors.map_or(Ok(()), NewerAnchors::spawn);
+            if let Err(error) = thread {
+                return panics.end(Err(FollowError::Thread(error.to_string())));
+            }
             // After a panic, readers of updates must be woken, or they would wait for ever.
             let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| driver.run()));
+            if let Some(ended) = ended {
+                ended.set();
+            }
             if let Err(panic) = ran {
                 panics.end(Err(FollowError::Panicked));
                 std::panic::resume_unwind(panic);

@@ -1,5 +1,5 @@
-//! The state that a follower's thread shares with its readers: an update for the readers, and their
-//! acknowledgement for the thread.
+//! The state that a follower's thread shares with its readers and with the thread that asks for
+//! anchors: an update for the readers, and acknowledgements and anchors for the follower's thread.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -7,6 +7,7 @@ use std::time::Instant;
 #[cfg(feature = "tokio")]
 use std::{collections::BTreeMap, task::Waker};
 
+use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::follow::UpdateId;
 
 use super::{FollowError, FollowStatus, LogUpdate};
@@ -16,6 +17,8 @@ struct State {
     /// The update that no reader has taken yet. The follower delivers one update at a time.
     update: Option<LogUpdate>,
     acknowledged: Option<UpdateId>,
+    /// Newer anchors that the follower's thread has not taken yet.
+    anchors: Vec<B256>,
     status: FollowStatus,
     ended: Option<Result<(), FollowError>>,
     #[cfg(feature = "tokio")]
@@ -85,8 +88,20 @@ impl Shared {
         state.acknowledged = state.acknowledged.max(Some(id));
     }
 
-    pub(super) fn has_acknowledged(&self) -> bool {
-        self.state().acknowledged.is_some()
+    /// Hands newer anchors over to the follower's thread. They replace older ones that it has not
+    /// taken yet.
+    pub(super) fn set_anchors(&self, anchors: Vec<B256>) {
+        self.state().anchors = anchors;
+    }
+
+    pub(super) fn take_anchors(&self) -> Vec<B256> {
+        std::mem::take(&mut self.state().anchors)
+    }
+
+    /// Returns `true` if there is an acknowledgement or an anchor for the follower's thread.
+    pub(super) fn has_event(&self) -> bool {
+        let state = self.state();
+        state.acknowledged.is_some() || !state.anchors.is_empty()
     }
 
     pub(super) fn take_acknowledged(&self) -> Option<UpdateId> {
