@@ -267,7 +267,7 @@ impl Verified<'_> {
         }
         page.fields(fields);
         page.line("");
-        let head = vec!["object", "slot", "signed in", "by", "what it brought", "file"];
+        let head = vec!["object", "file", "slot", "signed in", "by", "result"];
         page.table(head, self.judged.iter().map(|(found, outcome)| row(found, outcome)).collect());
         let Some(client) = &self.client else {
             page.warnings(warnings);
@@ -369,10 +369,10 @@ fn row(found: &Found, outcome: &Outcome) -> Vec<String> {
     });
     vec![
         found.object.kind().replace('_', " "),
+        found.name(),
         grouped(found.object.slot()),
         signed_in,
         by,
         outcome.words(),
-        found.name(),
     ]
 }

@@ -333,7 +333,7 @@ fn malformed_inputs_are_named() {
         verdict(&args(fork), YES, "proven", &[]);
     }
     let ssz = objects.ssz("finality_update");
-    refused("short.ssz", &ssz[..1500], &["of any fork", "execution header: 412 bytes"]);
+    refused("short.ssz", &ssz[..1500], &["of any fork", "execution header: 1 bytes"]);
     refused("long.ssz", &[&ssz[..], &[0; 33]].concat(), &["extra data", "at most 32"]);
     refused("zeros.ssz", &[0; 1000], &["1000 bytes are neither"]);
     refused("text.hex", b"what is this", &["not hex"]);
@@ -570,7 +570,7 @@ fn answers_of_servers() {
         let mut found = run_of(text(&checkpoint), &files);
         for object in found["objects"].as_array_mut().expect("objects") {
             let object = object.as_object_mut().expect("an object");
-            ["file", "format", "index"].map(|name| object.remove(name));
+            object.retain(|name, _| !["file", "format", "index"].contains(&name.as_str()));
         }
         found
     });
