@@ -268,6 +268,11 @@ impl AnchorSource for BeaconClient {
         let slot = finalized.beacon.slot;
         hash.map(|hash| vec![hash]).ok_or_else(|| BeaconError::NoExecution { slot }.to_string())
     }
+
+    /// The [poll interval](BeaconBuilder::poll); `None` without servers.
+    fn refresh(&self) -> Option<Duration> {
+        (!self.servers.is_empty()).then_some(self.poll)
+    }
 }
 
 impl State {

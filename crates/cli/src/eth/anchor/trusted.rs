@@ -193,6 +193,10 @@ impl AnchorSource for Following {
         }
         Ok(blocks)
     }
+
+    fn refresh(&self) -> Option<Duration> {
+        self.beacon.as_ref().and_then(BeaconClient::refresh)
+    }
 }
 
 impl Brought {
