@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use chainsieve::bitcoin::consensus::deserialize;
+use chainsieve::bitcoin::consensus::{deserialize, serialize};
 use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::bitcoin::p2p::message_bloom::{FilterAdd, FilterLoad};
-use chainsieve::bitcoin::{self, Block, BlockHash, OutPoint, Script, ScriptBuf, Transaction};
+use chainsieve::bitcoin::{self, Block, BlockHash, OutPoint, Script, ScriptBuf, Transaction, Txid};
 use chainsieve::btc::bip37::{
     AddedData, BlockElements, BloomFilter, FilterBank, MatchReason, MerkleBlock, PayloadError,
     TxMatch, core_sizing,
@@ -324,6 +324,9 @@ fn build_merkleblock(question: &Question<'_>) -> Result<Value, Refusal> {
         let txid = txids[index as usize];
         same("MerklePath::root", &path.root(txid, transactions).ok(), &root)?;
         same("root_at_height", &path.root_at_height(txid, height).ok(), &root)?;
+        // The same siblings, for a place after the last.
+        let beyond = MerklePath { index: index + (1 << height), ..path };
+        same("root_at_height", &beyond.root_at_height(txid, height).ok(), &None)?;
     }
     Ok(json!({ "merkleblock": hex::encode(built.encode()) }))
 }
@@ -493,6 +496,22 @@ fn block_filter(question: &Question<'_>) -> Result<BlockFilter, Refusal> {
     let set = filter.gcs(Acceptance::Strict).map_err(invalid)?;
     let elements = filter_elements(&block, &scripts).map_err(invalid)?;
     same_values(&set, elements)?;
+    // Only the null outpoint makes an input that of a coinbase, and a coinbase has no other input.
+    let outpoints = [
+        (Txid::all_zeros(), 0, 1),
+        (block.txdata[0].compute_txid(), u32::MAX, 1),
+        (Txid::all_zeros(), u32::MAX, 2),
+    ];
+    for (txid, vout, inputs) in outpoints {
+        let mut block = block.clone();
+        let spending = &mut block.txdata[0].input;
+        spending[0].previous_output = OutPoint { txid, vout };
+        spending.resize(inputs, spending[0].clone());
+        let is_refused = BlockFilter::from_raw_block(&serialize(&block), &scripts).is_err();
+        same("a block without a coinbase is refused", &is_refused, &true)?;
+        let is_refused = BlockFilter::from_prevout_scripts(&block, &scripts).is_err();
+        same("a block without a coinbase is refused", &is_refused, &true)?;
+    }
     Ok(filter)
 }
 

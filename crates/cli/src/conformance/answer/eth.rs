@@ -5,7 +5,7 @@ use chainsieve::eth::bloom::{
     self, BloomView, accrue, accrue_bloom, accrue_log, accrue_logs, accrue_value, positions,
     positions_of_each_on,
 };
-use chainsieve::eth::certificate::{Certificate, Trust};
+use chainsieve::eth::certificate::{Certificate, Trust, VerifiedCertificate};
 use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::header::{HeaderBuf, HeaderError, HeaderView, bloom_at_fixed_place};
 use chainsieve::eth::log_query::{
@@ -279,6 +279,14 @@ fn encode_receipt(question: &Question<'_>) -> Result<Value, Refusal> {
     let again = BlockReceipts::from_encodings(&encodings).map_err(invalid)?;
     same("from_encodings", &again.encodings().as_ref(), &Some(&encodings))?;
     same("from_encodings", &again.iter().eq(receipts.iter()), &true)?;
+    // A receipt without an outcome has no encoding, so its block has none either.
+    let mut unknown = json.clone();
+    unknown["transactionIndex"] = "0x1".into();
+    for outcome in ["root", "status"] {
+        unknown.as_object_mut().and_then(|members| members.remove(outcome));
+    }
+    let unknown = BlockReceipts::from_json(&json!([json, unknown]).to_string()).map_err(invalid)?;
+    same("a receipt without an outcome", &unknown.encodings(), &None)?;
     // No receipt but that of a deposit has a fifth field.
     let mut longer = encodings[0].to_vec();
     let start = usize::from(longer[0] < 0xc0);
@@ -331,11 +339,15 @@ fn verify_certificate(question: &Question<'_>) -> Result<Value, Refusal> {
     let profile = profile.ok_or_else(|| invalid("unknown chain profile"))?;
     let query = question.value("query")?.to_string();
     let query = LogQuery::from_json(&query, question.semantics).map_err(invalid)?;
-    let blocks = certificate.blocks();
+    let (first, last) = certificate.blocks().into_inner();
+    let number = |block: &Option<BlockTag>, unknown| match block {
+        Some(BlockTag::Number(number)) => *number,
+        _ => unknown,
+    };
     let blocks = match query.blocks() {
         BlockSelection::AtHash(hash) => ResolvedBlocks::AtHash(*hash),
-        BlockSelection::Range { .. } => {
-            ResolvedBlocks::Range { first: *blocks.start(), last: *blocks.end() }
+        BlockSelection::Range { from, to } => {
+            ResolvedBlocks::Range { first: number(from, first), last: number(to, last) }
         }
     };
     let trust = Trust {
@@ -345,6 +357,62 @@ fn verify_certificate(question: &Question<'_>) -> Result<Value, Refusal> {
         semantics: question.semantics,
         blocks,
     };
-    let verified = certificate.verify(&trust, None, |_, _| None, None).map_err(invalid)?;
-    Ok(json!({ "complete": verified.is_complete() }))
+    let mut asked = 0;
+    let verified = certificate.verify(
+        &trust,
+        None,
+        |_, _| {
+            asked += 1;
+            None
+        },
+        None,
+    );
+    let verified = verified.map_err(invalid)?;
+    let complete = verified.is_complete();
+    verify_by_own_data(question, &certificate, &trust, &verified)?;
+    let receipts = receipts_of(question)?;
+    let is_needed = receipts.len() as u64 + asked <= verified.report.counts.examined;
+    same("no receipts are asked for that are there", &is_needed, &true)?;
+    Ok(json!({ "complete": complete }))
+}
+
+/// Returns the receipts of a certificate, each block's by its hash.
+fn receipts_of(question: &Question<'_>) -> Result<Vec<(B256, BlockReceipts)>, Refusal> {
+    let receipts = question.value("certificate")?.get("receipts").and_then(Value::as_array);
+    let of_block = |block: &Value| {
+        let encodings = block["receipts"].as_array()?.iter();
+        let encodings = encodings.map(|encoding| encoding.as_str()?.parse::<Bytes>().ok());
+        let receipts = BlockReceipts::from_encodings(&encodings.collect::<Option<Vec<_>>>()?);
+        Some((block["blockHash"].as_str()?.parse().ok()?, receipts.ok()?))
+    };
+    let receipts = receipts.into_iter().flatten().map(of_block).collect::<Option<_>>();
+    receipts.ok_or_else(|| invalid("receipts"))
+}
+
+/// Verifies a certificate as before, with parts of it given by the verifier.
+fn verify_by_own_data(
+    question: &Question<'_>,
+    certificate: &Certificate,
+    trust: &Trust<'_>,
+    verified: &VerifiedCertificate,
+) -> Result<(), Refusal> {
+    let complete = Some(verified.is_complete());
+    let is_complete = |verified: Result<VerifiedCertificate, _>| {
+        verified.ok().as_ref().map(VerifiedCertificate::is_complete)
+    };
+    let chain = certificate.chain().map_err(invalid)?;
+    let other = certificate.verify(trust, Some(&chain), |_, _| None, None);
+    same("with given headers", &is_complete(other), &complete)?;
+    if let Some(logs) = &verified.logs {
+        let other = certificate.verify(trust, None, |_, _| None, Some(logs));
+        same("with given logs", &is_complete(other), &complete)?;
+    }
+    let receipts = receipts_of(question)?;
+    let given = |_, hash| receipts.iter().find(|(of, _)| *of == hash).map(|(_, own)| own.clone());
+    let mut bare = question.value("certificate")?.clone();
+    if let Some(members) = bare.as_object_mut() {
+        members.remove("receipts");
+    }
+    let bare = Certificate::from_json(&bare.to_string()).map_err(invalid)?;
+    same("with given receipts", &is_complete(bare.verify(trust, None, given, None)), &complete)
 }
