@@ -150,7 +150,8 @@ fn of_two_blocks(blocks: &[ReceiptedBlock]) -> Vec<Case> {
         .expect("such an address");
     let ruled_out = certificate(&[one, two], &[one, two], &only_later);
     assert_eq!(ruled_out["counts"]["examined"], "0x1");
-    let by_hash = changed(&later, &[("/query", json!({ "blockHash": hashes[1], "address": [POOL] }))]);
+    let by_hash =
+        changed(&later, &[("/query", json!({ "blockHash": hashes[1], "address": [POOL] }))]);
     let header_at = |at: usize| both["headers"][at].clone();
     let receipts_at = |at: usize| both["receipts"][at].clone();
     let refused = |name, comment: &str, certificate: &Value| {
@@ -209,23 +210,35 @@ fn of_two_blocks(blocks: &[ReceiptedBlock]) -> Vec<Case> {
             hashes[1],
             complete(true),
         ),
-        case("by-block-hash", "a query of one block by its hash", &by_hash, hashes[1], complete(true)),
+        case(
+            "by-block-hash",
+            "a query of one block by its hash",
+            &by_hash,
+            hashes[1],
+            complete(true),
+        ),
         refused(
             "by-block-hash-another-first",
             "the query names one block by its hash, the certificate begins with another",
-            &changed(&by_hash, &[
-                ("/chain/first", json!(quantity(one.number))),
-                ("/chain/parentHash", earlier["chain"]["parentHash"].clone()),
-            ]),
+            &changed(
+                &by_hash,
+                &[
+                    ("/chain/first", json!(quantity(one.number))),
+                    ("/chain/parentHash", earlier["chain"]["parentHash"].clone()),
+                ],
+            ),
         ),
         refused(
             "by-block-hash-another-last",
             "the query names the first block by its hash, the certificate ends with the second",
-            &changed(&earlier, &[
-                ("/query", json!({ "blockHash": hashes[0], "address": [POOL] })),
-                ("/chain/last", json!(quantity(two.number))),
-                ("/chain/lastHash", json!(hashes[1])),
-            ]),
+            &changed(
+                &earlier,
+                &[
+                    ("/query", json!({ "blockHash": hashes[0], "address": [POOL] })),
+                    ("/chain/last", json!(quantity(two.number))),
+                    ("/chain/lastHash", json!(hashes[1])),
+                ],
+            ),
         ),
         refused(
             "by-unknown-block-hash",
@@ -235,18 +248,24 @@ fn of_two_blocks(blocks: &[ReceiptedBlock]) -> Vec<Case> {
         refused(
             "another-first-block",
             "the query begins with a block, the certificate with the next",
-            &changed(&both, &[
-                ("/chain/first", json!(quantity(two.number))),
-                ("/chain/parentHash", json!(hashes[0])),
-            ]),
+            &changed(
+                &both,
+                &[
+                    ("/chain/first", json!(quantity(two.number))),
+                    ("/chain/parentHash", json!(hashes[0])),
+                ],
+            ),
         ),
         refused(
             "another-last-block",
             "the query ends with a block, the certificate with the one before",
-            &changed(&both, &[
-                ("/chain/last", json!(quantity(one.number))),
-                ("/chain/lastHash", json!(hashes[0])),
-            ]),
+            &changed(
+                &both,
+                &[
+                    ("/chain/last", json!(quantity(one.number))),
+                    ("/chain/lastHash", json!(hashes[0])),
+                ],
+            ),
         ),
         refused(
             "another-parent-of-two",
@@ -266,10 +285,10 @@ fn of_two_blocks(blocks: &[ReceiptedBlock]) -> Vec<Case> {
         refused(
             "logs-in-other-order",
             "the logs of the second block come first",
-            &changed(&both, &[(
-                "/result",
-                result_of(&[entries(two, POOL), entries(one, POOL)].concat()),
-            )]),
+            &changed(
+                &both,
+                &[("/result", result_of(&[entries(two, POOL), entries(one, POOL)].concat()))],
+            ),
         ),
         refused(
             "headers-swapped",
@@ -295,18 +314,21 @@ fn of_two_blocks(blocks: &[ReceiptedBlock]) -> Vec<Case> {
         refused(
             "receipts-twice",
             "the receipts of a block are there twice",
-            &changed(&both, &[(
-                "/receipts",
-                json!([receipts_at(0), receipts_at(1), receipts_at(1)]),
-            )]),
+            &changed(
+                &both,
+                &[("/receipts", json!([receipts_at(0), receipts_at(1), receipts_at(1)]))],
+            ),
         ),
         refused(
             "receipts-swapped",
             "each of two blocks has the receipts of the other",
-            &changed(&both, &[
-                ("/receipts/0/blockHash", json!(hashes[1])),
-                ("/receipts/1/blockHash", json!(hashes[0])),
-            ]),
+            &changed(
+                &both,
+                &[
+                    ("/receipts/0/blockHash", json!(hashes[1])),
+                    ("/receipts/1/blockHash", json!(hashes[0])),
+                ],
+            ),
         ),
         refused(
             "needless-receipts",

@@ -53,6 +53,12 @@ fn header_hash(question: &Question<'_>) -> Result<Value, Refusal> {
     if bloom.is_none() {
         return Err(invalid("the filter has not 256 bytes"));
     }
+    // It also reads a header in whose later fields another chain has something else. The area asks
+    // for those of mainnet.
+    let later = fields(header).into_iter().skip(13).filter(|(_, field)| field.is_some()).count();
+    if later + 13 != header.num_fields() {
+        return Err(invalid("a field that mainnet does not have"));
+    }
     // A batch of one is no batch: parts of the header, of other lengths, are hashed beside it.
     let parts: Vec<_> = (0..16).map(|part| &rlp[..rlp.len() - rlp.len() * part / 16]).collect();
     let each: Vec<_> = parts.iter().map(|part| keccak256(part)).collect();
@@ -276,6 +282,7 @@ fn encode_receipt(question: &Question<'_>) -> Result<Value, Refusal> {
     }
     let receipts = BlockReceipts::from_json(&json!([json]).to_string()).map_err(invalid)?;
     let encodings = receipts.encodings().ok_or_else(|| invalid("neither status nor post-state"))?;
+    encode_block(&json, &encodings[0])?;
     let again = BlockReceipts::from_encodings(&encodings).map_err(invalid)?;
     same("from_encodings", &again.encodings().as_ref(), &Some(&encodings))?;
     same("from_encodings", &again.iter().eq(receipts.iter()), &true)?;
@@ -308,6 +315,27 @@ fn encode_receipt(question: &Question<'_>) -> Result<Value, Refusal> {
     Ok(json!({ "encoded": encodings.iter().map(hex::encode).collect::<String>() }))
 }
 
+/// Encodes a receipt as one of two of a block, which come in any order.
+fn encode_block(json: &Value, encoding: &Bytes) -> Result<(), Refusal> {
+    let mut other = json.clone();
+    other["transactionIndex"] = "0x1".into();
+    other["logs"] = json!([]);
+    let of_block = |receipts: &[&Value]| {
+        let receipts = BlockReceipts::from_json(&json!(receipts).to_string()).map_err(invalid)?;
+        receipts.encodings().ok_or_else(|| invalid("neither status nor post-state"))
+    };
+    let block = of_block(&[&other, json])?;
+    same("the first of two receipts", &block[0], encoding)?;
+    other["transactionIndex"] = "0x0".into();
+    same("a receipt without logs", &block[1], &of_block(&[&other])?[0])?;
+    if json["type"] == "0x0" {
+        let mut legacy = json.clone();
+        legacy.as_object_mut().and_then(|members| members.remove("type"));
+        same("a receipt without a type", &of_block(&[&legacy])?[0], encoding)?;
+    }
+    Ok(())
+}
+
 fn receipts_root(question: &Question<'_>) -> Result<Value, Refusal> {
     let encodings: Vec<Bytes> =
         question.list("receipts", |encoding| unhex(encoding).map(Bytes::from))?;
@@ -319,6 +347,7 @@ fn receipts_root(question: &Question<'_>) -> Result<Value, Refusal> {
         Ok(_) => B256::ZERO,
     };
     let verified = receipts.verify(root, BloomView::from_wire(&[])).map_err(invalid)?;
+    same("unsound_receipt", &verified.unsound_receipt(), &None)?;
     // An index after the last receipt has no proof.
     let indices: Vec<_> = (0..=receipts.len() as u64).collect();
     let proofs = verified.proofs(&indices);
@@ -351,7 +380,8 @@ fn verify_certificate(question: &Question<'_>) -> Result<Value, Refusal> {
         }
     };
     let trust = Trust {
-        anchors: &[anchor],
+        // Other trusted hashes, in no order.
+        anchors: &[B256::repeat_byte(0xff), B256::repeat_byte(0xfe), anchor],
         profile: &profile,
         query: &query,
         semantics: question.semantics,
@@ -404,8 +434,12 @@ fn verify_by_own_data(
     let other = certificate.verify(trust, Some(&chain), |_, _| None, None);
     same("with given headers", &is_complete(other), &complete)?;
     if let Some(logs) = &verified.logs {
-        let other = certificate.verify(trust, None, |_, _| None, Some(logs));
-        same("with given logs", &is_complete(other), &complete)?;
+        same("removed", &logs.iter().any(|log| log.removed), &false)?;
+        let reversed: Vec<_> = logs.iter().rev().cloned().collect();
+        for logs in [logs, &reversed] {
+            let other = certificate.verify(trust, None, |_, _| None, Some(logs));
+            same("with given logs", &is_complete(other), &complete)?;
+        }
     }
     let receipts = receipts_of(question)?;
     let given = |_, hash| receipts.iter().find(|(of, _)| *of == hash).map(|(_, own)| own.clone());
