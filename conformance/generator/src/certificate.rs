@@ -1,6 +1,7 @@
 //! Area of certificates: what a verifier says of an honest one, and of false ones. They are written
 //! here after the documentation of the format.
 
+use alloy_consensus::ReceiptEnvelope;
 use alloy_primitives::{B256, Bloom, BloomInput, keccak256};
 use serde_json::{Value, json};
 
@@ -141,7 +142,7 @@ fn of_two_blocks(blocks: &[ReceiptedBlock]) -> Vec<Case> {
     let later = certificate(&[two], &[one, two], POOL);
     let earlier = certificate(&[one], &[one, two], POOL);
     // The first address of the second block that the first block's bloom rules out.
-    let mut addresses = two.receipts.iter().flat_map(|receipt| receipt.logs());
+    let mut addresses = two.receipts.iter().flat_map(ReceiptEnvelope::logs);
     let only_later = addresses
         .find_map(|log| {
             let address = log.address.to_string().to_lowercase();

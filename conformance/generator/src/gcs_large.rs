@@ -204,13 +204,12 @@ pub(crate) fn match_any() -> Vec<Case> {
     let comment = "each item of another length, the longest first";
     let case = Case::new(comment, with(BASIC, &input), value(json!({ "match": true })));
     cases.push(case.named("lengths-descending").source("the definition of the set"));
-    let long = vec![0x44; 200];
-    let encoded = BASIC.build(&[long.clone(), vec![0x55; 20]]);
+    let encoded = BASIC.build(&[vec![0x44; 200], vec![0x55; 20]]);
     for (name, comment, byte, found) in [
         ("long-item", "an item of 200 bytes", 0x44, true),
         ("long-item-absent", "an item of 200 bytes that is not a member", 0x45, false),
     ] {
-        let items = [vec![0x66; 8], vec![byte; 200]];
+        let items = [vec![byte; 200], vec![0x66; 8]];
         assert_eq!(BASIC.matches(&encoded, &items), found, "by the crate bitcoin");
         let hex: Vec<_> = items.iter().map(hex::encode).collect();
         let input = json!({ "encoded": hex::encode(&encoded), "items": hex });

@@ -125,7 +125,9 @@ pub(crate) fn cases() -> Vec<Case> {
     let to_long_pushes = transaction(&outputs.each_ref().map(String::as_str));
     let long_pushes = pushes.each_ref().map(Vec::as_slice);
     let mut of_long_pushes = Filter { data: vec![0; 512], ..filter(ALL, &[]) };
-    long_pushes.iter().for_each(|push| of_long_pushes.insert(push));
+    for push in long_pushes {
+        of_long_pushes.insert(push);
+    }
     let long_outpoints = (0..11).map(|vout| outpoint(&to_long_pushes, vout)).collect();
     let (key, odd_key, hash) = (bytes(&key), bytes(&odd_key), bytes(&hash));
     let other_key = bytes(&other_key);

@@ -45,17 +45,17 @@ const UNKNOWN: &[(&str, &str, &[u8])] = &[
     (
         "unknown-lists",
         "40 lists without items, one after the other",
-        &[[0x19, 0x03]; 40].as_flattened(),
+        [[0x19, 0x03]; 40].as_flattened(),
     ),
     (
         "unknown-structs",
         "40 structs without fields, one after the other",
-        &[[0x1c, 0]; 40].as_flattened(),
+        [[0x1c, 0]; 40].as_flattened(),
     ),
     (
         "unknown-nested-structs",
         "a struct in a struct, 15 deep",
-        &[[0x1c; 15], [0; 15]].as_flattened(),
+        [[0x1c; 15], [0; 15]].as_flattened(),
     ),
     ("unknown-struct", "a struct with a field and a struct in it", &[0x1c, 0x15, 2, 0x1c, 0, 0]),
     (
@@ -101,6 +101,9 @@ fn case(comment: impl Into<String>, file: &[u8], bitset: Option<&[u8]>) -> Case 
     case.level(Level::Specification).flag_if(bitset.is_none(), "Hostile")
 }
 
+/// Number of structs of a header that never ends.
+const DEEP: usize = 100_000;
+
 pub(crate) fn area() -> Area {
     let mut filter = Sbbf::new(&[0; 32]);
     filter.insert(&b"key"[..]);
@@ -114,6 +117,10 @@ pub(crate) fn area() -> Area {
         case("four blocks: a length of two bytes", &file(&four, &[&CHOICES]), Some(&four))
             .named("four-blocks"),
     ];
+    let lists = [&[0x1c][..], [[0x19, 0x03]; 40].as_flattened(), &[0]].concat();
+    let comment = "an unknown field must be passed over: a struct with 40 lists without items";
+    let of_lists = case(comment, &file(&bitset, &[&CHOICES, &lists]), Some(&bitset));
+    cases.push(of_lists.named("unknown-struct-of-lists"));
     for (name, what, field) in UNKNOWN {
         let comment = format!("an unknown field must be passed over: {what}");
         cases.push(case(comment, &file(&bitset, &[&CHOICES, field]), Some(&bitset)).named(name));
@@ -140,9 +147,8 @@ pub(crate) fn area() -> Area {
     for end in 0..whole.len() - bitset.len() {
         cases.push(case(format!("the header ends after {end} bytes"), &whole[..end], None));
     }
-    const DEEP: usize = 100_000;
     let comment = "structs in structs that never end";
-    let _ = case(comment, &[0xfc; DEEP], None);
+    let _ = case(comment, &vec![0xfc; DEEP], None);
     let input = json!({ "file": { "repeat": "fc", "times": DEEP } });
     let deep = Case::new(comment, input, invalid("malformed")).level(Level::Specification);
     cases.push(deep.named("structs-without-end").flag("Hostile"));

@@ -52,6 +52,7 @@ fn sizing(question: &Question<'_>) -> Result<Value, Refusal> {
     let bits = question.member("fpr_bits", |bits| u64::from_str_radix(bits.as_str()?, 16).ok())?;
     let (elements, fpr) = (question.number("elements")?, f64::from_bits(bits));
     let (bytes, hash_funcs) = core_sizing(elements, fpr);
+    same("core_sizing of no elements", &core_sizing(0, fpr), &(0, 0))?;
     for rate in [0.0, -1.0, 1.5, f64::NAN] {
         let is_refused = BloomFilter::with_core_sizing(elements, rate, 0, 0).is_err();
         same("with_core_sizing refuses the rate", &is_refused, &true)?;
@@ -315,15 +316,22 @@ fn match_in_banks(
 
 /// A peer without a filter gets each transaction, until it loads a filter again.
 fn match_for_everyone(mut bank: FilterBank<u8>, parsed: &Block) -> Result<(), Refusal> {
-    bank.clear(FILTERS);
+    // The peer whose filter was removed.
+    let peer = 1;
+    bank.clear(peer);
     for transaction in parsed.txdata.iter().take(2) {
-        let announced = bank.match_transaction(transaction).pop();
-        let reasons = announced.map(|(number, found)| (number, found.reasons));
-        same("clear", &reasons, &Some((FILTERS, vec![MatchReason::Everything])))?;
+        let announced = bank.match_transaction(transaction);
+        let peers: Vec<_> = announced.iter().map(|(peer, _)| *peer).collect();
+        same("the order of peers", &peers.is_sorted(), &true)?;
+        let found = announced.into_iter().find(|(other, _)| *other == peer);
+        let reasons = found.map(|(_, found)| found.reasons);
+        same("clear", &reasons, &Some(vec![MatchReason::Everything]))?;
     }
     let filter = BloomFilter::with_core_sizing(1, 0.001, 0, 0).map_err(invalid)?;
-    bank.load(FILTERS, filter).map_err(invalid)?;
-    same("load after clear", &bank.relays_everything(&FILTERS), &false)
+    bank.load(peer, filter).map_err(invalid)?;
+    same("load after clear", &bank.relays_everything(&peer), &false)?;
+    bank.clear(peer);
+    same("clear after load", &bank.get(&peer), &None)
 }
 
 /// The most transactions that a block of 4,000,000 units of weight has room for.
@@ -535,8 +543,10 @@ fn header(question: &Question<'_>) -> Result<Value, Refusal> {
 fn block_filter(question: &Question<'_>) -> Result<BlockFilter, Refusal> {
     let scripts = question.list("prevout_scripts", |script| unhex(script).map(ScriptBuf::from))?;
     let raw = question.bytes("block")?;
-    let filter = BlockFilter::from_raw_block(&raw, &scripts).map_err(invalid)?;
-    let block: Block = deserialize(&raw).map_err(invalid)?;
+    let filter = BlockFilter::from_raw_block(&raw, &scripts);
+    let block = deserialize::<Block>(&raw);
+    same("from_raw_block", &filter.is_ok(), &block.is_ok())?;
+    let (filter, block) = (filter.map_err(invalid)?, block.map_err(invalid)?);
     let other = BlockFilter::from_prevout_scripts(&block, &scripts).map_err(invalid)?;
     same("from_prevout_scripts", &other, &filter)?;
     let set = filter.gcs(Acceptance::Strict).map_err(invalid)?;
@@ -546,6 +556,7 @@ fn block_filter(question: &Question<'_>) -> Result<BlockFilter, Refusal> {
     let outpoints = [
         (Txid::all_zeros(), 0, 1),
         (block.txdata[0].compute_txid(), u32::MAX, 1),
+        (Txid::from_byte_array(*b"\0 is one of the bytes of an id.."), u32::MAX, 1),
         (Txid::all_zeros(), u32::MAX, 2),
     ];
     for (txid, vout, inputs) in outpoints {
