@@ -8,7 +8,7 @@ use bitcoin::hashes::Hash as _;
 use bitcoin::{Block, OutPoint, ScriptBuf};
 use serde_json::{Value, json};
 
-use crate::pack::{Area, Case, Group, Kind, Level, Member, member, value};
+use crate::pack::{Area, Case, Group, Kind, Level, Member, invalid, member, value};
 use crate::sources::{CORE, Sources, bytes, int, list, text};
 
 const BIP: &str = "BIP158, testnet-19.json";
@@ -221,6 +221,7 @@ fn basic(sources: &Sources, chain: &Chain) -> Area {
         });
     }
     cases.extend(made_blocks());
+    cases.push(without_witness());
     Area {
         name: "bip158.basic",
         title: "The basic filter of a block",
@@ -230,7 +231,10 @@ fn basic(sources: &Sources, chain: &Chain) -> Area {
         source: "BIP158 and Bitcoin Core 28.1",
         input: vec![BLOCK, PREVOUTS],
         value: vec![member("filter", Kind::Bytes, "filter as it is sent")],
-        flags: &[("OpReturn", "a script that begins with OP_RETURN")],
+        flags: &[
+            ("OpReturn", "a script that begins with OP_RETURN"),
+            ("Hostile", "malformed: must be refused in an orderly way"),
+        ],
         groups: vec![Group {
             cases: cases.into_iter().map(|case| case.level(Level::Specification)).collect(),
             ..Group::default()
@@ -275,6 +279,27 @@ fn made(name: &'static str, comment: &str, output: &str, spent: &str) -> Case {
     Case::new(comment, input, value(json!({ "filter": filter })))
         .named(name)
         .source("the text of BIP158, written by the crate bitcoin 0.32")
+}
+
+/// A block whose last transaction is written in the form with witnesses, but has none.
+fn without_witness() -> Case {
+    let mut block: Block = bitcoin::constants::genesis_block(bitcoin::Network::Regtest);
+    let mut spend = block.txdata[0].clone();
+    spend.input[0].previous_output = OutPoint { txid: spend.compute_txid(), vout: 0 };
+    block.txdata.push(spend.clone());
+    let plain = bitcoin::consensus::serialize(&spend);
+    let (version, rest) = plain.split_at(4);
+    let (body, lock_time) = rest.split_at(rest.len() - 4);
+    // Marker and flag; then the witness of the one input, of no items.
+    let extended = [version, &[0, 1], body, &[0], lock_time].concat();
+    let whole = bitcoin::consensus::serialize(&block);
+    let bytes = [&whole[..whole.len() - plain.len()], &extended].concat();
+    deserialize::<Block>(&bytes).expect_err("no witness");
+    let input = json!({ "block": hex::encode(bytes), "prevout_scripts": ["51"] });
+    Case::new("a transaction in the form with witnesses that has none", input, invalid("malformed"))
+        .named("superfluous-witness")
+        .flag("Hostile")
+        .source("Bitcoin Core 28.1, UnserializeTransaction, as read; the crate bitcoin agrees")
 }
 
 fn made_blocks() -> [Case; 4] {

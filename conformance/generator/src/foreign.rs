@@ -65,6 +65,14 @@ fn parquet() -> Area {
             }
         }
     }
+    // Bits that need not come from keys alone: those of a key, and one more.
+    let mut filter = Sbbf::new(&[0; 32]);
+    filter.insert(&b"key"[..]);
+    let mut bitset = bits(&filter);
+    let clear = bitset.iter().position(|byte| *byte == 0).expect("a byte without bits");
+    bitset[clear] = 1;
+    let filter = Sbbf::new(&bitset);
+    cases.push(case("a key, and a bit that is of no key".into(), &filter, b"key"));
     // Written by parquet-mr for the strings a0 to a9; from the tests of Arrow's crate.
     let mr: [u8; 32] = [
         200, 1, 80, 20, 64, 68, 8, 109, 6, 37, 4, 67, 144, 80, 96, 32, 8, 132, 43, 33, 0, 5, 99,

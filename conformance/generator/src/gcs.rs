@@ -127,6 +127,15 @@ fn collision() -> [Vec<u8>; 2] {
     found.expect("a collision")
 }
 
+/// Two items that have the same 64-bit hash under the key of zeros, found by a walk through some 2^32
+/// hashes.
+fn hash_collision() -> [Vec<u8>; 2] {
+    let items = [0x3e2e_d7dc_b0ea_372d_u64, 0x2956_c111_a8c0_0e3e].map(u64::to_le_bytes);
+    let hashes = items.map(|item| siphash24::Hash::hash_to_u64_with_keys(0, 0, &item));
+    assert_eq!(hashes, [0xcb07_e393_4f93_e88e; 2]);
+    items.map(|item| item.to_vec())
+}
+
 fn build(sources: &Sources, rows: &[Value]) -> Area {
     let mut cases = Vec::new();
     for row in rows {
@@ -207,6 +216,23 @@ fn build(sources: &Sources, rows: &[Value]) -> Area {
         .flag("Collision")
         .source("the crate bitcoin 0.32"),
     );
+    let [one, other] = hash_collision();
+    for (name, comment, items) in [
+        ("hash-collision", "two items of one 64-bit hash: both are counted", vec![&one, &other]),
+        (
+            "hash-collision-and-duplicate",
+            "two items of one 64-bit hash, and the first of them again: two are counted",
+            vec![&one, &other, &one],
+        ),
+    ] {
+        let items: Vec<_> = items.into_iter().cloned().collect();
+        let hex: Vec<_> = items.iter().map(hex::encode).collect();
+        let encoded = ZERO_KEY.build(&items);
+        assert_eq!(encoded[0], 2, "distinct items are counted, not distinct hashes");
+        let expect = value(json!({ "encoded": hex::encode(encoded) }));
+        let case = Case::new(comment, with(ZERO_KEY, &json!({ "items": hex })), expect);
+        cases.push(case.named(name).flag("Collision").source("the crate bitcoin 0.32"));
+    }
     cases.extend(gcs_large::build());
     Area {
         name: "gcs.build",
@@ -267,6 +293,24 @@ fn decode(rows: &[Value]) -> Area {
             accepted("one item of value 0", ZERO_KEY, "01000000")
                 .named("zero-value")
                 .flag("ZeroValue"),
+            accepted(
+                "one item of one bit: P is 0, so a code has no remainder",
+                Params { p: 0, m: 1, ..ZERO_KEY },
+                "0100",
+            )
+            .named("p-0"),
+            accepted(
+                "one item of two bits: P is 1",
+                Params { p: 1, m: 2, ..ZERO_KEY },
+                "0140",
+            )
+            .named("p-1"),
+            accepted(
+                "codes of 7, 8 and 50 bits, and 7 bits of padding: they look like a fourth code",
+                Params { p: 3, m: 1_000, ..ZERO_KEY },
+                "03e1e1fffffffffff800",
+            )
+            .named("padding-like-a-code"),
             bad("no-bytes", "no bytes at all: not even a number of items", ""),
             bad("no-items-and-a-byte", "a byte after a set without items", "0000"),
             bad("items-missing", "one item is announced, none is there", "01"),

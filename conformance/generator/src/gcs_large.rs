@@ -97,6 +97,23 @@ pub(crate) fn build() -> Vec<Case> {
         let comment = format!("{count} items, with other parameters");
         cases.push(Case::new(comment, with(params, &items), expect));
     }
+    // Quotients of thousands of ones, which are written in parts.
+    let params = Params { p: 8, m: 600_000, ..BASIC };
+    let items = counted("chainsieve gcs ", 20);
+    let hex: Vec<_> = items.iter().map(hex::encode).collect();
+    let expect = value(json!({ "encoded": hex::encode(params.build(&items)) }));
+    let comment = "20 items, P = 8: quotients of about 2,300";
+    let case = Case::new(comment, with(params, &json!({ "items": hex })), expect);
+    cases.push(case.named("long-quotients"));
+    // Many codes have 33 bits, one more than half a word, and some of them follow one another.
+    let params = Params { p: 30, m: 1_500_000_000, ..BASIC };
+    let (prefix, count) = ("chainsieve gcs ", 5_000);
+    let encoded = params.build(&counted(prefix, count));
+    let items = json!({ "items": { "counted": { "prefix": prefix, "count": count } } });
+    let hash = hex::encode(sha256::Hash::hash(&encoded));
+    let expect = value(json!({ "encoded": { "sha256": hash, "bytes": encoded.len() } }));
+    let comment = "5,000 items, P = 30: codes around 32 bits";
+    cases.push(Case::new(comment, with(params, &items), expect).named("codes-of-33-bits"));
     let mut items: Vec<_> = (0..520_u32).map(|item| item.to_be_bytes()[2..].to_vec()).collect();
     (items[300], items[515]) = (vec![0x33; 200], vec![0x55; 200]);
     let hex: Vec<_> = items.iter().map(hex::encode).collect();
@@ -160,6 +177,44 @@ pub(crate) fn match_any() -> Vec<Case> {
         let expect = sides([("core", answer), ("strict", Answer::Invalid("set"))]);
         let comment = "the value N × M itself, which is a power of two";
         cases.push(Case::new(comment, input, expect).flag("OutOfRange"));
+    }
+    // The same, in a table of 64 places: its first place after the last.
+    let power = Params { key: [0; 16], p: 6, m: 64 };
+    for item in ["aa", "bb", "cc"] {
+        let input = with(power, &json!({ "encoded": "0180", "items": [item] }));
+        let found = power.matches(&[1, 0x80], &[hex::decode(item).expect("hex")]);
+        let answer = Answer::Value(json!({ "match": found }));
+        let expect = sides([("core", answer), ("strict", Answer::Invalid("set"))]);
+        let comment = "the value N × M itself, which is 64";
+        cases.push(Case::new(comment, input, expect).flag("OutOfRange"));
+    }
+    let params = Params { m: 65, ..power };
+    let last = (0_u16..).map(|item| item.to_le_bytes().to_vec());
+    let last = last.into_iter().find(|item| params.value(item, 1) == 64).expect("such an item");
+    let encoded = params.build(core::slice::from_ref(&last));
+    let input = json!({ "encoded": hex::encode(encoded), "items": [hex::encode(last)] });
+    let comment = "the greatest value, which is a power of two";
+    let case = Case::new(comment, with(params, &input), value(json!({ "match": true })));
+    cases.push(case.source("the definition of the set"));
+    // A reader that hashes items of a length together must give each of them its place.
+    let members = [vec![0x11; 30], vec![0x22; 12]];
+    let encoded = BASIC.build(&members);
+    let items = [hex::encode(&members[0]), hex::encode(&members[1]), "3333333333".to_owned()];
+    let input = json!({ "encoded": hex::encode(encoded), "items": items });
+    let comment = "each item of another length, the longest first";
+    let case = Case::new(comment, with(BASIC, &input), value(json!({ "match": true })));
+    cases.push(case.named("lengths-descending").source("the definition of the set"));
+    let encoded = BASIC.build(&[vec![0x44; 200], vec![0x55; 20]]);
+    for (name, comment, byte, found) in [
+        ("long-item", "an item of 200 bytes", 0x44, true),
+        ("long-item-absent", "an item of 200 bytes that is not a member", 0x45, false),
+    ] {
+        let items = [vec![byte; 200], vec![0x66; 8]];
+        assert_eq!(BASIC.matches(&encoded, &items), found, "by the crate bitcoin");
+        let hex: Vec<_> = items.iter().map(hex::encode).collect();
+        let input = json!({ "encoded": hex::encode(&encoded), "items": hex });
+        let case = Case::new(comment, with(BASIC, &input), value(json!({ "match": found })));
+        cases.push(case.named(name));
     }
     for (count, step) in [(700, 0x5a5a5), (1_200, 0x2aaaa), (1_200, 0x80001), (1_300, 784_930)] {
         let encoded = steps(step, step, count);

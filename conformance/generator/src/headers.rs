@@ -176,6 +176,27 @@ fn from_rlp(sources: &Sources) -> Area {
             with(fields_of.len() - 1, &[0x88, 1, 2]),
         ),
     ]);
+    cases.extend(later_fields(&bytes(&newest["header"])).into_iter().map(
+        |(name, comment, header)| {
+            alloy_consensus::Header::decode(&mut header.as_slice()).expect_err(name);
+            hostile(name, comment, header).level(Level::Reference).source(
+                "go-ethereum, Header's RLP and SanityCheck, as read; alloy-consensus refuses it",
+            )
+        },
+    ));
+    let mut longest = fields_of.clone();
+    for at in [9, 10, 11] {
+        longest[at] = [&[0x88, 0x7f][..], &[0xff; 7]].concat();
+    }
+    let header = rlp_list(&longest);
+    alloy_consensus::Header::decode(&mut header.as_slice()).expect("a header");
+    let input = json!({ "header": hex::encode(&header) });
+    cases.push(
+        Case::new("numbers of eight bytes: gas and time", input, value(fields(&header)))
+            .named("numbers-of-8-bytes")
+            .level(Level::Specification)
+            .source("alloy-consensus"),
+    );
     cases.extend(
         other_prefixes(&fields_of)
             .into_iter()
@@ -203,6 +224,31 @@ fn from_rlp(sources: &Sources) -> Area {
         ],
         groups: vec![Group { cases, ..Group::default() }],
     }
+}
+
+/// Headers with each member in which one of those after the extra data has another form. A reader that
+/// only hashes what it received must look at them all the same, or its caller reads what no fork has.
+fn later_fields(header: &[u8]) -> Vec<(&'static str, &'static str, Vec<u8>)> {
+    let fields = items(header);
+    let with = |at: usize, len: u8| {
+        let mut fields = fields.clone();
+        fields[at] = [vec![0x80 + len], vec![1; usize::from(len)]].concat();
+        rlp_list(&fields)
+    };
+    let mut leading_zero = fields.clone();
+    leading_zero[15] = vec![0x82, 0, 1];
+    vec![
+        ("difficulty-of-33-bytes", "a difficulty of 33 bytes", with(7, 33)),
+        ("mix-hash-of-31-bytes", "a mix hash of 31 bytes", with(13, 31)),
+        ("nonce-of-7-bytes", "a nonce of 7 bytes", with(14, 7)),
+        ("base-fee-of-33-bytes", "a base fee of 33 bytes", with(15, 33)),
+        ("base-fee-with-leading-zero", "a base fee with a leading zero", rlp_list(&leading_zero)),
+        ("withdrawals-root-of-33-bytes", "a withdrawals root of 33 bytes", with(16, 33)),
+        ("blob-gas-used-of-9-bytes", "gas of blobs, of 9 bytes", with(17, 9)),
+        ("excess-blob-gas-of-9-bytes", "excess gas of blobs, of 9 bytes", with(18, 9)),
+        ("beacon-root-of-31-bytes", "a parent beacon block root of 31 bytes", with(19, 31)),
+        ("requests-hash-of-31-bytes", "a hash of requests of 31 bytes", with(20, 31)),
+    ]
 }
 
 /// Headers of the usual length in which one prefix before the bloom is another. A reader that takes
@@ -310,6 +356,7 @@ fn amsterdam(sources: &Sources) -> Vec<Case> {
     };
     let hash = text(&row["hash"]).trim_start_matches("0x");
     let mut cases = vec![
+        with_gap(&honest, &bytes(&row["header"])),
         case(
             "the first block of Amsterdam, with blockAccessListHash and slotNumber".into(),
             &honest,
@@ -337,6 +384,23 @@ fn another(name: &str, old: &str) -> String {
         Some(rest) => format!("{rest}1"),
         None => format!("{}0", &old[..old.len() - 1]),
     }
+}
+
+/// A header object without the withdrawals root, though later members are there. The claimed hash is
+/// that of the fields that are there.
+fn with_gap(block: &Map<String, Value>, header: &[u8]) -> Case {
+    let mut told = block.clone();
+    told.remove("withdrawalsRoot");
+    let mut fields = items(header);
+    fields.remove(16);
+    let hash = keccak256(rlp_list(&fields));
+    told.insert("hash".into(), json!(format!("0x{}", hex::encode(hash))));
+    let comment = "a member is missing before others, and the hash is that of the rest: the next member would take its place";
+    Case::new(comment, json!({ "header_json": told }), invalid("hash"))
+        .named("gap")
+        .flag("Altered")
+        .level(Level::Specification)
+        .source("EIP-4895: the withdrawals root is field 16 of the header")
 }
 
 fn from_json(sources: &Sources) -> Area {

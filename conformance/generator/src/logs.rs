@@ -296,6 +296,18 @@ fn readings() -> Vec<(Option<&'static str>, &'static str, Value, &'static [&'sta
         (Some("0x-alone"), "0x without digits", json!({ "fromBlock": "0x" }), &["NumberForm"]),
         (Some("empty-number"), "an empty number", json!({ "fromBlock": "" }), &["NumberForm"]),
         (
+            Some("2-to-the-63-minus-1"),
+            "block 2^63 - 1, the last that geth takes",
+            json!({ "fromBlock": "0x7fffffffffffffff" }),
+            &["NumberForm"],
+        ),
+        (
+            Some("2-to-the-64-minus-1"),
+            "block 2^64 - 1, the last that alloy takes",
+            json!({ "fromBlock": "0xffffffffffffffff" }),
+            &["NumberForm"],
+        ),
+        (
             Some("2-to-the-63"),
             "block 2^63",
             json!({ "fromBlock": "0x8000000000000000" }),
@@ -739,6 +751,27 @@ fn select(sources: &Sources) -> Area {
         list.push(x.clone());
         cases.push(case(comment, &json!({ "topics": [list] }), &logs[..3]).named(name));
     }
+    let mut addresses: Vec<_> =
+        (1..MOST_ALTERNATIVES as u64).map(|number| format!("0x{number:040x}")).collect();
+    addresses.push(logs[0].address.to_string().to_lowercase());
+    cases.push(
+        case(
+            "1,000 addresses, the most that geth takes: the last one matches",
+            &json!({ "address": addresses }),
+            &logs[..3],
+        )
+        .named("1000-addresses"),
+    );
+    let mut descending = [&x, &y, &topic("dd"), &topic("01")].map(String::clone);
+    descending.sort_unstable_by(|a, b| b.cmp(a));
+    cases.push(
+        case(
+            "alternatives in descending order: their order means nothing",
+            &json!({ "topics": [descending] }),
+            &logs,
+        )
+        .named("alternatives-descending"),
+    );
     // Published queries over test chains, with the logs that they select.
     for chain in ["ea2025b", "ea2026", "ethtest"] {
         let blocks = sources.lines(&format!("getlogs/chains/{chain}/blocks.jsonl"));

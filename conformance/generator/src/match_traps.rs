@@ -100,15 +100,38 @@ fn outpoint(of: &Transaction, vout: u32) -> OutPoint {
 
 pub(crate) fn cases() -> Vec<Case> {
     let key = format!("02{}", "3c".repeat(32));
+    let other_key = format!("03{}", "4d".repeat(32));
     let bare_key = format!("21{key}ac");
     let odd_key = format!("05{}", "3c".repeat(32));
     let bare_odd_key = format!("21{odd_key}ac");
     let multisig = format!("5121{key}51ae");
+    let two_keys = format!("5121{key}21{other_key}52ae");
     let hash = "5a".repeat(20);
     let p2pkh = format!("76a914{hash}88ac");
     let p2wpkh = format!("0014{hash}");
     let bytes = |hex: &str| hex::decode(hex).expect("hex");
+    // One push for each output, of lengths around those that a reader may treat in groups.
+    let lengths = [60, 75, 76, 100, 127, 128, 131, 132, 136, 255, 520];
+    let pushes = lengths.map(|length| vec![u8::try_from(length % 251).expect("a byte"); length]);
+    let outputs = pushes.clone().map(|push| match push.len() {
+        length @ ..=75 => format!("{length:02x}{}", hex::encode(push)),
+        length @ ..=255 => format!("4c{length:02x}{}", hex::encode(push)),
+        length => format!(
+            "4d{:04x}{}",
+            u16::try_from(length).expect("small").swap_bytes(),
+            hex::encode(push)
+        ),
+    });
+    let to_long_pushes = transaction(&outputs.each_ref().map(String::as_str));
+    let long_pushes = pushes.each_ref().map(Vec::as_slice);
+    let mut of_long_pushes = Filter { data: vec![0; 512], ..filter(ALL, &[]) };
+    for push in long_pushes {
+        of_long_pushes.insert(push);
+    }
+    let long_outpoints = (0..11).map(|vout| outpoint(&to_long_pushes, vout)).collect();
     let (key, odd_key, hash) = (bytes(&key), bytes(&odd_key), bytes(&hash));
+    let other_key = bytes(&other_key);
+    let to_two_keys = transaction(&["51", &two_keys]);
     let pays = transaction(&[&p2pkh]);
     let txid = pays.compute_txid().to_byte_array();
     let mut display = txid;
@@ -170,6 +193,22 @@ pub(crate) fn cases() -> Vec<Case> {
         flagged(
             "Full",
             trap("all-ones", "all bits are set: everything matches", full, &[&pays], &[0], vec![]),
+        ),
+        trap(
+            "long-pushes",
+            "outputs with a push of 60 to 520 bytes: each is looked at as a whole",
+            of_long_pushes,
+            &[&to_long_pushes],
+            &[0],
+            long_outpoints,
+        ),
+        trap(
+            "two-keys-of-an-output",
+            "two keys of one output match: the outpoint is taken in once",
+            filter(ALL, &[&key, &other_key]),
+            &[&to_two_keys],
+            &[0],
+            vec![outpoint(&to_two_keys, 1)],
         ),
         trap(
             "nothing",

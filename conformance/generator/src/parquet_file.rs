@@ -36,6 +36,27 @@ const UNKNOWN: &[(&str, &str, &[u8])] = &[
         "a map of a text to a number, and one without entries",
         &[0x1b, 1, 0x85, 1, b'a', 4, 0x1b, 0],
     ),
+    ("unknown-map-of-texts", "a map of texts to texts", &[0x1b, 1, 0x88, 2, b'a', b'b', 1, b'c']),
+    (
+        "unknown-list-of-large-bytes",
+        "a list of three bytes that are no types of fields",
+        &[0x19, 0x33, 0x7f, 0x7d, 0x7e],
+    ),
+    (
+        "unknown-lists",
+        "40 lists without items, one after the other",
+        [[0x19, 0x03]; 40].as_flattened(),
+    ),
+    (
+        "unknown-structs",
+        "40 structs without fields, one after the other",
+        [[0x1c, 0]; 40].as_flattened(),
+    ),
+    (
+        "unknown-nested-structs",
+        "a struct in a struct, 15 deep",
+        [[0x1c; 15], [0; 15]].as_flattened(),
+    ),
     ("unknown-struct", "a struct with a field and a struct in it", &[0x1c, 0x15, 2, 0x1c, 0, 0]),
     (
         "unknown-far-field",
@@ -80,6 +101,9 @@ fn case(comment: impl Into<String>, file: &[u8], bitset: Option<&[u8]>) -> Case 
     case.level(Level::Specification).flag_if(bitset.is_none(), "Hostile")
 }
 
+/// Number of structs of a header that never ends.
+const DEEP: usize = 100_000;
+
 pub(crate) fn area() -> Area {
     let mut filter = Sbbf::new(&[0; 32]);
     filter.insert(&b"key"[..]);
@@ -93,10 +117,19 @@ pub(crate) fn area() -> Area {
         case("four blocks: a length of two bytes", &file(&four, &[&CHOICES]), Some(&four))
             .named("four-blocks"),
     ];
+    let lists = [&[0x1c][..], [[0x19, 0x03]; 40].as_flattened(), &[0]].concat();
+    let comment = "an unknown field must be passed over: a struct with 40 lists without items";
+    let of_lists = case(comment, &file(&bitset, &[&CHOICES, &lists]), Some(&bitset));
+    cases.push(of_lists.named("unknown-struct-of-lists"));
     for (name, what, field) in UNKNOWN {
         let comment = format!("an unknown field must be passed over: {what}");
         cases.push(case(comment, &file(&bitset, &[&CHOICES, field]), Some(&bitset)).named(name));
     }
+    // The field of the length is number 1, four after the field before it.
+    let zigzag = u8::try_from(bitset.len() * 2).expect("a byte");
+    let negative = [&[0x05, 0x05, 2, 0x45, zigzag][..], &CHOICES, &[0], &bitset].concat();
+    let comment = "an unknown field of number -3 comes before the length";
+    cases.push(case(comment, &negative, Some(&bitset)).named("unknown-negative-field"));
     for (name, what, field) in MALFORMED {
         cases.push(case(*what, &file(&bitset, &[&CHOICES, field]), None).named(name));
     }
@@ -114,6 +147,11 @@ pub(crate) fn area() -> Area {
     for end in 0..whole.len() - bitset.len() {
         cases.push(case(format!("the header ends after {end} bytes"), &whole[..end], None));
     }
+    let comment = "structs in structs that never end";
+    let _ = case(comment, &vec![0xfc; DEEP], None);
+    let input = json!({ "file": { "repeat": "fc", "times": DEEP } });
+    let deep = Case::new(comment, input, invalid("malformed")).level(Level::Specification);
+    cases.push(deep.named("structs-without-end").flag("Hostile"));
     let cut = &whole[..whole.len() - 1];
     cases.push(case("the last byte of the bits is missing", cut, None).named("bits-cut"));
     Area {

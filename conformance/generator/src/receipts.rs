@@ -605,6 +605,22 @@ fn root(blocks: &[ReceiptedBlock]) -> Area {
             .flag_if(count > 128, "LongKey");
         cases.push(if count == 0 { case.named("none") } else { case });
     }
+    // A type that no fork has, and the type of receipts that have no type byte.
+    for (name, receipt_type) in [("unknown-type", 5), ("type-0-written", 0)] {
+        let receipt = [vec![receipt_type], plain(21_000)].concat();
+        ReceiptEnvelope::decode_2718(&mut receipt.as_slice()).expect_err("no such type");
+        cases.push(
+            Case::new(
+                format!("a receipt of type {receipt_type}: no receipt begins with this byte"),
+                json!({ "receipts": [hex::encode(receipt)] }),
+                invalid("type"),
+            )
+            .named(name)
+            .flag("Hostile")
+            .level(Level::Specification)
+            .source("EIP-2718; alloy-consensus refuses it"),
+        );
+    }
     Area {
         name: "receipts.root",
         title: "Root of the receipts' trie of an Ethereum block",
@@ -612,7 +628,10 @@ fn root(blocks: &[ReceiptedBlock]) -> Area {
         source: "receipts and headers of mainnet",
         input: vec![member("receipts", Kind::List(&Kind::Bytes), "encoded receipts")],
         value: vec![member("root", Kind::Fixed(32), "root")],
-        flags: &[("LongKey", "from index 128 on, the key has two bytes")],
+        flags: &[
+            ("LongKey", "from index 128 on, the key has two bytes"),
+            ("Hostile", "malformed: must be refused in an orderly way"),
+        ],
         groups: vec![Group { cases, ..Group::default() }],
     }
 }

@@ -2,9 +2,10 @@
 //! parsers, of which a seed chooses some. A change is noticed if an answer of the changed program
 //! differs from the vectors, or is missing.
 //!
-//! Usage: `cargo run --release -p conformance-mutants -- FOLDER [SEED [COUNT]]`. FOLDER takes a copy of
-//! the last commit, and its build, which later runs for the same commit use again. COUNT is a number, or
-//! `all`.
+//! Usage: `cargo run --release -p conformance-mutants -- FOLDER [SEED [COUNT [PLACE…]]]`. FOLDER takes a
+//! copy of the last commit, and its build, which later runs use again as long as the code stays the same.
+//! COUNT is a number, or `all`. With PLACE, only the changes are drawn whose line of the report begins
+//! with it: `src/eth/bloom.rs:120`.
 //!
 //! Two kinds of changes are not drawn. `equivalent.json` lists those that no input can show, each with
 //! its reason. The other kind is in code that no area asks for, which a run without a change tells.
@@ -169,7 +170,7 @@ fn survivors(
 fn main() -> ExitCode {
     let mut arguments = env::args().skip(1);
     let Some(folder) = arguments.next().map(PathBuf::from) else {
-        eprintln!("usage: conformance-mutants FOLDER [SEED [COUNT]]");
+        eprintln!("usage: conformance-mutants FOLDER [SEED [COUNT [PLACE…]]]");
         return ExitCode::FAILURE;
     };
     let seed = arguments.next().map_or(1, |text| text.parse().expect("a number"));
@@ -177,7 +178,8 @@ fn main() -> ExitCode {
         Some(text) if text == "all" => None,
         text => Some(text.map_or(200, |text| text.parse().expect("a number, or `all`"))),
     };
-    match measure(&folder, seed, count) {
+    let places: Vec<_> = arguments.collect();
+    match measure(&folder, seed, count, &places) {
         Ok(is_enough) if is_enough => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
@@ -187,8 +189,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// Draws and tries the mutants, and prints the report. Returns `true` if enough of them are noticed.
-fn measure(folder: &Path, seed: u64, count: Option<usize>) -> Result<bool, String> {
+/// Draws and tries the mutants at these places, or at all if there are none, and prints the report.
+/// Returns `true` if enough of them are noticed.
+fn measure(
+    folder: &Path,
+    seed: u64,
+    count: Option<usize>,
+    places: &[String],
+) -> Result<bool, String> {
     fs::create_dir_all(folder).expect("a folder");
     let folder = folder.canonicalize().expect("a folder");
     let repository =
@@ -214,6 +222,10 @@ fn measure(folder: &Path, seed: u64, count: Option<usize>) -> Result<bool, Strin
         missed.len(),
         order.len()
     );
+    order.retain(|mutant| {
+        let line = mutant.to_string();
+        places.is_empty() || places.iter().any(|place| line.starts_with(place))
+    });
     let mut numbers = Numbers(seed);
     for at in (1..order.len()).rev() {
         let other = numbers.next() % (at as u64 + 1);

@@ -165,6 +165,7 @@ impl<'ast> Visit<'ast> for Finder<'_> {
         let is_skipped = match item {
             Item::Const(_) | Item::Static(_) | Item::Enum(_) | Item::Macro(_) => true,
             Item::Mod(module) => is_test(&module.attrs),
+            Item::Impl(block) => is_test(&block.attrs),
             _ => false,
         };
         if !is_skipped {
@@ -181,7 +182,7 @@ impl<'ast> Visit<'ast> for Finder<'_> {
     fn visit_impl_item_fn(&mut self, function: &'ast ImplItemFn) {
         // What a value looks like to people is no kernel and no parser.
         let name = function.sig.ident.to_string();
-        if function.sig.constness.is_none() && name != "fmt" {
+        if function.sig.constness.is_none() && !is_test(&function.attrs) && name != "fmt" {
             visit::visit_impl_item_fn(self, function);
         }
     }
@@ -205,6 +206,10 @@ impl<'ast> Visit<'ast> for Finder<'_> {
     }
 
     fn visit_stmt(&mut self, statement: &'ast Stmt) {
+        // Each kind of statement keeps its attributes elsewhere, but all of them stand before it.
+        if self.source(statement.span()).starts_with("#[cfg(test)]") {
+            return;
+        }
         // A statement whose value is dropped does something else: it goes.
         if let Stmt::Expr(expression, Some(end)) = statement {
             let is_call = matches!(expression, Expr::MethodCall(_) | Expr::Assign(_));
@@ -279,4 +284,29 @@ fn is_assigning(operator: BinOp) -> bool {
             | BinOp::ShlAssign(_)
             | BinOp::ShrAssign(_)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sites;
+
+    fn changes(text: &str) -> Vec<String> {
+        sites(text).expect("Rust").into_iter().map(|site| site.change).collect()
+    }
+
+    #[test]
+    fn code_of_tests_has_no_places() {
+        assert_eq!(changes("fn f() -> u8 { g(); 1 + x }"), ["+ -> -", "1 -> 2"]);
+        for test in [
+            "#[test] fn f() { assert(1) }",
+            "#[cfg(test)] fn f() -> u8 { 1 }",
+            "#[cfg(test)] mod tests { fn f() -> u8 { 1 } }",
+            "#[cfg(test)] impl A { fn f() -> u8 { 1 } }",
+            "impl A { #[cfg(test)] fn f() -> u8 { 1 } }",
+            "fn f() { #[cfg(test)] LOOKS.set(LOOKS.get() + 1); }",
+            "fn f() { #[cfg(test)] let x = 1; }",
+        ] {
+            assert!(changes(test).is_empty(), "{test}");
+        }
+    }
 }

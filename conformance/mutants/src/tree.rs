@@ -172,11 +172,27 @@ fn copy(repository: &Path, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the name of the repository's last commit.
-fn commit(repository: &Path) -> io::Result<String> {
-    let head =
-        Command::new("git").arg("-C").arg(repository).args(["rev-parse", "HEAD"]).output()?;
-    Ok(String::from_utf8_lossy(&head.stdout).trim().to_owned())
+/// The code of the subject, and what decides where its switches are. The vectors are not part of it, so
+/// that a build stays valid when a case is added.
+const SOURCES: [&str; 9] = [
+    "Cargo.lock",
+    "src",
+    "crates/lanes",
+    "crates/filter",
+    "crates/conformance/src",
+    "crates/cli/src/conformance/answer",
+    "conformance/mutants/src/sites.rs",
+    "conformance/mutants/src/tree.rs",
+    "conformance/mutants/subject",
+];
+
+/// Returns the names that git has for the sources in the last commit. They change with the contents.
+fn source_names(repository: &Path) -> io::Result<String> {
+    let objects = SOURCES.map(|path| format!("HEAD:{path}"));
+    let named =
+        Command::new("git").arg("-C").arg(repository).arg("rev-parse").args(objects).output()?;
+    assert!(named.status.success(), "git rev-parse");
+    Ok(String::from_utf8_lossy(&named.stdout).trim().to_owned())
 }
 
 /// The program that answers the questions of the vectors.
@@ -185,19 +201,21 @@ const SUBJECT: &str = "conformance-mutants-subject";
 /// A program with a switch at each place.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Build {
-    commit: String,
+    /// What git names the sources.
+    names: String,
     pub(crate) program: PathBuf,
     pub(crate) mutants: Vec<Mutant>,
 }
 
-/// Builds the subject of the last commit with all mutants, or returns the build of an earlier run.
+/// Builds the subject of the last commit with all mutants, or returns the build of an earlier run from
+/// the same sources.
 pub(crate) fn build(repository: &Path, folder: &Path) -> io::Result<Build> {
     let (tree, target, record) =
         (folder.join("tree"), folder.join("target"), folder.join("build.json"));
-    let commit = commit(repository)?;
+    let names = source_names(repository)?;
     let earlier = fs::read_to_string(&record).ok();
     let earlier = earlier.and_then(|text| serde_json::from_str::<Build>(&text).ok());
-    if let Some(build) = earlier.filter(|build| build.commit == commit) {
+    if let Some(build) = earlier.filter(|build| build.names == names) {
         return Ok(build);
     }
     copy(repository, &tree)?;
@@ -228,7 +246,7 @@ pub(crate) fn build(repository: &Path, folder: &Path) -> io::Result<Build> {
         }
     }
     let mutants = places.into_iter().map(|(mutant, _)| mutant).collect();
-    let build = Build { commit, program: target.join("release").join(SUBJECT), mutants };
+    let build = Build { names, program: target.join("release").join(SUBJECT), mutants };
     fs::write(record, serde_json::to_string(&build)?)?;
     Ok(build)
 }

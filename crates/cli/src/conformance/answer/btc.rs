@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use chainsieve::bitcoin::consensus::deserialize;
+use chainsieve::bitcoin::consensus::{deserialize, serialize};
 use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::bitcoin::p2p::message_bloom::{FilterAdd, FilterLoad};
-use chainsieve::bitcoin::{self, Block, BlockHash, OutPoint, Script, ScriptBuf, Transaction};
+use chainsieve::bitcoin::{self, Block, BlockHash, OutPoint, Script, ScriptBuf, Transaction, Txid};
 use chainsieve::btc::bip37::{
     AddedData, BlockElements, BloomFilter, FilterBank, MatchReason, MerkleBlock, PayloadError,
     TxMatch, core_sizing,
@@ -52,6 +52,7 @@ fn sizing(question: &Question<'_>) -> Result<Value, Refusal> {
     let bits = question.member("fpr_bits", |bits| u64::from_str_radix(bits.as_str()?, 16).ok())?;
     let (elements, fpr) = (question.number("elements")?, f64::from_bits(bits));
     let (bytes, hash_funcs) = core_sizing(elements, fpr);
+    same("core_sizing of no elements", &core_sizing(0, fpr), &(0, 0))?;
     for rate in [0.0, -1.0, 1.5, f64::NAN] {
         let is_refused = BloomFilter::with_core_sizing(elements, rate, 0, 0).is_err();
         same("with_core_sizing refuses the rate", &is_refused, &true)?;
@@ -72,6 +73,8 @@ fn filter(question: &Question<'_>, name: &str) -> Result<BloomFilter, Refusal> {
     let decoded = BloomFilter::decode_prefix(&payload).ok();
     let admitted = filter.is_within_size_constraints().then(|| (filter.clone(), rest));
     same("decode_prefix", &decoded, &admitted)?;
+    let is_loaded = FilterBank::new().load((), filter.clone()).is_ok();
+    same("FilterBank::load", &is_loaded, &admitted.is_some())?;
     let whole = admitted.filter(|(_, rest)| rest.is_empty()).map(|(filter, _)| filter);
     same("decode", &BloomFilter::decode(&payload).ok(), &whole)?;
     // `FilterLoad` has no value for flags above 2.
@@ -301,9 +304,38 @@ fn match_in_banks(
         same("FilterBank::remove", &[bank.remove(&1), bank.remove(&1)], &[true, false])?;
         let left: Vec<_> = alone.iter().take(1).chain(&alone[2..]).cloned().collect();
         same("FilterBank::remove", &after(&bank), &left)?;
+        // What is left finds what it finds alone, in the order of the numbers.
+        let mut left: Vec<_> = (0..FILTERS).filter(|number| *number != 1).zip(left).collect();
+        let found = left.iter_mut().map(|(number, filter)| (*number, filter.match_block(block)));
+        let found: Vec<_> = found.filter(|(_, found)| !found.is_empty()).collect();
+        same("FilterBank::match_block", &bank.match_block(block), &found)?;
+        match_for_everyone(bank, parsed)?;
     }
     Ok(())
 }
+
+/// A peer without a filter gets each transaction, until it loads a filter again.
+fn match_for_everyone(mut bank: FilterBank<u8>, parsed: &Block) -> Result<(), Refusal> {
+    // The peer whose filter was removed.
+    let peer = 1;
+    bank.clear(peer);
+    for transaction in parsed.txdata.iter().take(2) {
+        let announced = bank.match_transaction(transaction);
+        let peers: Vec<_> = announced.iter().map(|(peer, _)| *peer).collect();
+        same("the order of peers", &peers.is_sorted(), &true)?;
+        let found = announced.into_iter().find(|(other, _)| *other == peer);
+        let reasons = found.map(|(_, found)| found.reasons);
+        same("clear", &reasons, &Some(vec![MatchReason::Everything]))?;
+    }
+    let filter = BloomFilter::with_core_sizing(1, 0.001, 0, 0).map_err(invalid)?;
+    bank.load(peer, filter).map_err(invalid)?;
+    same("load after clear", &bank.relays_everything(&peer), &false)?;
+    bank.clear(peer);
+    same("clear after load", &bank.get(&peer), &None)
+}
+
+/// The most transactions that a block of 4,000,000 units of weight has room for.
+const MOST_TRANSACTIONS: usize = 16_666;
 
 fn build_merkleblock(question: &Question<'_>) -> Result<Value, Refusal> {
     let block = BlockElements::from_raw(&question.bytes("block")?).map_err(invalid)?;
@@ -317,13 +349,26 @@ fn build_merkleblock(question: &Question<'_>) -> Result<Value, Refusal> {
         let is_refused = MerkleBlock::new(block.header(), txids, wrong).is_err();
         same("an index too large, or twice, is refused", &is_refused, &true)?;
     }
+    if transactions == 1 {
+        for (count, is_possible) in [(MOST_TRANSACTIONS, true), (MOST_TRANSACTIONS + 1, false)] {
+            let built = MerkleBlock::new(block.header(), &vec![txids[0]; count], &[]);
+            same("the number of transactions", &built.is_ok(), &is_possible)?;
+        }
+    }
     let height = transactions.next_power_of_two().trailing_zeros();
+    let last = MerklePath::new(txids, transactions - 1).ok_or_else(|| invalid("no last one"))?;
+    let beyond = MerklePath { index: transactions, ..last };
+    let of_last = beyond.root(txids[txids.len() - 1], transactions).ok();
+    same("MerklePath::root of a place after the last", &of_last, &None)?;
     same("MerklePath::new", &MerklePath::new(txids, transactions), &None)?;
     for index in matched.iter().take(8).copied().chain(0..transactions.min(3)) {
         let path = MerklePath::new(txids, index).ok_or_else(|| invalid("no such transaction"))?;
         let txid = txids[index as usize];
         same("MerklePath::root", &path.root(txid, transactions).ok(), &root)?;
         same("root_at_height", &path.root_at_height(txid, height).ok(), &root)?;
+        // The same siblings, for a place after the last.
+        let beyond = MerklePath { index: index + (1 << height), ..path };
+        same("root_at_height", &beyond.root_at_height(txid, height).ok(), &None)?;
     }
     Ok(json!({ "merkleblock": hex::encode(built.encode()) }))
 }
@@ -413,6 +458,14 @@ fn decode_set(question: &Question<'_>) -> Result<Value, Refusal> {
     result.map_err(invalid)?;
     let count = filter.num_elements();
     same("decode_into", &values.len(), &(count as usize))?;
+    // No builder writes values that are not below N × M, or a last byte that does not end in zeros.
+    let (p, range) = (u32::from(params.p()), u64::from(count) * u64::from(params.m()));
+    let deltas = values.iter().zip([0].iter().chain(&values)).map(|(value, before)| value - before);
+    let bits: u64 = deltas.map(|delta| (delta >> p) + 1 + u64::from(p)).sum();
+    let padding = encoded.last().map_or(0, |last| last & ((1 << (bits.wrapping_neg() % 8)) - 1));
+    let is_strict = count == 0 || padding == 0 && values.last().is_none_or(|last| *last < range);
+    let strict = GcsFilter::parse(params, key, &encoded, Acceptance::Strict).map_err(invalid)?;
+    same("Strict", &strict.decode_into(&mut Vec::new()).is_ok(), &is_strict)?;
     Ok(json!({ "count": count }))
 }
 
@@ -432,18 +485,21 @@ fn match_set(question: &Question<'_>, items: &[Vec<u8>]) -> Result<Value, Refusa
     let scripts: PreparedScripts = items.iter().collect();
     let result = Matcher::new().match_any(&filter, &scripts);
     // A matcher keeps its memory from filter to filter: the one before has all items and some more.
-    let others = (0..40_u8).map(|other| [other; 20]).collect::<Vec<_>>();
-    let before = items.iter().map(Vec::as_slice).chain(others.iter().map(<[u8; 20]>::as_slice));
-    let before = gcs::encode(params, key, before).map_err(invalid)?;
-    let before = GcsFilter::parse(params, key, &before, Acceptance::Strict).map_err(invalid)?;
-    for backend in Backend::available() {
-        let mut matcher = Matcher::new().with_backend(backend);
-        same("match_all", &matcher.match_all(&before, &scripts), &Ok(true))?;
-        same(backend.name(), &matcher.match_any(&filter, &scripts), &result)?;
+    for more in [40, 1_000_u16] {
+        let others: Vec<_> = (0..more).map(|other| other.to_le_bytes().repeat(10)).collect();
+        let before = items.iter().chain(&others).map(Vec::as_slice);
+        let before = gcs::encode(params, key, before).map_err(invalid)?;
+        let before = GcsFilter::parse(params, key, &before, Acceptance::Strict).map_err(invalid)?;
+        for backend in Backend::available() {
+            let mut matcher = Matcher::new().with_backend(backend);
+            same("match_all", &matcher.match_all(&before, &scripts), &Ok(true))?;
+            same(backend.name(), &matcher.match_any(&filter, &scripts), &result)?;
+        }
     }
     let matched = result.map_err(invalid)?;
     let matching = Matcher::new().matching(&filter, &scripts).map_err(invalid)?;
     same("matching", &!matching.is_empty(), &matched)?;
+    same("the order of matching", &matching.is_sorted(), &true)?;
     let all = matching.len() == items.len();
     let mut values = Vec::new();
     filter.decode_into(&mut values).map_err(invalid)?;
@@ -460,6 +516,7 @@ fn match_set(question: &Question<'_>, items: &[Vec<u8>]) -> Result<Value, Refusa
         same("DecodedFilter::match_all", &decoded.match_all(&scripts), &all)?;
         let middle = items.len() / 3;
         let mut found = decoded.matching(&scripts, 0..middle);
+        same("a range", &found.iter().all(|index| *index < middle), &true)?;
         found.extend(decoded.matching(&scripts, middle..items.len()));
         same("DecodedFilter::matching", &found, &matching)?;
         let any = items.iter().any(|item| decoded.may_contain(item));
@@ -486,13 +543,35 @@ fn header(question: &Question<'_>) -> Result<Value, Refusal> {
 fn block_filter(question: &Question<'_>) -> Result<BlockFilter, Refusal> {
     let scripts = question.list("prevout_scripts", |script| unhex(script).map(ScriptBuf::from))?;
     let raw = question.bytes("block")?;
-    let filter = BlockFilter::from_raw_block(&raw, &scripts).map_err(invalid)?;
-    let block: Block = deserialize(&raw).map_err(invalid)?;
+    let filter = BlockFilter::from_raw_block(&raw, &scripts);
+    let block = deserialize::<Block>(&raw);
+    same("from_raw_block", &filter.is_ok(), &block.is_ok())?;
+    let (filter, block) = (filter.map_err(invalid)?, block.map_err(invalid)?);
     let other = BlockFilter::from_prevout_scripts(&block, &scripts).map_err(invalid)?;
     same("from_prevout_scripts", &other, &filter)?;
     let set = filter.gcs(Acceptance::Strict).map_err(invalid)?;
     let elements = filter_elements(&block, &scripts).map_err(invalid)?;
     same_values(&set, elements)?;
+    // Only the null outpoint makes an input that of a coinbase, and a coinbase has no other input.
+    let outpoints = [
+        (Txid::all_zeros(), 0, 1),
+        (block.txdata[0].compute_txid(), u32::MAX, 1),
+        (Txid::from_byte_array(*b"\0 is one of the bytes of an id.."), u32::MAX, 1),
+        (Txid::all_zeros(), u32::MAX, 2),
+    ];
+    for (txid, vout, inputs) in outpoints {
+        let mut block = block.clone();
+        let spending = &mut block.txdata[0].input;
+        spending[0].previous_output = OutPoint { txid, vout };
+        spending.resize(inputs, spending[0].clone());
+        let is_refused = BlockFilter::from_raw_block(&serialize(&block), &scripts).is_err();
+        same("a block without a coinbase is refused", &is_refused, &true)?;
+        let is_refused = BlockFilter::from_prevout_scripts(&block, &scripts).is_err();
+        same("a block without a coinbase is refused", &is_refused, &true)?;
+    }
+    let empty = Block { header: block.header, txdata: Vec::new() };
+    let is_refused = BlockFilter::from_raw_block(&serialize(&empty), &scripts).is_err();
+    same("a block without transactions is refused", &is_refused, &true)?;
     Ok(filter)
 }
 

@@ -5,7 +5,7 @@ use chainsieve::eth::bloom::{
     self, BloomView, accrue, accrue_bloom, accrue_log, accrue_logs, accrue_value, positions,
     positions_of_each_on,
 };
-use chainsieve::eth::certificate::{Certificate, Trust};
+use chainsieve::eth::certificate::{Certificate, Trust, VerifiedCertificate};
 use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::header::{HeaderBuf, HeaderError, HeaderView, bloom_at_fixed_place};
 use chainsieve::eth::log_query::{
@@ -52,6 +52,12 @@ fn header_hash(question: &Question<'_>) -> Result<Value, Refusal> {
     // area asks for the 256 bytes that every fork so far has.
     if bloom.is_none() {
         return Err(invalid("the filter has not 256 bytes"));
+    }
+    // It also reads a header in whose later fields another chain has something else. The area asks
+    // for those of mainnet.
+    let later = fields(header).into_iter().skip(13).filter(|(_, field)| field.is_some()).count();
+    if later + 13 != header.num_fields() {
+        return Err(invalid("a field that mainnet does not have"));
     }
     // A batch of one is no batch: parts of the header, of other lengths, are hashed beside it.
     let parts: Vec<_> = (0..16).map(|part| &rlp[..rlp.len() - rlp.len() * part / 16]).collect();
@@ -276,9 +282,18 @@ fn encode_receipt(question: &Question<'_>) -> Result<Value, Refusal> {
     }
     let receipts = BlockReceipts::from_json(&json!([json]).to_string()).map_err(invalid)?;
     let encodings = receipts.encodings().ok_or_else(|| invalid("neither status nor post-state"))?;
+    encode_block(&json, &encodings[0])?;
     let again = BlockReceipts::from_encodings(&encodings).map_err(invalid)?;
     same("from_encodings", &again.encodings().as_ref(), &Some(&encodings))?;
     same("from_encodings", &again.iter().eq(receipts.iter()), &true)?;
+    // A receipt without an outcome has no encoding, so its block has none either.
+    let mut unknown = json.clone();
+    unknown["transactionIndex"] = "0x1".into();
+    for outcome in ["root", "status"] {
+        unknown.as_object_mut().and_then(|members| members.remove(outcome));
+    }
+    let unknown = BlockReceipts::from_json(&json!([json, unknown]).to_string()).map_err(invalid)?;
+    same("a receipt without an outcome", &unknown.encodings(), &None)?;
     // No receipt but that of a deposit has a fifth field.
     let mut longer = encodings[0].to_vec();
     let start = usize::from(longer[0] < 0xc0);
@@ -300,6 +315,27 @@ fn encode_receipt(question: &Question<'_>) -> Result<Value, Refusal> {
     Ok(json!({ "encoded": encodings.iter().map(hex::encode).collect::<String>() }))
 }
 
+/// Encodes a receipt as one of two of a block, which come in any order.
+fn encode_block(json: &Value, encoding: &Bytes) -> Result<(), Refusal> {
+    let mut other = json.clone();
+    other["transactionIndex"] = "0x1".into();
+    other["logs"] = json!([]);
+    let of_block = |receipts: &[&Value]| {
+        let receipts = BlockReceipts::from_json(&json!(receipts).to_string()).map_err(invalid)?;
+        receipts.encodings().ok_or_else(|| invalid("neither status nor post-state"))
+    };
+    let block = of_block(&[&other, json])?;
+    same("the first of two receipts", &block[0], encoding)?;
+    other["transactionIndex"] = "0x0".into();
+    same("a receipt without logs", &block[1], &of_block(&[&other])?[0])?;
+    if json["type"] == "0x0" {
+        let mut legacy = json.clone();
+        legacy.as_object_mut().and_then(|members| members.remove("type"));
+        same("a receipt without a type", &of_block(&[&legacy])?[0], encoding)?;
+    }
+    Ok(())
+}
+
 fn receipts_root(question: &Question<'_>) -> Result<Value, Refusal> {
     let encodings: Vec<Bytes> =
         question.list("receipts", |encoding| unhex(encoding).map(Bytes::from))?;
@@ -311,6 +347,7 @@ fn receipts_root(question: &Question<'_>) -> Result<Value, Refusal> {
         Ok(_) => B256::ZERO,
     };
     let verified = receipts.verify(root, BloomView::from_wire(&[])).map_err(invalid)?;
+    same("unsound_receipt", &verified.unsound_receipt(), &None)?;
     // An index after the last receipt has no proof.
     let indices: Vec<_> = (0..=receipts.len() as u64).collect();
     let proofs = verified.proofs(&indices);
@@ -331,20 +368,85 @@ fn verify_certificate(question: &Question<'_>) -> Result<Value, Refusal> {
     let profile = profile.ok_or_else(|| invalid("unknown chain profile"))?;
     let query = question.value("query")?.to_string();
     let query = LogQuery::from_json(&query, question.semantics).map_err(invalid)?;
-    let blocks = certificate.blocks();
+    let (first, last) = certificate.blocks().into_inner();
+    let number = |block: &Option<BlockTag>, unknown| match block {
+        Some(BlockTag::Number(number)) => *number,
+        _ => unknown,
+    };
     let blocks = match query.blocks() {
         BlockSelection::AtHash(hash) => ResolvedBlocks::AtHash(*hash),
-        BlockSelection::Range { .. } => {
-            ResolvedBlocks::Range { first: *blocks.start(), last: *blocks.end() }
+        BlockSelection::Range { from, to } => {
+            ResolvedBlocks::Range { first: number(from, first), last: number(to, last) }
         }
     };
     let trust = Trust {
-        anchors: &[anchor],
+        // Other trusted hashes, in no order.
+        anchors: &[B256::repeat_byte(0xff), B256::repeat_byte(0xfe), anchor],
         profile: &profile,
         query: &query,
         semantics: question.semantics,
         blocks,
     };
-    let verified = certificate.verify(&trust, None, |_, _| None, None).map_err(invalid)?;
-    Ok(json!({ "complete": verified.is_complete() }))
+    let mut asked = 0;
+    let verified = certificate.verify(
+        &trust,
+        None,
+        |_, _| {
+            asked += 1;
+            None
+        },
+        None,
+    );
+    let verified = verified.map_err(invalid)?;
+    let complete = verified.is_complete();
+    verify_by_own_data(question, &certificate, &trust, &verified)?;
+    let receipts = receipts_of(question)?;
+    let is_needed = receipts.len() as u64 + asked <= verified.report.counts.examined;
+    same("no receipts are asked for that are there", &is_needed, &true)?;
+    Ok(json!({ "complete": complete }))
+}
+
+/// Returns the receipts of a certificate, each block's by its hash.
+fn receipts_of(question: &Question<'_>) -> Result<Vec<(B256, BlockReceipts)>, Refusal> {
+    let receipts = question.value("certificate")?.get("receipts").and_then(Value::as_array);
+    let of_block = |block: &Value| {
+        let encodings = block["receipts"].as_array()?.iter();
+        let encodings = encodings.map(|encoding| encoding.as_str()?.parse::<Bytes>().ok());
+        let receipts = BlockReceipts::from_encodings(&encodings.collect::<Option<Vec<_>>>()?);
+        Some((block["blockHash"].as_str()?.parse().ok()?, receipts.ok()?))
+    };
+    let receipts = receipts.into_iter().flatten().map(of_block).collect::<Option<_>>();
+    receipts.ok_or_else(|| invalid("receipts"))
+}
+
+/// Verifies a certificate as before, with parts of it given by the verifier.
+fn verify_by_own_data(
+    question: &Question<'_>,
+    certificate: &Certificate,
+    trust: &Trust<'_>,
+    verified: &VerifiedCertificate,
+) -> Result<(), Refusal> {
+    let complete = Some(verified.is_complete());
+    let is_complete = |verified: Result<VerifiedCertificate, _>| {
+        verified.ok().as_ref().map(VerifiedCertificate::is_complete)
+    };
+    let chain = certificate.chain().map_err(invalid)?;
+    let other = certificate.verify(trust, Some(&chain), |_, _| None, None);
+    same("with given headers", &is_complete(other), &complete)?;
+    if let Some(logs) = &verified.logs {
+        same("removed", &logs.iter().any(|log| log.removed), &false)?;
+        let reversed: Vec<_> = logs.iter().rev().cloned().collect();
+        for logs in [logs, &reversed] {
+            let other = certificate.verify(trust, None, |_, _| None, Some(logs));
+            same("with given logs", &is_complete(other), &complete)?;
+        }
+    }
+    let receipts = receipts_of(question)?;
+    let given = |_, hash| receipts.iter().find(|(of, _)| *of == hash).map(|(_, own)| own.clone());
+    let mut bare = question.value("certificate")?.clone();
+    if let Some(members) = bare.as_object_mut() {
+        members.remove("receipts");
+    }
+    let bare = Certificate::from_json(&bare.to_string()).map_err(invalid)?;
+    same("with given receipts", &is_complete(bare.verify(trust, None, given, None)), &complete)
 }

@@ -65,6 +65,14 @@ fn split_block(question: &Question<'_>) -> Result<Value, Refusal> {
     let is_possible =
         decoded.len() >= u64::from(ones.div_ceil(8)) && (decoded.len() == 0) == (ones == 0);
     same("len", &is_possible, &true)?;
+    let bits = 8 * bitset.len() as u64;
+    same("num_bits", &decoded.num_bits(), &bits)?;
+    #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+    let (fill, bits) = (f64::from(ones) / bits as f64, bits as f64);
+    same("fill", &decoded.fill(), &fill)?;
+    #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+    let error = decoded.len() as f64 + bits / 8.0 * (1.0 - fill).ln();
+    same("len", &(ones == 0 || fill > 0.99 || error.abs() < 2.0), &true)?;
     // One hash is asked alone; a batch of others takes the vectors of each backend.
     let hash: u64 = decoded.hasher().hash(&question.bytes("data")?);
     let hashes: Vec<_> = (0..64).map(|turn| hash.rotate_left(turn)).collect();
@@ -86,7 +94,8 @@ fn fuse<F: FuseFingerprint>(question: &Question<'_>) -> Result<Value, Refusal> {
     let filter: BinaryFuse<F> = xor_singleheader::decode(&bytes, TEXT).map_err(invalid)?;
     // Encoding leaves the bytes out that some writers add at the end.
     let encoded = xor_singleheader::encode(&filter).map_err(invalid)?;
-    same("encode", &bytes.get(..encoded.len()), &Some(encoded.as_slice()))?;
+    let surplus = bytes.strip_prefix(encoded.as_slice()).map(<[u8]>::len);
+    same("encode", &matches!(surplus, Some(0 | 4)), &true)?;
     let keys = question.list("keys", Value::as_str)?;
     let hashes: Vec<_> = keys.iter().map(|key| TEXT.hash(key.as_bytes())).collect();
     let mut contains = vec![false; keys.len()];
