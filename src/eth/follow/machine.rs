@@ -92,7 +92,7 @@ enum Waiting {
 
 #[derive(Debug, Clone)]
 enum Stage {
-    Starting(Start),
+    Starting(Box<Start>),
     Following(Box<Chain>),
 }
 
@@ -163,7 +163,7 @@ impl Follower {
             check_subject(&cursor.subject, &config, from)?;
         }
         Ok(Self {
-            stage: Stage::Starting(Start::new(from, to, cursor.as_ref())),
+            stage: Stage::Starting(Box::new(Start::new(from, to, cursor.as_ref()))),
             left: cursor,
             started: None,
             waiting: Waiting::Nothing,
