@@ -5,7 +5,6 @@ mod branches;
 mod chain;
 mod corpus;
 mod damage;
-mod made_up;
 mod mainnet;
 mod networks;
 mod refusals;
