@@ -8,4 +8,6 @@ mod damage;
 mod mainnet;
 mod networks;
 mod refusals;
+mod servers;
+mod stored;
 mod vectors;
