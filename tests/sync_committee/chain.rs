@@ -14,33 +14,7 @@ use chainsieve::eth::anchor::sync_committee::{
     UpdateError,
 };
 
-use crate::made_up::{
-    Draft, MEMBERS, Members, PERIOD, Tree, World, checkpoint, infinity, version_at,
-};
-
-impl World {
-    pub(crate) fn start(&self, slot: u64) -> LightClient {
-        let bootstrap = self.bootstrap(slot);
-        let trusted = bootstrap.header.beacon.root();
-        let now = self.network.time_of_slot(slot);
-        LightClient::new(self.network.clone(), trusted, &bootstrap, now).expect("valid")
-    }
-
-    /// Applies an update in the slot of its signature.
-    pub(crate) fn apply(
-        &self,
-        client: &mut LightClient,
-        draft: Draft,
-    ) -> Result<Vec<Action>, UpdateError> {
-        let now = self.network.time_of_slot(draft.signature_slot);
-        client.handle(Event::Update(&self.update(draft)), now)
-    }
-}
-
-/// Slot `slot` of period `period`.
-pub(crate) const fn at(period: u64, slot: u64) -> u64 {
-    period * PERIOD + slot
-}
+use testkit::eth::beacon_world::{Draft, MEMBERS, Members, Tree, World, at, checkpoint, infinity};
 
 fn by(signed: usize) -> Participation {
     Participation { signed, of: MEMBERS }
@@ -173,8 +147,8 @@ fn fork_versions_at_each_boundary() {
             world.apply(&mut client, full).expect("valid");
             client
         };
-        let before = version_at(at(period, 0) - 1);
-        let after = version_at(at(period, 0));
+        let before = world.version_at(at(period, 0) - 1);
+        let after = world.version_at(at(period, 0));
         assert_ne!(before, after);
         let first = Draft { signature_slot: at(period, 0), ..Draft::optimistic(at(period, 0) - 1) };
         let second = Draft::optimistic(at(period, 0));

@@ -11,7 +11,7 @@ use chainsieve::eth::anchor::sync_committee::{
 use serde_json::Value;
 
 use crate::corpus::{Anchors, number, root};
-use crate::made_up;
+use testkit::eth::beacon_world;
 
 const FOLDER: &str = "light_client/mainnet/";
 
@@ -136,7 +136,7 @@ pub(crate) fn vouched(anchors: &Anchors, before: &str) -> LightClient {
     let before = update(anchors, before);
     let next = before.next_committee.expect("a committee");
     let slot = (network.period_of_slot(before.attested.beacon.slot) + 1) * 8192;
-    let (header, branch) = made_up::checkpoint(&network, slot, &next.committee);
+    let (header, branch) = beacon_world::checkpoint(&network, slot, &next.committee);
     let bootstrap = Bootstrap { committee: next.committee, committee_branch: branch, header };
     let trusted = bootstrap.header.beacon.root();
     let now = network.time_of_slot(slot);

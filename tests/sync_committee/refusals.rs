@@ -9,8 +9,7 @@ use chainsieve::eth::anchor::sync_committee::{
     Event, Evidence, ExecutionProof, Finality, HeaderError, LightClient, Update, UpdateError,
 };
 
-use crate::chain::at;
-use crate::made_up::{Draft, MEMBERS, World, infinity, version_at};
+use testkit::eth::beacon_world::{Draft, MEMBERS, World, at, infinity};
 
 const FINALIZED: u64 = at(3, 8);
 const ATTESTED: u64 = at(3, 30);
@@ -170,7 +169,7 @@ fn signatures() {
     let right = refusals.world.network.genesis_validators_root();
     for (period, validators) in [(4, right), (3, B256::repeat_byte(0xac))] {
         let sign = |world: &World, update: &mut Update| {
-            let version = version_at(ATTESTED);
+            let version = world.version_at(ATTESTED);
             let root = update.attested.beacon.root();
             update.aggregate = world.members(period).sign(root, MEMBERS, version, validators);
         };

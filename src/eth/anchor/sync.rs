@@ -3,7 +3,8 @@
 //!
 //! A false answer never moves the light client, because [`LightClient`] verifies each one. What a
 //! server can do is to withhold newer headers. So each round asks every server, and after a round
-//! the light client is as new as the newest honest answer.
+//! the light client is at least as new as the newest finality update that an honest server sent and
+//! two thirds of the committee signed.
 //!
 //! # How to drive it
 //! 1. Create a [`Syncer`] from a trusted block root ([`Syncer::start`]), or from a light client that
@@ -22,6 +23,10 @@
 //! first. It ends when no server brings progress. Then every server is asked for its newest finality
 //! update. If one of them brought progress, both parts are repeated. [`Action::RoundEnded`] follows,
 //! and the next round begins after [`Config::poll`].
+//!
+//! Of the servers that are due, the one with the fewest turns in this round is next. So a server that
+//! reveals one block after the other cannot delay an honest one. A round has at most
+//! `2 · servers · (n + 1)` questions, where `n` is the number of answers that brought progress.
 //!
 //! A server whose answer failed or was refused is asked less and less often, at least once an hour.
 
@@ -111,11 +116,11 @@ pub enum Action {
     Started,
     /// Something became known.
     Client(sync_committee::Action),
-    /// An object of a server is invalid.
+    /// An object of a server is invalid, or not valid yet by the caller's clock.
     Refused {
         /// Index of the server.
         server: usize,
-        /// Reason why the object is invalid.
+        /// The reason. [`Refusal::is_proven`] tells the two cases apart.
         refusal: Refusal,
     },
     /// Every server that was due was asked for its newest update.
@@ -139,6 +144,14 @@ pub enum Refusal {
     /// A bootstrap was requested and updates were sent, or the other way round.
     #[error("an object of another kind than requested")]
     OtherKind,
+}
+
+impl Refusal {
+    /// Returns `true` if the object is invalid for every client. If `false`, an honest server can have
+    /// sent it: the caller's clock is late, and the object's slot has not started.
+    pub fn is_proven(&self) -> bool {
+        !matches!(self, Self::Bootstrap(error) if matches!(**error, BootstrapError::Future { .. }))
+    }
 }
 
 /// What is believed: a root until a server has the bootstrap, then a light client.
@@ -166,8 +179,20 @@ struct Server {
     retry_at: Duration,
     /// `true` if the server was asked in this part of the round.
     is_asked: bool,
+    /// Number of questions to the server in this round.
+    turns: u32,
     /// `true` if the server gave a valid answer in this round.
     has_answered: bool,
+}
+
+/// Time of an event.
+#[derive(Debug, Clone, Copy)]
+struct Time {
+    /// Time by the caller's clock, which tells the current slot. A clock that was early and is set
+    /// right must not leave the light client in a future period.
+    clock: Duration,
+    /// Time that is never set back, for waits.
+    steady: Duration,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -245,7 +270,7 @@ impl Syncer {
     /// That of [`LightClient::new`] for a bootstrap, and of [`LightClient::handle`] for each update.
     #[must_use]
     pub fn handle(&mut self, event: Event<'_>, now: Duration) -> Vec<Action> {
-        let now = self.clock.read(now);
+        let now = Time { clock: now, steady: self.clock.read(now) };
         if let Event::Answer(id, answer) = event
             && let Some(open) = self.open.take_if(|open| open.id == id)
         {
@@ -258,23 +283,24 @@ impl Syncer {
     }
 
     /// Asks the next server, and enters the next part of the round if there is none.
-    fn ask(&mut self, now: Duration) {
+    fn ask(&mut self, now: Time) {
         if self.part == Part::Pause {
-            if now < self.round_at {
+            if now.steady < self.round_at {
                 return;
             }
             self.enter(Part::Missing);
             for server in &mut self.servers {
-                server.has_answered = false;
+                (server.has_answered, server.turns) = (false, 0);
             }
         }
         loop {
-            if let Some(question) = self.question(now)
-                && let Some(server) = self.next_server(now)
+            if let Some(question) = self.question(now.clock)
+                && let Some(server) = self.next_server(now.steady)
             {
                 self.last_question += 1;
                 let id = QuestionId(self.last_question);
                 self.servers[server].is_asked = true;
+                self.servers[server].turns = self.servers[server].turns.saturating_add(1);
                 self.first = (server + 1) % self.servers.len();
                 self.open = Some(Open { id, server, question });
                 return self.actions.push(Action::Ask { id, server, question });
@@ -283,7 +309,7 @@ impl Syncer {
                 // Without a light client, there is nothing to update.
                 Part::Missing if self.client().is_some() => self.enter(Part::Newest),
                 Part::Newest if core::mem::take(&mut self.has_moved) => self.enter(Part::Missing),
-                _ => return self.end_round(now),
+                _ => return self.end_round(now.steady),
             }
         }
     }
@@ -315,8 +341,8 @@ impl Syncer {
         }
     }
 
-    /// Returns the next server of this part: of those with the fewest failures, the one whose turn
-    /// it is.
+    /// Returns the next server of this part: one with the fewest turns in this round, and among these
+    /// with the fewest failures.
     fn next_server(&self, now: Duration) -> Option<usize> {
         let count = self.servers.len();
         let in_turn = (0..count).map(|at| (self.first + at) % count);
@@ -324,21 +350,23 @@ impl Syncer {
             let server = &self.servers[at];
             !server.is_asked && server.retry_at <= now
         });
-        due.min_by_key(|&at| self.servers[at].failures)
+        due.min_by_key(|&at| (self.servers[at].turns, self.servers[at].failures))
     }
 
-    fn answered(&mut self, open: Open, answer: Answer<'_>, now: Duration) {
+    fn answered(&mut self, open: Open, answer: Answer<'_>, now: Time) {
         let Open { server, question, .. } = open;
         let (progress, refusal) = match (question, answer) {
-            (_, Answer::Failed) => return self.failed(server, now),
-            (Question::Bootstrap(_), Answer::Bootstrap(bootstrap)) => self.begin(bootstrap, now),
+            (_, Answer::Failed) => return self.failed(server, now.steady),
+            (Question::Bootstrap(_), Answer::Bootstrap(bootstrap)) => {
+                self.begin(bootstrap, now.clock)
+            }
             (Question::Light(request), Answer::Updates(updates)) => {
                 // No more than was requested is verified, because each update costs time.
                 let most = match request {
                     Request::Updates { count, .. } => usize::try_from(count).unwrap_or(usize::MAX),
                     Request::Finality => 1,
                 };
-                self.update(&updates[..updates.len().min(most)], now)
+                self.update(&updates[..updates.len().min(most)], now.clock)
             }
             _ => (false, Some(Refusal::OtherKind)),
         };
@@ -349,7 +377,7 @@ impl Syncer {
         }
         if let Some(refusal) = refusal {
             self.actions.push(Action::Refused { server, refusal });
-            return self.failed(server, now);
+            return self.failed(server, now.steady);
         }
         let server = &mut self.servers[server];
         (server.failures, server.has_answered) = (0, true);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::anchor::network::Network;
-use chainsieve::eth::anchor::sync::{Action, Answer, Config, Event, Question, Syncer};
+use chainsieve::eth::anchor::sync::{Action, Answer, Config, Event, Question, QuestionId, Syncer};
 use chainsieve::eth::anchor::sync_committee::{
     self, Anchor, Bootstrap, LightClient, Request, Update,
 };
@@ -55,6 +55,10 @@ pub struct BeaconClient {
 struct State {
     syncer: Syncer,
     file: Option<DurableFile>,
+    /// `true` if the light client has learnt something that is not stored yet.
+    is_new: bool,
+    /// The open question of the machine, with the index of its server.
+    open: Option<(QuestionId, usize, Question)>,
     /// Number of servers that gave a valid answer in the last round.
     answered: usize,
 }
@@ -149,7 +153,7 @@ impl BeaconClient {
             checkpoint,
             stop,
             poll,
-            state: Mutex::new(State { syncer, file, answered: 0 }),
+            state: Mutex::new(State { syncer, file, is_new: false, open: None, answered: 0 }),
         })
     }
 
@@ -181,36 +185,14 @@ impl BeaconClient {
         let mut state = self.state();
         let mut failures = Vec::new();
         let mut from = None;
-        let mut actions = Vec::new();
         if !self.servers.is_empty() {
-            actions = state.syncer.handle(Event::Tick, unix_time());
+            let actions = state.syncer.handle(Event::Tick, unix_time());
+            self.carry_out(&mut state, actions, &mut failures);
         }
-        while !actions.is_empty() {
-            let mut asks = None;
-            let mut is_new = false;
-            for action in actions {
-                match action {
-                    Action::Ask { id, server, question } => asks = Some((id, server, question)),
-                    Action::Started => is_new = true,
-                    Action::Client(action) => {
-                        is_new |= !matches!(action, sync_committee::Action::Optimistic(_));
-                    }
-                    Action::Refused { server, refusal } => {
-                        let server = &self.servers[server];
-                        let why = refusal.to_string();
-                        server.transport().note(&Note::Refused(why.clone()));
-                        let server = server.endpoint().to_string();
-                        failures.push(ServerFailure { server, is_proven: true, why });
-                    }
-                    Action::RoundEnded { answered } => state.answered = answered,
-                    // The enum is `non_exhaustive`. There are no other actions in this version.
-                    _ => {}
-                }
-            }
-            if is_new {
-                state.store()?;
-            }
-            let Some((id, server, question)) = asks else { break };
+        loop {
+            state.store()?;
+            // A question of a call that ended with an error is still open.
+            let Some((id, server, question)) = state.open else { break };
             let server = &self.servers[server];
             progress(&state.syncer, server, &mut from);
             let received = match ask(server, question) {
@@ -229,7 +211,9 @@ impl BeaconClient {
                 Some(Received::Updates(updates)) => Answer::Updates(updates),
                 None => Answer::Failed,
             };
-            actions = state.syncer.handle(Event::Answer(id, answer), unix_time());
+            state.open = None;
+            let actions = state.syncer.handle(Event::Answer(id, answer), unix_time());
+            self.carry_out(&mut state, actions, &mut failures);
         }
         let Some(client) = state.syncer.client() else {
             let checkpoint = self.checkpoint.unwrap_or_default();
@@ -237,6 +221,35 @@ impl BeaconClient {
         };
         let finalized = client.finalized().clone();
         Ok(BeaconRound { finalized, answered: state.answered, failures })
+    }
+
+    /// Notes what the actions of the machine require: the next question, and what must be stored.
+    fn carry_out(
+        &self,
+        state: &mut State,
+        actions: Vec<Action>,
+        failures: &mut Vec<ServerFailure>,
+    ) {
+        for action in actions {
+            match action {
+                Action::Ask { id, server, question } => state.open = Some((id, server, question)),
+                Action::Started => state.is_new = true,
+                Action::Client(action) => {
+                    state.is_new |= !matches!(action, sync_committee::Action::Optimistic(_));
+                }
+                Action::Refused { server, refusal } => {
+                    let server = &self.servers[server];
+                    let (is_proven, why) = (refusal.is_proven(), refusal.to_string());
+                    let note = if is_proven { Note::Refused } else { Note::NoChain };
+                    server.transport().note(&note(why.clone()));
+                    let server = server.endpoint().to_string();
+                    failures.push(ServerFailure { server, is_proven, why });
+                }
+                Action::RoundEnded { answered } => state.answered = answered,
+                // The enum is `non_exhaustive`. There are no other actions in this version.
+                _ => {}
+            }
+        }
     }
 
     /// Asks the servers for newer headers until [stopped](BeaconBuilder::stop), and passes each
@@ -276,13 +289,18 @@ impl AnchorSource for BeaconClient {
 }
 
 impl State {
-    /// Stores the light client. What it has learnt is durable when this method returns.
-    fn store(&self) -> Result<(), BeaconError> {
-        let (Some(file), Some(client)) = (&self.file, self.syncer.client()) else { return Ok(()) };
-        file.write(&client.to_json()).map_err(|error| BeaconError::File {
-            path: file.path().to_owned(),
-            cause: error.into(),
-        })
+    /// Stores the light client if it has learnt something. That is durable when this method returns.
+    fn store(&mut self) -> Result<(), BeaconError> {
+        if self.is_new
+            && let (Some(file), Some(client)) = (&self.file, self.syncer.client())
+        {
+            file.write(&client.to_json()).map_err(|error| BeaconError::File {
+                path: file.path().to_owned(),
+                cause: error.into(),
+            })?;
+        }
+        self.is_new = false;
+        Ok(())
     }
 }
 

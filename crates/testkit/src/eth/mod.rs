@@ -1,6 +1,10 @@
 //! Ethereum test support: headers, receipts, logs, and simulated nodes.
 
 pub mod audit_runs;
+pub mod beacon_chain;
+pub mod beacon_objects;
+pub mod beacon_server;
+pub mod beacon_world;
 pub mod corpus;
 pub mod fixtures;
 pub mod header_checks;

@@ -2,32 +2,53 @@
 //! another BLS library.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use alloy_primitives::{Address, B256, Bytes, U256};
+use alloy_primitives::{Address, B256, Bytes, U256, uint};
 use bitcoin::hashes::{Hash as _, sha256};
-use blst::min_pk::{AggregatePublicKey, AggregateSignature, SecretKey};
+use blst::min_pk::{AggregatePublicKey, SecretKey};
 use chainsieve::eth::anchor::network::{Fork, ForkVersion, Network, Preset};
 use chainsieve::eth::anchor::sync_committee::{
-    BeaconHeader, BlobGas, Bootstrap, ExecutionHeader, ExecutionProof, Finality, LightClientHeader,
-    NextCommittee, PublicKey, Signature, SyncAggregate, SyncCommittee, Update,
+    Action, BeaconHeader, BlobGas, Bootstrap, Event, ExecutionHeader, ExecutionProof, Finality,
+    LightClient, LightClientHeader, NextCommittee, PublicKey, Signature, SyncAggregate,
+    SyncCommittee, Update, UpdateError,
 };
 use serde_json::json;
 
-/// Number of members of a committee of the minimal preset.
-pub(crate) const MEMBERS: usize = 32;
-/// Number of slots in a period of the minimal preset.
-pub(crate) const PERIOD: u64 = 64;
+use super::beacon_objects::{converted, parent as hash};
 
-fn hash(left: [u8; 32], right: [u8; 32]) -> [u8; 32] {
-    sha256::Hash::hash(&[left, right].concat()).to_byte_array()
+/// Number of members of a committee of the minimal preset.
+pub const MEMBERS: usize = 32;
+/// Number of slots in a period of the minimal preset.
+pub const PERIOD: u64 = 64;
+/// Number of slots in an epoch of the minimal preset.
+pub const EPOCH: u64 = 8;
+
+/// All forks, in ascending order.
+pub const FORKS: [Fork; 8] = [
+    Fork::Phase0,
+    Fork::Altair,
+    Fork::Bellatrix,
+    Fork::Capella,
+    Fork::Deneb,
+    Fork::Electra,
+    Fork::Fulu,
+    Fork::Gloas,
+];
+
+/// Slot `slot` of period `period`.
+pub const fn at(period: u64, slot: u64) -> u64 {
+    period * PERIOD + slot
 }
 
+/// Order of the groups of BLS12-381.
+const ORDER: U256 = uint!(0x73eda753299d7d483339d80809a1d80553bda402fffe5bfeffffffff00000001_U256);
+
 /// A Merkle tree in which all subtrees without a given leaf are zero.
-pub(crate) struct Tree(BTreeMap<u64, B256>);
+pub struct Tree(BTreeMap<u64, B256>);
 
 impl Tree {
-    pub(crate) fn new(leaves: impl IntoIterator<Item = (u64, B256)>) -> Self {
+    pub fn new(leaves: impl IntoIterator<Item = (u64, B256)>) -> Self {
         Self(leaves.into_iter().collect())
     }
 
@@ -45,11 +66,11 @@ impl Tree {
         hash(self.node(2 * gindex), self.node(2 * gindex + 1))
     }
 
-    pub(crate) fn root(&self) -> B256 {
+    pub fn root(&self) -> B256 {
         self.node(1).into()
     }
 
-    pub(crate) fn branch(&self, gindex: u64) -> Vec<B256> {
+    pub fn branch(&self, gindex: u64) -> Vec<B256> {
         let path = std::iter::successors(Some(gindex), |node| Some(node / 2));
         path.take_while(|node| *node > 1).map(|node| self.node(node ^ 1).into()).collect()
     }
@@ -107,7 +128,7 @@ fn header(network: &Network, slot: u64, state_root: B256) -> LightClientHeader {
 }
 
 /// Returns a header whose state has this committee, and the committee's branch.
-pub(crate) fn checkpoint(
+pub fn checkpoint(
     network: &Network,
     slot: u64,
     committee: &SyncCommittee,
@@ -118,13 +139,13 @@ pub(crate) fn checkpoint(
 }
 
 /// Secret keys and committee of a period.
-pub(crate) struct Members {
+pub struct Members {
     keys: Vec<SecretKey>,
-    pub(crate) committee: Arc<SyncCommittee>,
+    pub committee: Arc<SyncCommittee>,
 }
 
 impl Members {
-    pub(crate) fn of_keys(keys: Vec<SecretKey>) -> Self {
+    pub fn of_keys(keys: Vec<SecretKey>) -> Self {
         let public: Vec<_> = keys.iter().map(SecretKey::sk_to_pk).collect();
         let all: Vec<_> = public.iter().collect();
         let sum = AggregatePublicKey::aggregate(&all, false).expect("keys").to_public_key();
@@ -142,7 +163,7 @@ impl Members {
     }
 
     /// Signs a header's root with the first `participants` keys.
-    pub(crate) fn sign(
+    pub fn sign(
         &self,
         root: B256,
         participants: usize,
@@ -157,15 +178,15 @@ impl Members {
         domain[4..].copy_from_slice(&data[..28]);
         let message = hash(root.0, domain);
         let suite = b"BLS_SIG_BLS12381G2_XMD:SHA-256_SSWU_RO_POP_";
-        let signatures: Vec<_> =
-            self.keys[..participants].iter().map(|key| key.sign(&message, suite, &[])).collect();
-        let all: Vec<_> = signatures.iter().collect();
-        let signature = match &all[..] {
-            [] => infinity(),
-            all => {
-                let sum = AggregateSignature::aggregate(all, false).expect("signatures");
-                Signature::new(sum.to_signature().compress())
-            }
+        // The sum of the signatures of one message is the signature by the sum of the keys.
+        let number = |key: &SecretKey| U256::from_be_bytes(key.serialize());
+        let keys = self.keys[..participants].iter().map(number);
+        let sum = keys.fold(U256::ZERO, |sum, key| sum.add_mod(key, ORDER));
+        let signature = if sum.is_zero() {
+            infinity()
+        } else {
+            let key = SecretKey::deserialize(&sum.to_be_bytes::<32>()).expect("below the order");
+            Signature::new(key.sign(&message, suite, &[]).compress())
         };
         let mut bits = [0; MEMBERS / 8];
         (0..participants).for_each(|member| bits[member / 8] |= 1 << (member % 8));
@@ -174,35 +195,37 @@ impl Members {
 }
 
 /// Returns the signature at infinity.
-pub(crate) fn infinity() -> Signature {
+pub fn infinity() -> Signature {
     let mut bytes = [0; 96];
     bytes[0] = 0xc0;
     Signature::new(bytes)
 }
 
-/// A chain in which each period from the second one on has a new fork.
-pub(crate) struct World {
-    pub(crate) network: Network,
-    members: Vec<Members>,
+/// Blocks and committees with known keys, of the minimal preset.
+pub struct World {
+    pub network: Network,
+    /// First epochs of the forks from Altair on.
+    epochs: [u64; 7],
+    members: Vec<OnceLock<Members>>,
 }
 
 /// What an update of the made-up chain contains.
 #[derive(Clone, Copy)]
-pub(crate) struct Draft {
-    pub(crate) attested: u64,
+pub struct Draft {
+    pub attested: u64,
     /// Slot of the finalised header, if the update has one; 0 is the genesis block.
-    pub(crate) finalized: Option<u64>,
+    pub finalized: Option<u64>,
     /// `true` if the update contains the next committee.
-    pub(crate) committee: bool,
-    pub(crate) participants: usize,
-    pub(crate) signature_slot: u64,
+    pub committee: bool,
+    pub participants: usize,
+    pub signature_slot: u64,
     /// Version to sign with; `None` for the right one.
-    pub(crate) version: Option<ForkVersion>,
+    pub version: Option<ForkVersion>,
 }
 
 impl Draft {
     /// An update by the whole committee with everything in it, signed in the next slot.
-    pub(crate) fn full(attested: u64, finalized: u64) -> Self {
+    pub fn full(attested: u64, finalized: u64) -> Self {
         Self {
             attested,
             finalized: Some(finalized),
@@ -214,57 +237,83 @@ impl Draft {
     }
 
     /// The same without the next committee.
-    pub(crate) fn finality(attested: u64, finalized: u64) -> Self {
+    pub fn finality(attested: u64, finalized: u64) -> Self {
         Self { committee: false, ..Self::full(attested, finalized) }
     }
 
     /// The same without next committee and finalised header.
-    pub(crate) fn optimistic(attested: u64) -> Self {
+    pub fn optimistic(attested: u64) -> Self {
         Self { committee: false, finalized: None, ..Self::full(attested, 0) }
     }
 
-    pub(crate) const fn by(self, participants: usize) -> Self {
+    pub const fn by(self, participants: usize) -> Self {
         Self { participants, ..self }
     }
 }
 
 impl World {
-    pub(crate) fn new() -> Self {
-        let forks = Fork::Phase0.name();
-        let epochs = [
-            (forks, 0),
-            ("altair", 0),
-            ("bellatrix", 8),
-            ("capella", 16),
-            ("deneb", 24),
-            ("electra", 32),
-            ("fulu", 40),
-            ("gloas", 48),
-        ];
-        let schedule: Vec<_> = epochs
+    /// Returns a chain of nine periods, in which each period from the second one on has a new fork.
+    pub fn new() -> Self {
+        Self::with([0, 8, 16, 24, 32, 40, 48], 9, &json!({}))
+    }
+
+    /// Returns a chain with these first epochs of the forks from Altair on, and this number of
+    /// periods. `members` are further members of the network's JSON, or other values.
+    pub fn with(epochs: [u64; 7], periods: u64, members: &serde_json::Value) -> Self {
+        let schedule: Vec<_> = FORKS
             .iter()
-            .enumerate()
-            .map(|(index, (name, epoch))| {
-                json!({"name": name, "version": format!("0x0{index}0000ff"), "epoch": epoch})
+            .zip([0].into_iter().chain(epochs))
+            .zip(0..)
+            .map(|((fork, epoch), index)| {
+                json!({"name": fork.name(), "version": version_of(index), "epoch": epoch})
             })
             .collect();
-        let network = json!({
+        let mut network = json!({
             "name": "made-up",
             "preset": Preset::Minimal,
             "genesis_time": 1_000_000,
             "genesis_validators_root": B256::repeat_byte(0xab),
             "forks": schedule,
         });
+        for (name, value) in members.as_object().expect("members") {
+            network[name] = value.clone();
+        }
         let network = serde_json::from_value(network).expect("a network");
-        Self { network, members: (0..10).map(Members::of_period).collect() }
+        // The last period has a next committee too.
+        Self { network, epochs, members: (0..=periods).map(|_| OnceLock::new()).collect() }
     }
 
-    pub(crate) fn members(&self, period: u64) -> &Members {
-        &self.members[usize::try_from(period).expect("small")]
+    /// Returns the version with which the block of a slot is signed.
+    pub fn version_at(&self, slot: u64) -> ForkVersion {
+        let index = self.epochs.iter().filter(|first| **first <= slot / EPOCH).count();
+        version_of(u8::try_from(index).expect("few"))
+    }
+
+    /// Starts a light client from the bootstrap of a slot, at the time of the slot.
+    pub fn start(&self, slot: u64) -> LightClient {
+        let bootstrap = self.bootstrap(slot);
+        let trusted = bootstrap.header.beacon.root();
+        let now = self.network.time_of_slot(slot);
+        LightClient::new(self.network.clone(), trusted, &bootstrap, now).expect("valid")
+    }
+
+    /// Applies an update in the slot of its signature.
+    pub fn apply(
+        &self,
+        client: &mut LightClient,
+        draft: Draft,
+    ) -> Result<Vec<Action>, UpdateError> {
+        let now = self.network.time_of_slot(draft.signature_slot);
+        client.handle(Event::Update(&self.update(draft)), now)
+    }
+
+    pub fn members(&self, period: u64) -> &Members {
+        let members = &self.members[usize::try_from(period).expect("small")];
+        members.get_or_init(|| Members::of_period(period))
     }
 
     /// Returns the header of a block whose state finalises a root.
-    fn block(&self, slot: u64, finalized: B256) -> (LightClientHeader, Tree) {
+    pub fn block(&self, slot: u64, finalized: B256) -> (LightClientHeader, Tree) {
         let (finality, current) = state_indices(self.network.fork_at_slot(slot));
         let period = self.network.period_of_slot(slot);
         let state = Tree::new([
@@ -276,23 +325,35 @@ impl World {
     }
 
     /// Returns the header of the finalised block of a slot.
-    pub(crate) fn finalized(&self, slot: u64) -> LightClientHeader {
+    pub fn finalized(&self, slot: u64) -> LightClientHeader {
         self.block(slot, B256::ZERO).0
     }
 
-    pub(crate) fn bootstrap(&self, slot: u64) -> Bootstrap {
-        let (header, state) = self.block(slot, B256::ZERO);
+    pub fn bootstrap(&self, slot: u64) -> Bootstrap {
+        self.bootstrap_with(slot, B256::ZERO)
+    }
+
+    /// Returns the bootstrap of a block whose state finalises a root.
+    pub fn bootstrap_with(&self, slot: u64, finalized: B256) -> Bootstrap {
+        let (header, state) = self.block(slot, finalized);
         let (_, current) = state_indices(self.network.fork_at_slot(slot));
         let committee = &self.members(self.network.period_of_slot(slot)).committee;
         let committee_branch = state.branch(current);
         Bootstrap { header, committee: Arc::clone(committee), committee_branch }
     }
 
-    pub(crate) fn update(&self, draft: Draft) -> Update {
+    pub fn update(&self, draft: Draft) -> Update {
         let finalized = draft.finalized.filter(|slot| *slot > 0).map(|slot| self.finalized(slot));
+        self.update_with(draft, finalized)
+    }
+
+    /// Returns an update whose finalised header is given, unless it is the genesis block.
+    pub fn update_with(&self, draft: Draft, finalized: Option<LightClientHeader>) -> Update {
         let root = finalized.as_ref().map_or(B256::ZERO, |header| header.beacon.root());
+        let fork = self.network.fork_at_slot(draft.attested);
+        let finalized = finalized.map(|header| converted(&header, fork));
         let (attested, state) = self.block(draft.attested, root);
-        let (finality, current) = state_indices(self.network.fork_at_slot(draft.attested));
+        let (finality, current) = state_indices(fork);
         let next = self.network.period_of_slot(draft.attested) + 1;
         let next_committee = draft.committee.then(|| NextCommittee {
             committee: Arc::clone(&self.members(next).committee),
@@ -312,10 +373,10 @@ impl World {
     }
 
     /// Signs the attested header of an update as its draft says.
-    pub(crate) fn sign(&self, update: &mut Update, draft: Draft) {
+    pub fn sign(&self, update: &mut Update, draft: Draft) {
         let period = self.network.period_of_slot(draft.signature_slot);
         // The committee signs the block of the slot before.
-        let version = draft.version.unwrap_or_else(|| version_at(draft.signature_slot - 1));
+        let version = draft.version.unwrap_or_else(|| self.version_at(draft.signature_slot - 1));
         update.aggregate = self.members(period).sign(
             update.attested.beacon.root(),
             draft.participants,
@@ -325,8 +386,12 @@ impl World {
     }
 }
 
-/// Returns the version of a slot: one fork a period, from Altair on.
-pub(crate) fn version_at(slot: u64) -> ForkVersion {
-    let index = u8::try_from((slot / PERIOD + 1).min(7)).expect("small");
+fn version_of(index: u8) -> ForkVersion {
     ForkVersion::new([index, 0, 0, 0xff])
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self::new()
+    }
 }

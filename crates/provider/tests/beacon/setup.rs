@@ -1,0 +1,103 @@
+//! A made-up chain whose newest slot is now, and temporary folders.
+
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::anchor::network::Network;
+use chainsieve_provider::{BeaconBuilder, BeaconClient};
+use serde_json::json;
+use testkit::eth::beacon_chain::BeaconChain;
+use testkit::eth::beacon_server::BeaconData;
+use testkit::eth::beacon_world::{World, at};
+
+/// Number of periods of the chain.
+pub(crate) const PERIODS: u64 = 9;
+/// First epochs of the forks from Altair on, some in the middle of a period.
+const FORKS: [u64; 7] = [0, 8, 19, 24, 32, 43, 56];
+/// Length of a slot in seconds, so long that a test ends in the slot in which it began.
+const SLOT: u64 = 3_600;
+/// Timeout of each request: far longer than an answer takes.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A chain, what an honest server has of it now, and a checkpoint.
+pub(crate) struct Setup {
+    pub(crate) chain: BeaconChain,
+    /// The slot that has started.
+    pub(crate) now: u64,
+    pub(crate) data: BeaconData,
+    /// Root of the checkpoint.
+    pub(crate) root: B256,
+}
+
+impl Setup {
+    /// Makes the chain, up to the slot that has started now.
+    fn new() -> Self {
+        let now = at(PERIODS, 0) - 20;
+        let since = Duration::from_secs(now * SLOT + SLOT / 8);
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+        let genesis = (unix - since).as_secs();
+        let members = json!({ "genesis_time": genesis, "seconds_per_slot": SLOT });
+        let world = World::with(FORKS, PERIODS + 1, &members);
+        let chain = BeaconChain::new(world, PERIODS, 0..0, 5);
+        let mut data = chain.data(now);
+        let root = data.add_bootstrap(chain.bootstrap(chain.block_at(20)));
+        Self { chain, now, data, root }
+    }
+
+    pub(crate) fn network(&self) -> &Network {
+        &self.chain.world.network
+    }
+
+    /// Returns what an honest server had in a slot.
+    pub(crate) fn data_at(&self, slot: u64) -> BeaconData {
+        let bootstraps = self.data.bootstraps.clone();
+        BeaconData { bootstraps, ..self.chain.data(slot) }
+    }
+
+    /// Returns the slot of the newest finalised block that an honest server proves.
+    pub(crate) fn newest(&self) -> u64 {
+        self.chain.finalized(self.now).expect("by two thirds")
+    }
+
+    /// Returns a builder for these servers that never waits between two rounds.
+    pub(crate) fn client<'a>(&self, urls: impl IntoIterator<Item = &'a str>) -> BeaconBuilder {
+        let builder = BeaconClient::builder(self.network().clone()).checkpoint(self.root);
+        let builder = builder.poll(Duration::ZERO).timeout(TIMEOUT).retries(0);
+        urls.into_iter().fold(builder, BeaconBuilder::url)
+    }
+}
+
+pub(crate) static MADE_UP: LazyLock<Setup> = LazyLock::new(Setup::new);
+
+/// A temporary folder that is removed when this value is dropped.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new(name: &str) -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("chainsieve-beacon-{}-{name}-{count}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Returns the path of the light client's file.
+    pub(crate) fn file(&self) -> PathBuf {
+        self.0.join("light-client.json")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
