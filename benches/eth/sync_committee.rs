@@ -1,5 +1,7 @@
-//! The light client of the beacon chain: what a bootstrap, a period and a finality update cost, and
-//! the signature of 511 members compared with `blst`. The data are the recorded ones of mainnet.
+//! The light client of the beacon chain: what a bootstrap, a period, a finality update and its stored
+//! state cost, and the signature of 511 members compared with `blst`. The data are the recorded ones of mainnet.
+
+use std::time::Duration;
 
 use alloy_primitives::B256;
 use bitcoin::hashes::{Hash as _, sha256};
@@ -39,6 +41,15 @@ pub(crate) fn run(report: &mut Report) {
         || client.clone(),
         |client| client.handle(Event::Update(&full), now).expect("valid"),
     );
+    let mut known = client.clone();
+    known.handle(Event::Update(&full), now).expect("valid");
+    let stored = known.to_json();
+    assert_eq!(read_stored(&stored, &network, now).finalized(), known.finalized());
+    report.figure("go on from a stored light client: parse it, decompress 1,024 keys", 1, || {
+        read_stored(&stored, &network, now)
+    });
+    let bytes = u32::try_from(stored.len()).expect("small");
+    report.value("stored light client", f64::from(bytes), "bytes");
     let keys = keys(&bootstrap.committee, &finality);
     let keys: Vec<_> = keys.iter().collect();
     let message = signing_root(finality.attested.beacon.root(), &network);
@@ -55,6 +66,10 @@ pub(crate) fn run(report: &mut Report) {
         || client.clone().handle(Event::Update(&finality), now),
         peer,
     );
+}
+
+fn read_stored(text: &str, network: &Network, now: Duration) -> LightClient {
+    LightClient::from_json(text, network.clone(), now).expect("stored")
 }
 
 /// Returns the decompressed keys of the participants.
