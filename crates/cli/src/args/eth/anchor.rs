@@ -52,17 +52,19 @@ pub(crate) struct CheckpointArgs {
     pub(crate) checkpoint: Option<B256>,
 }
 
+const NETWORK: &str = "\
+The beacon chain: mainnet, sepolia, hoodi, or a JSON file that describes another one
+
+Members of the file: name, preset (mainnet | minimal), genesis_time, genesis_validators_root,
+forks[{name, version, epoch (null if not scheduled)}] from phase0 on; optional: seconds_per_slot,
+blob_schedule[{epoch, max_blobs_per_block}], max_blobs_per_block_electra, weak_subjectivity_epochs";
+
 /// The beacon chain.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What you trust")]
 pub(crate) struct NetworkArgs {
     /// The beacon chain: mainnet, sepolia, hoodi, or a JSON file that describes another one
-    ///
-    /// Members of the file: name, preset (mainnet | minimal), genesis_time,
-    /// genesis_validators_root, forks[{name, version, epoch (null if not scheduled)}] from phase0
-    /// on; optional: seconds_per_slot, blob_schedule[{epoch, max_blobs_per_block}],
-    /// max_blobs_per_block_electra, weak_subjectivity_epochs
-    #[arg(long, value_name = "NETWORK", default_value = "mainnet")]
+    #[arg(long, value_name = "NETWORK", default_value = "mainnet", long_help = NETWORK)]
     pub(crate) network: String,
 }
 

@@ -51,8 +51,8 @@ pub(super) struct Found {
 
 #[derive(Debug)]
 pub(super) enum Object {
-    Bootstrap(Bootstrap),
-    Update(UpdateKind, Update),
+    Bootstrap(Box<Bootstrap>),
+    Update(UpdateKind, Box<Update>),
 }
 
 impl Object {
@@ -122,18 +122,20 @@ pub(super) fn read(
     };
     let found = |(index, object)| Found { source: source.clone(), index, format, object };
     Ok(match objects {
-        Objects::One(object) => vec![found((None, *object))],
+        Objects::One(object) => vec![found((None, object))],
         Objects::List(updates) => updates
             .into_iter()
             .enumerate()
-            .map(|(index, update)| found((Some(index), Object::Update(UpdateKind::Full, update))))
+            .map(|(index, update)| {
+                found((Some(index), Object::Update(UpdateKind::Full, Box::new(update))))
+            })
             .collect(),
     })
 }
 
 /// The contents of an input.
 enum Objects {
-    One(Box<Object>),
+    One(Object),
     /// An answer of `updates`.
     List(Vec<Update>),
 }
@@ -171,7 +173,7 @@ fn from_json(json: &str, network: &Network) -> anyhow::Result<Objects> {
     let kind = match members {
         Members { current_sync_committee: Some(_), .. } => {
             let bootstrap = Bootstrap::from_json(json, preset)?;
-            return Ok(Objects::One(Box::new(Object::Bootstrap(bootstrap))));
+            return Ok(Objects::One(Object::Bootstrap(Box::new(bootstrap))));
         }
         Members { next_sync_committee: Some(_), .. } => UpdateKind::Full,
         Members { finalized_header: Some(_), .. } => UpdateKind::Finality,
@@ -179,12 +181,12 @@ fn from_json(json: &str, network: &Network) -> anyhow::Result<Objects> {
         _ => bail!("neither a bootstrap nor an update: data has no member of these"),
     };
     let update = Update::from_json(json, kind, preset)?;
-    Ok(Objects::One(Box::new(Object::Update(kind, update))))
+    Ok(Objects::One(Object::Update(kind, Box::new(update))))
 }
 
 fn from_ssz(ssz: &[u8], network: &Network, fork: Option<Fork>) -> anyhow::Result<Objects> {
     let error = match bare(ssz, network, fork) {
-        Ok(object) => return Ok(Objects::One(Box::new(object))),
+        Ok(object) => return Ok(Objects::One(object)),
         Err(error) => error,
     };
     if has_chunks(ssz, network) {
@@ -231,10 +233,12 @@ fn attempts(
     preset: Preset,
 ) -> impl Iterator<Item = Result<Object, DecodeError>> {
     forks.iter().flat_map(move |&fork| {
-        let bootstrap = Bootstrap::from_ssz(ssz, fork, preset).map(Object::Bootstrap);
-        let updates = KINDS
-            .into_iter()
-            .map(move |kind| Ok(Object::Update(kind, Update::from_ssz(ssz, kind, fork, preset)?)));
+        let bootstrap = Bootstrap::from_ssz(ssz, fork, preset);
+        let bootstrap = bootstrap.map(|bootstrap| Object::Bootstrap(Box::new(bootstrap)));
+        let updates = KINDS.into_iter().map(move |kind| {
+            let update = Update::from_ssz(ssz, kind, fork, preset)?;
+            Ok(Object::Update(kind, Box::new(update)))
+        });
         iter::once(bootstrap).chain(updates)
     })
 }

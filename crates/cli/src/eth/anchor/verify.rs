@@ -213,13 +213,11 @@ impl Verified<'_> {
             return (Exit::Undecided, Some(why));
         }
         let bound = self.client.as_ref().map(|client| client.finalized().execution.bound_hash());
-        match bound.flatten() {
-            Some(_) => (Exit::Yes, None),
-            None => {
-                let why = "no execution block is bound: headers before Capella bind none";
-                (Exit::Undecided, Some(why.into()))
-            }
+        if bound.flatten().is_none() {
+            let why = "no execution block is bound: headers before Capella bind none";
+            return (Exit::Undecided, Some(why.into()));
         }
+        (Exit::Yes, None)
     }
 
     fn checkpoint(&self) -> Option<Checkpoint> {

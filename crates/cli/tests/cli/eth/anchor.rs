@@ -353,7 +353,7 @@ fn malformed_inputs_are_named() {
         other["version"] = json!(fork);
         refused("version.json", other.to_string().as_bytes(), &[]);
     }
-    let mut cut = finality_json.clone();
+    let mut cut = finality_json;
     cut["data"]["finality_branch"].as_array_mut().expect("a branch").pop();
     refused("branch.json", cut.to_string().as_bytes(), &["finality_branch: 6 values, expected 7"]);
     fails(&verify(&[finality]), b"", BAD_INPUT, &["a bootstrap is missing"]);
@@ -662,39 +662,36 @@ fn json_of_ssz(kind: &str, ssz: &[u8]) -> Value {
     let mut fields = Fields { rest: ssz };
     let u32_at =
         |at: usize| u32::from_le_bytes(ssz[at..at + 4].try_into().expect("4 bytes")) as usize;
-    let data = match kind {
-        "bootstrap" => {
-            fields.bytes(4);
-            let (keys, branch) = (fields.committee(), fields.branch(6));
-            json!({
-                "header": header_json(&ssz[u32_at(0)..]),
-                "current_sync_committee": keys,
-                "current_sync_committee_branch": branch,
-            })
+    let data = if kind == "bootstrap" {
+        fields.bytes(4);
+        let (keys, branch) = (fields.committee(), fields.branch(6));
+        json!({
+            "header": header_json(&ssz[u32_at(0)..]),
+            "current_sync_committee": keys,
+            "current_sync_committee_branch": branch,
+        })
+    } else {
+        fields.bytes(4);
+        let next = (kind == "update").then(|| (fields.committee(), fields.branch(6)));
+        let finalized = u32_at(ssz.len() - fields.rest.len());
+        fields.bytes(4);
+        let finality_branch = fields.branch(7);
+        let (bits, signature) = (fields.hex(64), fields.hex(96));
+        let mut data = json!({
+            "attested_header": header_json(&ssz[u32_at(0)..finalized]),
+            "finalized_header": header_json(&ssz[finalized..]),
+            "finality_branch": finality_branch,
+            "sync_aggregate": {
+                "sync_committee_bits": bits,
+                "sync_committee_signature": signature,
+            },
+            "signature_slot": fields.number(),
+        });
+        if let Some((keys, branch)) = next {
+            data["next_sync_committee"] = keys;
+            data["next_sync_committee_branch"] = branch;
         }
-        _ => {
-            fields.bytes(4);
-            let next = (kind == "update").then(|| (fields.committee(), fields.branch(6)));
-            let finalized = u32_at(ssz.len() - fields.rest.len());
-            fields.bytes(4);
-            let finality_branch = fields.branch(7);
-            let (bits, signature) = (fields.hex(64), fields.hex(96));
-            let mut data = json!({
-                "attested_header": header_json(&ssz[u32_at(0)..finalized]),
-                "finalized_header": header_json(&ssz[finalized..]),
-                "finality_branch": finality_branch,
-                "sync_aggregate": {
-                    "sync_committee_bits": bits,
-                    "sync_committee_signature": signature,
-                },
-                "signature_slot": fields.number(),
-            });
-            if let Some((keys, branch)) = next {
-                data["next_sync_committee"] = keys;
-                data["next_sync_committee_branch"] = branch;
-            }
-            data
-        }
+        data
     };
     json!({ "version": "fulu", "data": data })
 }
