@@ -221,13 +221,12 @@ impl Parts {
         let padded = |branch: &[B256], depth: usize| {
             [vec![B256::ZERO; depth - branch.len()], branch.to_vec()].concat()
         };
-        let (committee, committee_branch) = match &update.next_committee {
-            Some(next) => ((*next.committee).clone(), padded(&next.branch, committee_depth)),
-            None => {
-                let keys = vec![PublicKey::ZERO; preset.sync_committee_size()].into();
-                let empty = SyncCommittee { keys, aggregate: PublicKey::ZERO };
-                (empty, vec![B256::ZERO; committee_depth])
-            }
+        let (committee, committee_branch) = if let Some(next) = &update.next_committee {
+            ((*next.committee).clone(), padded(&next.branch, committee_depth))
+        } else {
+            let keys = vec![PublicKey::ZERO; preset.sync_committee_size()].into();
+            let empty = SyncCommittee { keys, aggregate: PublicKey::ZERO };
+            (empty, vec![B256::ZERO; committee_depth])
         };
         let finality = update.finality.as_ref();
         let finalized = finality.and_then(|finality| finality.header.clone()).unwrap_or_default();

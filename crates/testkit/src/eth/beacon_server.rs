@@ -263,7 +263,7 @@ impl Reply {
 /// An object to be written in the form that the client accepts.
 enum Object {
     Bootstrap(Bootstrap),
-    Update(Update, UpdateKind),
+    Update(Box<Update>, UpdateKind),
     Updates(Vec<Update>),
 }
 
@@ -307,7 +307,7 @@ fn object(path: &str, state: &State) -> Result<Object, u16> {
         return data.bootstraps.get(&root).cloned().map(Object::Bootstrap).ok_or(404);
     }
     let small = |update: &Option<Update>, kind| {
-        update.clone().map(|update| Object::Update(update, kind)).ok_or(404)
+        update.clone().map(|update| Object::Update(Box::new(update), kind)).ok_or(404)
     };
     match path {
         "finality_update" => return small(&data.finality, UpdateKind::Finality),
@@ -344,7 +344,9 @@ fn damage(object: &mut Object) {
         Object::Bootstrap(bootstrap) => bootstrap.committee_branch[1].0[7] ^= 1,
         Object::Update(update, _) => update.aggregate.signature.0[50] ^= 1,
         Object::Updates(updates) => {
-            updates.iter_mut().for_each(|update| update.aggregate.signature.0[50] ^= 1);
+            for update in updates {
+                update.aggregate.signature.0[50] ^= 1;
+            }
         }
     }
 }

@@ -246,6 +246,7 @@ impl Draft {
         Self { committee: false, finalized: None, ..Self::full(attested, 0) }
     }
 
+    #[must_use]
     pub const fn by(self, participants: usize) -> Self {
         Self { participants, ..self }
     }
