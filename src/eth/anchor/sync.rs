@@ -125,8 +125,8 @@ pub enum Action {
     },
     /// Every server that was due was asked for its newest update.
     RoundEnded {
-        /// Number of servers that answered with a valid object, though not with a newer one in every
-        /// case. With 0, nothing is known about newer blocks.
+        /// Number of servers that answered, and sent nothing that is proven invalid. The answer need not
+        /// bring anything new. With 0, nothing is known about newer blocks.
         answered: usize,
     },
 }

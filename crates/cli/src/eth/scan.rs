@@ -58,7 +58,9 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
 fn of_provider(args: &ScanArgs, query: &LogQuery, json: bool) -> anyhow::Result<Report> {
     query::require_from(&args.query)?;
     let (builder, _) = builder(&args.rpc, vec![args.rpc.endpoint()?], Stop::new());
-    let builder = if args.unfinalized { builder } else { builder.final_only() };
+    // A light client decides what is final, not the provider.
+    let is_decided = args.unfinalized || args.beacon.is_given();
+    let builder = if is_decided { builder } else { builder.final_only() };
     let provider = builder.build()?;
     let chain_id = provider.chain_id().map_err(in_words_of_the_command)?;
     let profile = profile::of_provider(&args.trust, chain_id)?;
@@ -257,7 +259,7 @@ impl Scan {
         });
         if let Some(provider) = &self.provider {
             json["provider"] = json!({ "host": provider });
-            json["anchor_from"] = json!(self.trusted.source());
+            json["anchor_from"] = json!(self.trusted.source(None));
             json["light_client"] = self.trusted.json();
         }
         let mut page = Page::default();

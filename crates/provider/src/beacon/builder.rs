@@ -96,7 +96,8 @@ impl BeaconBuilder {
     }
 
     /// Sets the folder in which the light client is stored, to go on later. It is created if it does
-    /// not exist. Only one process at a time can use it, and another one can read it.
+    /// not exist. Only one process at a time can use it. Another one can read it: without servers,
+    /// the folder is only read.
     pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = Some(folder.into());
         self

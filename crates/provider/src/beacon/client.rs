@@ -23,6 +23,8 @@ use crate::node::transport::unix_time;
 use crate::note::{Note, Stage};
 use crate::stop::Stop;
 
+/// Minimum time between two rounds of [`BeaconClient::watch`].
+const SHORTEST_WAIT: Duration = Duration::from_millis(100);
 /// Name of the file in the folder.
 const FILE: &str = "light-client.json";
 
@@ -69,8 +71,8 @@ struct State {
 pub struct BeaconRound {
     /// The newest finalised header.
     pub finalized: Anchor,
-    /// Number of servers that gave a valid answer in the last round. With 0, nothing is known about
-    /// newer headers.
+    /// Number of servers that answered in the last round, and sent nothing that is proven invalid.
+    /// With 0, nothing is known about newer headers.
     pub answered: usize,
     /// Reasons why servers did not, and invalid objects.
     pub failures: Vec<ServerFailure>,
@@ -124,7 +126,9 @@ impl BeaconClient {
         servers: Vec<BeaconServer>,
     ) -> Result<Self, BeaconError> {
         let BeaconBuilder { network, checkpoint, folder, restart, poll, options, .. } = builder;
-        let file = folder.as_deref().map(open_folder).transpose()?;
+        // Without servers, nothing is written, and another process may use the folder.
+        let written = folder.as_deref().filter(|_| !servers.is_empty());
+        let file = written.map(open_folder).transpose()?;
         let mut client = None;
         if let Some(folder) = folder.as_deref().filter(|_| !restart) {
             client = Self::read(folder, network.clone())?;
@@ -265,7 +269,8 @@ impl BeaconClient {
                 Err(error) => return Err(error),
             }
             let wake_at = self.state().syncer.wake_at().unwrap_or_default();
-            self.stop.wait_timeout(wake_at.saturating_sub(unix_time()).min(self.poll));
+            let wait = wake_at.saturating_sub(unix_time()).min(self.poll);
+            self.stop.wait_timeout(wait.max(SHORTEST_WAIT));
         }
         Ok(())
     }
@@ -273,7 +278,8 @@ impl BeaconClient {
 
 /// The newest finalised execution block: the servers are asked each time, at most once in a
 /// [poll interval](BeaconBuilder::poll). If no server answers, the block from before is still
-/// authentic, and is returned.
+/// authentic, and is returned. It is returned whatever its [grade](Anchor::grade): compare that of
+/// [`light_client`](BeaconClient::light_client), and the age of its checkpoint.
 impl AnchorSource for BeaconClient {
     fn blocks(&self) -> Result<Vec<B256>, String> {
         let finalized = self.sync().map_err(|error| error.to_string())?.finalized;

@@ -23,6 +23,9 @@ use crate::node::{Node, RpcError};
 /// as many as the history contract reaches back.
 const MAX_HEADERS: u64 = history_contract::SERVE_WINDOW;
 
+/// Maximum size of an answer of `eth_getProof`, which has about 15 kB.
+const MAX_PROOF: u64 = 1 << 20;
+
 /// A block that is linked to a finalised one, with everything that a stranger needs to check it again.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
@@ -233,7 +236,7 @@ impl Search<'_, '_> {
                 let (limit, failures) = (self.options.max_headers, self.failures);
                 return Err(LinkFetchError::TooManyHeaders { number, headers, limit, failures });
             }
-            match self.fetch(&planned, at.number) {
+            match self.fetch(&planned, at.number, number) {
                 Ok(linked) => return Ok(linked),
                 Err(Missing::State { depth: 0 }) => sources.state_depth = None,
                 Err(Missing::State { depth }) => sources.state_depth = Some(depth - 1),
@@ -246,7 +249,7 @@ impl Search<'_, '_> {
     }
 
     /// Fetches the links of a plan, and verifies them one after the other.
-    fn fetch(&mut self, planned: &Plan, top: u64) -> Result<LinkedBlock, Missing> {
+    fn fetch(&mut self, planned: &Plan, top: u64, wanted: u64) -> Result<LinkedBlock, Missing> {
         let origin = Origin::from(&self.anchor);
         let mut linked = LinkedBlock { origin, links: Links::default() };
         // The block up to which the links lead.
@@ -283,6 +286,11 @@ impl Search<'_, '_> {
             };
             // The header of the last block is not needed.
             if planned.steps.last() == Some(step) {
+                if shown.number != Some(wanted) {
+                    let found = shown.number.unwrap_or_default();
+                    self.failures.push(format!("the links lead to block {found}"));
+                    return Err(missing);
+                }
                 break;
             }
             header = match included.map_or_else(|| self.header(shown.hash), Ok) {
@@ -290,7 +298,7 @@ impl Search<'_, '_> {
                 Err(None) => return Err(Missing::Stopped),
                 Err(Some(why)) => {
                     self.failures.push(why);
-                    return Err(Missing::Headers);
+                    return Err(missing);
                 }
             };
         }
@@ -346,8 +354,15 @@ impl Search<'_, '_> {
         let slots = [history_contract::slot(number)];
         let params = json!([history_contract::ADDRESS, slots, format!("{:#x}", header.number())]);
         self.first(&what, |node| {
-            let proof = node.read("eth_getProof", &params, AccountProof::from_json)?;
-            let malformed = |error: String| RpcError::Malformed(error);
+            let proof = node.with_max_answer(MAX_PROOF).read(
+                "eth_getProof",
+                &params,
+                AccountProof::from_json,
+            )?;
+            // The text may repeat a part of the answer, and so a key of the URL.
+            let malformed = |error: String| {
+                RpcError::Malformed(RpcError::words(&node.endpoint().scrub(&error)))
+            };
             let proof = proof.map_err(|error| malformed(error.to_string()))?;
             let shown = proof.verify(header.state_root());
             let nodes = shown.map_err(|error| malformed(error.to_string()))?.nodes;

@@ -100,9 +100,9 @@ impl LightClient {
         match event {
             Event::Update(update) => {
                 let update = self.known().verify(update, current_slot)?;
-                self.process(update)
+                self.process(update, now)
             }
-            Event::Force => self.force(current_slot),
+            Event::Force => self.force(current_slot, now),
         }
     }
 
@@ -176,7 +176,11 @@ impl LightClient {
     }
 
     /// `process_light_client_update`, after the verification.
-    fn process(&mut self, update: VerifiedUpdate) -> Result<Vec<Action>, UpdateError> {
+    fn process(
+        &mut self,
+        update: VerifiedUpdate,
+        now: Duration,
+    ) -> Result<Vec<Action>, UpdateError> {
         let (attested_slot, finalized_slot) =
             (update.attested.beacon.slot, update.finalized_slot());
         let teaches = self.next.is_none()
@@ -188,6 +192,9 @@ impl LightClient {
         // The keys are decompressed before anything changes, because this can fail.
         let step = is_final.then(|| self.step(&update, finalized_slot)).transpose()?;
 
+        if step.is_some() {
+            self.note_age(now);
+        }
         self.current_max = self.current_max.max(update.participation.signed);
         let mut actions = Vec::new();
         if update.participation.signed > self.safety_threshold()
@@ -208,7 +215,7 @@ impl LightClient {
     }
 
     /// `process_light_client_store_force_update`.
-    fn force(&mut self, current_slot: u64) -> Result<Vec<Action>, UpdateError> {
+    fn force(&mut self, current_slot: u64, now: Duration) -> Result<Vec<Action>, UpdateError> {
         if self.force_from().is_none_or(|from| current_slot < from) {
             return Ok(Vec::new());
         }
@@ -220,6 +227,7 @@ impl LightClient {
             best.finalized = Some(best.attested.clone());
         }
         let step = self.step(&best, best.finalized_slot())?;
+        self.note_age(now);
         let weaker = |forced: Participation| forced.signed <= best.participation.signed;
         if !self.trust.forced.is_some_and(weaker) {
             self.trust.forced = Some(best.participation);
@@ -227,6 +235,16 @@ impl LightClient {
         let mut actions = Vec::new();
         self.apply(step, best.finalized, Evidence::Forced(best.participation), &mut actions);
         Ok(actions)
+    }
+
+    /// Notes the age of the state from which the client goes on, if it is too old. Its committees may
+    /// have withdrawn their stake by now, as those of an old checkpoint.
+    fn note_age(&mut self, now: Duration) {
+        let age = now.saturating_sub(self.network.time_of_slot(self.finalized.beacon.slot));
+        let checkpoint = &mut self.trust.checkpoint;
+        if age > checkpoint.limit {
+            checkpoint.age = checkpoint.age.max(age);
+        }
     }
 
     /// Returns how an update moves the sync committees when `finalized_slot` is finalised.

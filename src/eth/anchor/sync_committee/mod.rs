@@ -242,8 +242,8 @@ pub struct Checkpoint {
     pub root: B256,
     /// Slot of the beacon block.
     pub slot: u64,
-    /// Age of the block when the client started. If the client was stored and later went on, and its
-    /// newest finalised block was older than that by then, the age of that block.
+    /// Age of the block when the client started. If the client later went on from a finalised block
+    /// that was older than this and older than the limit by then, the age of that block.
     pub age: Duration,
     /// Length of the network's weak-subjectivity period.
     pub limit: Duration,

@@ -239,23 +239,24 @@ pub(crate) struct ShowAnchorArgs {
 const HEADER_HELP: &str = concat!(
     "\
 Exit codes: 0 proven: the block is an ancestor of the newest finalised block, or is that block
-            3 wrong: the header is that of another block with this number
+            3 wrong: the header is that of another block with this number, or a link is false
             4 not decided: the block is not final yet, or no source leads to it
             5 malformed input, an I/O error, or an unreachable provider
 
-The light client comes from --data, or from --checkpoint and --beacon; with --beacon, it is advanced first.
+The light client comes from --data, or from --checkpoint and --beacon: then it is only kept if --data is given.
+With --beacon, it is advanced first.
 From its finalised block, the cheapest way is taken that the sources can serve:
   parent hashes      all headers in between, from --rpc
   history contract   EIP-2935: eth_getProof of --rpc shows any of the last 8,191 block hashes
   more such steps    for blocks further back, if --rpc serves the state of old blocks (an archive node)
-  header proof       from an ere archive (--archive); from Capella on, it needs the list of historical
-                     summaries, which Lodestar and Nimbus serve (--beacon)
+  header proof       on mainnet, from an ere archive (--archive); from Capella on, it needs the list of
+                     historical summaries, which Lodestar and Nimbus serve (--beacon)
 Every link is verified. With --out, the links are written to a file: whoever believes the same finalised block
 can verify them again, with this command and without any source.
 
 JSON: status (proven | wrong | undecided), why (null if proven), number, hash (of the block on the chain, or
 null), grade, by[] (the links), expected (the hash of the given header, or null), evidence (bytes of the
-links), out (the file, or null), ",
+links as JSON), out (the file, or null), ",
     client_json!(),
     ", warnings[]."
 );
@@ -264,8 +265,8 @@ links), out (the file, or null), ",
 #[derive(Debug, Args)]
 #[command(after_long_help = HEADER_HELP, mut_arg("data", default_folder))]
 pub(crate) struct HeaderAnchorArgs {
-    /// The number of a block; or a header in RLP, JSON or hex; or links that --out wrote; - for
-    /// standard input
+    /// The number of a block; or a header in RLP, JSON or hex (- for standard input); or a file of
+    /// links that --out wrote
     #[arg(value_name = "NUMBER|FILE")]
     pub(crate) block: String,
     /// An ere archive with proofs of headers; may be given again

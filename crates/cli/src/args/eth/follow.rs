@@ -15,7 +15,8 @@ through past blocks, then new blocks as they appear. Each header is hashed local
 the previous one. Blocks whose filter rules out a match are skipped. For every other block, all receipts are
 fetched, must match the receipts root of the header, and the logs are read from them. eth_getLogs is never
 called. A log is therefore as reliable as the chain of headers. That chain is the provider's claim; --anchor
-compares it with a hash that you trust. Headers do not commit to transactionHash, which is the provider's
+compares it with a hash that you trust. With --beacon and --checkpoint, or with --data, these hashes come from a
+light client: each newer finalised block, as long as the command runs (see `eth anchor sync --help`). Headers do not commit to transactionHash, which is the provider's
 claim, and do not decide which of two branches is the better one.
 
 If the filters of a chain prove nothing (see --chain and --assume-bloom; this includes unknown chains), the
@@ -54,7 +55,8 @@ event.
 JSON: one object per line, of one of these kinds:
   follow      chain_id, chain, provider, from, to, resumed (last block printed by an earlier
               run, or null), bloom (exact | superset | absent | unsound: at the first block),
-              anchors[{number, hash}], confirmations, keep, index_to (last block whose candidates are
+              anchors[{number, hash}], light_client (as in `eth anchor show`, without folder and
+              warnings; null if none), confirmations, keep, index_to (last block whose candidates are
               read from the index), query, semantics, warnings[]: the first line
   log         the members of eth_getLogs, and evidence (receipts: the log was read from the
               receipts of the block, which match its receipts root), and with --abi decoded{event,

@@ -45,7 +45,8 @@ JSON: one object per line, of one of these kinds:
              blocks that pass by chance), fill (mean), anchored_to (null: no block), query,
              semantics, chain, chain_from (user | provider | assumed), warnings[], provider{host}
              (with --rpc), anchor_from (user | light_client | provider), light_client (as in `eth
-             anchor show`, and linked{number, hash, grade, by[]}; or null): the last line"
+             anchor show`, without folder and warnings, and linked{number, hash, grade, by[]}; or
+             null): the last line"
 );
 
 /// Find the blocks that may contain logs of a query.

@@ -89,7 +89,7 @@ pub(super) fn in_words(error: BeaconError) -> anyhow::Error {
             let folder = named(path.parent().unwrap_or(path));
             anyhow!(
                 "--data {folder}: the light client started from checkpoint {stored}, not from \
-                 {given}: --restart replaces it"
+                 {given}: `eth anchor sync --restart` replaces it"
             )
         }
         BeaconError::NoBootstrap { failures, .. } => {
@@ -111,6 +111,17 @@ pub(super) fn sync(client: &BeaconClient) -> anyhow::Result<BeaconRound> {
         bail!("no beacon node answered: {}", why.join("; "));
     }
     Ok(round)
+}
+
+/// Asks the beacon nodes for newer blocks. Returns the failures as warnings: what was known before
+/// stays true if no beacon node answers.
+pub(super) fn advance(client: &BeaconClient) -> anyhow::Result<Vec<String>> {
+    let round = client.sync().map_err(in_words)?;
+    let mut warnings: Vec<_> = round.failures.iter().map(ToString::to_string).collect();
+    if round.answered == 0 && !client.servers().is_empty() {
+        warnings.push("no beacon node answered: newer blocks are not known".into());
+    }
+    Ok(warnings)
 }
 
 /// Returns what remains to be said of everything that follows from a light client.

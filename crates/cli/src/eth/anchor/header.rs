@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use chainsieve::alloy_primitives::{B256, Bytes};
 use chainsieve::eth::anchor::header_proof::{HeaderProof, History};
-use chainsieve::eth::anchor::links::{Anchored, Origin};
+use chainsieve::eth::anchor::links::{Anchored, LinkProblem, Origin};
 use chainsieve::eth::anchor::network::Network;
 use chainsieve::eth::anchor::sync_committee::LightClient;
 use chainsieve::eth::files::{HistoryReader, Input};
@@ -47,9 +47,7 @@ pub(super) fn run(args: &HeaderAnchorArgs) -> anyhow::Result<Report> {
         input::check_overwrite(out, args.overwrite.force)?;
     }
     let beacon = light_client(args, network)?;
-    if !args.beacon.beacon.is_empty() {
-        client::sync(&beacon)?;
-    }
+    let failures = client::advance(&beacon)?;
     let light_client = beacon.light_client().ok_or(UsageError(
         "there is no light client yet: give --beacon, or --data of `eth anchor sync`",
     ))?;
@@ -65,7 +63,7 @@ pub(super) fn run(args: &HeaderAnchorArgs) -> anyhow::Result<Report> {
         input::write(out, &serde_json::to_vec(links)?, args.overwrite.force)?;
     }
     let out = out.map(|(_, out)| out.as_path());
-    report(&verdict, expected, &light_client, out)
+    report(&verdict, expected, &light_client, failures, out)
 }
 
 /// Reads the argument: a number, links, or a header.
@@ -150,16 +148,21 @@ fn link(args: &HeaderAnchorArgs, beacon: &BeaconClient, number: u64) -> anyhow::
 
 /// Returns the header and the proof of a block from ere archives.
 fn find_proof(archives: &[PathBuf], number: u64) -> Result<Option<(Bytes, HeaderProof)>, String> {
+    let mut failed = None;
     for path in archives {
-        let failed = |error: String| format!("{}: {error}", named(path));
-        let file = File::open(path).map_err(|error| failed(error.to_string()))?;
-        let input = Input::seekable(file).map_err(|error| failed(error.to_string()))?;
-        let mut reader = HistoryReader::new(input, History::mainnet());
-        if let Some(found) = reader.find(number).map_err(|error| failed(error.to_string()))? {
-            return Ok(Some(found));
+        match find_in(path, number) {
+            Ok(Some(found)) => return Ok(Some(found)),
+            Ok(None) => {}
+            // Another archive may have the block.
+            Err(error) => failed = failed.or(Some(format!("{}: {error:#}", named(path)))),
         }
     }
-    Ok(None)
+    failed.map_or(Ok(None), Err)
+}
+
+fn find_in(path: &Path, number: u64) -> anyhow::Result<Option<(Bytes, HeaderProof)>> {
+    let input = Input::seekable(File::open(path)?)?;
+    Ok(HistoryReader::new(input, History::mainnet()).find(number)?)
 }
 
 /// Compares the block that is shown with the header of the argument.
@@ -193,7 +196,19 @@ fn recheck(linked: &LinkedBlock, client: &LightClient) -> Verdict {
     }
     match linked.verify(&own, client.network()) {
         Ok(shown) => verdict(Exit::Yes, None, Some(shown)),
-        Err(error) => verdict(Exit::Wrong, Some(error.to_string()), None),
+        Err(error) => {
+            let exit = if is_undecidable(&error.problem) { Exit::Undecided } else { Exit::Wrong };
+            verdict(exit, Some(error.to_string()), None)
+        }
+    }
+}
+
+/// Returns `true` if the links may be valid, but something is missing that they need.
+fn is_undecidable(problem: &LinkProblem) -> bool {
+    match problem {
+        LinkProblem::NoBlock | LinkProblem::NoBeaconState => true,
+        LinkProblem::HeaderProof(error) => error.is_undecidable(),
+        _ => false,
     }
 }
 
@@ -201,10 +216,12 @@ fn report(
     verdict: &Verdict,
     expected: Option<B256>,
     client: &LightClient,
+    failures: Vec<String>,
     out: Option<&Path>,
 ) -> anyhow::Result<Report> {
     let now = super::now(None)?;
-    let warnings = client::warnings(client, now);
+    let mut warnings = client::warnings(client, now);
+    warnings.extend(failures);
     let status = match verdict.exit {
         Exit::Yes => "proven",
         Exit::Wrong => "wrong",
@@ -218,9 +235,10 @@ fn report(
     });
     let by: Vec<String> =
         verdict.shown.iter().flat_map(|shown| shown.by.iter().map(ToString::to_string)).collect();
-    let evidence = verdict.links.as_ref().map(|linked| {
-        serde_json::to_vec(&linked.links).map(|json| json.len() / 2).unwrap_or_default()
-    });
+    let evidence = verdict
+        .links
+        .as_ref()
+        .map(|linked| serde_json::to_vec(&linked.links).map(|json| json.len()).unwrap_or_default());
     let mut fields = Vec::new();
     if let Some(shown) = &verdict.shown {
         fields.extend([
@@ -230,7 +248,7 @@ fn report(
         ]);
     }
     if let Some(bytes) = evidence {
-        fields.push(("evidence", format!("about {} bytes", grouped(bytes))));
+        fields.push(("evidence", format!("{} bytes of JSON", grouped(bytes))));
     }
     if let Some(out) = out {
         fields.push(("written to", out.display().to_string()));

@@ -58,6 +58,7 @@ fn watch(beacon: &BeaconClient, json: bool) -> anyhow::Result<Report> {
     let mut printed = Ok(());
     let mut latest = None;
     let watched = beacon.watch(|round| {
+        latest = Some(round.clone());
         if printed.is_err() || last == Some(round.finalized.root) {
             return;
         }
@@ -72,7 +73,6 @@ fn watch(beacon: &BeaconClient, json: bool) -> anyhow::Result<Report> {
             lines.print(&text)?;
             Ok(())
         });
-        latest = Some(round.clone());
     });
     watched.map_err(in_words)?;
     printed?;

@@ -21,11 +21,17 @@ use crate::stop::Stop;
 /// proof of the history contract has 6 kB, a header 650 bytes.
 const FAR: u64 = 32;
 
+const NO_CLIENT: UsageError = UsageError(
+    "there is no light client yet: give --beacon and --checkpoint, or --data of `eth anchor sync`",
+);
+
 /// The trusted hashes of a command, and where they come from.
 #[derive(Debug, Default)]
 pub(crate) struct Trusted {
     /// The hashes: those of `--anchor`, then those of the light client.
     pub(crate) anchors: Vec<B256>,
+    /// Number of hashes that are of the user.
+    given: usize,
     brought: Option<Brought>,
 }
 
@@ -71,10 +77,15 @@ pub(crate) fn beacon(
     Ok(Some(client.map_err(in_words)?))
 }
 
+/// Returns `true` for tags that name the newest block of some kind.
+fn is_near_the_head(tag: BlockTag) -> bool {
+    matches!(tag, BlockTag::Latest | BlockTag::Safe | BlockTag::Finalized)
+}
+
 impl Trusted {
     /// Returns the hashes of `--anchor` alone.
     pub(crate) fn given(anchors: &[B256]) -> Self {
-        Self { anchors: anchors.to_vec(), brought: None }
+        Self { anchors: anchors.to_vec(), given: anchors.len(), brought: None }
     }
 
     /// Adds what the light client of the arguments brings, if they ask for one.
@@ -97,7 +108,15 @@ impl Trusted {
         let finalized = brought.finalized.number;
         let (query, end) = match *query.blocks() {
             BlockSelection::Range { to: Some(BlockTag::Number(end)), .. } => (query, Some(end)),
-            BlockSelection::Range { from, .. } if !may_be_unfinalized => {
+            BlockSelection::Range { from, to }
+                if !may_be_unfinalized && to.is_none_or(is_near_the_head) =>
+            {
+                if to.is_some() {
+                    brought.warnings.push(format!(
+                        "the range ends at the finalised block, {finalized} (--unfinalized includes \
+                         later ones)"
+                    ));
+                }
                 let to = Some(BlockTag::Number(finalized));
                 (query.in_blocks(BlockSelection::Range { from, to }), None)
             }
@@ -129,12 +148,14 @@ impl Trusted {
         self.brought.as_ref().map(|brought| brought.finalized)
     }
 
-    /// Returns the name of the source of the trusted hashes, for JSON.
-    pub(crate) fn source(&self) -> &'static str {
+    /// Returns the name of the source of the trusted hashes, for JSON. `block` is the one on which the
+    /// result rests, if it is known: it may be one of several.
+    pub(crate) fn source(&self, block: Option<B256>) -> &'static str {
+        let is_of_user = block.is_some_and(|block| self.anchors[..self.given].contains(&block));
         match (&self.brought, self.anchors.is_empty()) {
-            (Some(_), _) => "light_client",
-            (None, false) => "user",
-            (None, true) => "provider",
+            (Some(_), _) if !is_of_user => "light_client",
+            (_, false) => "user",
+            (_, true) => "provider",
         }
     }
 
@@ -185,6 +206,20 @@ pub(crate) struct Following {
     pub(crate) beacon: Option<BeaconClient>,
 }
 
+impl Following {
+    /// Asks the beacon nodes for the first time. Returns what is to be said of what they brought, and
+    /// that as JSON; null without a light client.
+    pub(crate) fn begin(&self) -> anyhow::Result<(Vec<String>, Value)> {
+        let Some(beacon) = &self.beacon else { return Ok((Vec::new(), Value::Null)) };
+        let failures = client::advance(beacon)?;
+        let client = beacon.light_client().ok_or(NO_CLIENT)?;
+        let now = super::now(None)?;
+        let mut warnings = client::warnings(&client, now);
+        warnings.extend(failures);
+        Ok((warnings, client::json(&client, now)))
+    }
+}
+
 impl AnchorSource for Following {
     fn blocks(&self) -> Result<Vec<B256>, String> {
         let mut blocks = self.anchors.clone();
@@ -201,14 +236,11 @@ impl AnchorSource for Following {
 
 impl Brought {
     fn of(beacon: &BeaconClient, nodes: &[Node]) -> anyhow::Result<Self> {
-        let round = beacon.sync().map_err(in_words)?;
-        let client = beacon.light_client().ok_or(UsageError(
-            "there is no light client yet: give --beacon and --checkpoint, or --data of `eth \
-             anchor sync`",
-        ))?;
+        let failures = client::advance(beacon)?;
+        let client = beacon.light_client().ok_or(NO_CLIENT)?;
         let at = super::now(None)?;
         let mut warnings = client::warnings(&client, at);
-        warnings.extend(round.failures.iter().map(ToString::to_string));
+        warnings.extend(failures);
         let execution = &client.finalized().execution;
         let hash = execution.bound_hash();
         ensure!(
@@ -219,8 +251,10 @@ impl Brought {
         let mut number = execution.header().map(|header| header.block_number);
         // From Gloas on, only the hash is bound.
         for node in nodes {
-            if number.is_none() {
-                number = node.header_by_hash(hash)?.map(|header| header.view().number());
+            if number.is_none()
+                && let Ok(Some(header)) = node.header_by_hash(hash)
+            {
+                number = Some(header.view().number());
             }
         }
         let number = number.ok_or_else(|| {

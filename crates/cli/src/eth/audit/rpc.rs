@@ -31,7 +31,8 @@ pub(super) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
         .semantics(args.query.semantics)
         .max_headers(args.asking.max_headers)
         .max_receipts(args.asking.max_receipts);
-    if !args.asking.unfinalized {
+    // A light client decides what is final, not the provider.
+    if !args.asking.unfinalized && !args.beacon.is_given() {
         builder = builder.final_only();
     }
     if args.embed {
@@ -56,7 +57,7 @@ fn judge(
     answers: &FetchedAnswers,
     trusted: &Trusted,
 ) -> anyhow::Result<Report> {
-    let mut warnings = warnings(args, provider, answers);
+    let mut warnings = warnings(args, provider, answers, trusted);
     warnings.extend(trusted.warnings());
     let chain = &answers.fetched.chain;
     let logs = &answers.logs;
@@ -133,7 +134,12 @@ fn is_of_use(report: &AuditReport) -> bool {
 
 /// Returns warnings about the limits of the chain's reliability, on which the reliability of the
 /// answers depends.
-fn warnings(args: &AuditArgs, provider: &Provider, answers: &FetchedAnswers) -> Vec<String> {
+fn warnings(
+    args: &AuditArgs,
+    provider: &Provider,
+    answers: &FetchedAnswers,
+    trusted: &Trusted,
+) -> Vec<String> {
     let mut warnings = of_tip(&answers.tip, provider);
     // Without --to, the user expects the range to end at the finalised block, so no warning about
     // this end is needed.
@@ -141,7 +147,9 @@ fn warnings(args: &AuditArgs, provider: &Provider, answers: &FetchedAnswers) -> 
     let listed = answers.warnings.iter();
     let listed = listed.filter(|it| !(open_end && matches!(it, Warning::EndsAtFinalized { .. })));
     warnings.extend(listed.map(words_of));
-    if !answers.tip.has_no_anchor && !profile::is_of_user(&args.trust) {
+    // A light client is one of a known chain.
+    let is_chain_known = profile::is_of_user(&args.trust) || trusted.finalized().is_some();
+    if !answers.tip.has_no_anchor && !is_chain_known {
         warnings.push(format!(
             "only the provider claims that the blocks are of chain {}, {}, and the rules for their \
              filters and receipts depend on this claim: give --chain to set the chain yourself",
@@ -254,7 +262,7 @@ fn outcome(
     json["chain_from"] = json!(if chain_of_user { "user" } else { "provider" });
     let tip = &answers.tip;
     json["anchor"] = json!((!tip.is_missing).then_some(tip.block));
-    json["anchor_from"] = json!(trusted.source());
+    json["anchor_from"] = json!(trusted.source(Some(tip.block.hash)));
     json["light_client"] = trusted.json();
     json["anchor_agreed"] = json!((!tip.others.is_empty()).then(|| tip.is_agreed()));
     json["finalized"] = json!(answers.query.finalized);

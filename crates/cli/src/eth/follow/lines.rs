@@ -220,6 +220,7 @@ pub(super) fn of_start(
     started: &Started,
     config: &Config,
     provider: &str,
+    light_client: &Value,
     warnings: &[String],
 ) -> String {
     let query = config.query.clone().in_blocks(BlockSelection::default());
@@ -232,6 +233,7 @@ pub(super) fn of_start(
         "resumed": started.resumed.map(|last| last.number),
         "bloom": config.profile.at(started.from).bloom,
         "anchors": started.anchors,
+        "light_client": light_client,
         "confirmations": config.confirmations,
         "keep": config.keep,
         "index_to": started.index_to,

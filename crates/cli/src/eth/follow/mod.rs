@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 use chainsieve::eth::chain_profile::ReceiptsScope;
 use chainsieve::eth::follow::{Started, Update};
 use chainsieve_provider::{FollowStatus, Following};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use self::lines::{Format, Lines};
 use self::setup::{Setup, in_words_of_follow};
@@ -44,19 +44,24 @@ pub(crate) fn run(args: &FollowArgs, json: bool) -> anyhow::Result<Report> {
     let chain_id = || provider.chain_id().map_err(in_words_of_the_command);
     let chain_id = if args.beacon.is_given() { chain_id()? } else { 0 };
     let beacon = trusted::beacon(&args.beacon, &args.rpc, chain_id, stop.clone())?;
-    let provider = provider.with_anchor(FollowingAnchors { anchors, beacon });
+    let following = FollowingAnchors { anchors, beacon };
+    let begun = following.begin();
+    let provider = provider.with_anchor(following);
     let began = Instant::now();
-    let started = setup::set_up(args, &provider).and_then(|Setup { follow, warnings }| {
-        Ok((follow.start().map_err(in_words_of_follow)?, warnings))
+    let started = begun.and_then(|(brought, light_client)| {
+        let Setup { follow, mut warnings } = setup::set_up(args, &provider)?;
+        warnings.extend(brought);
+        Ok((follow.start().map_err(in_words_of_follow)?, warnings, light_client))
     });
-    let (following, warnings) = match started {
+    let (following, warnings, light_client) = match started {
         // If Ctrl-C was pressed before the first line, the requests failed because they were
         // stopped.
         Err(_) if stop.is_set() => return Ok(nothing()),
         started => started?,
     };
     let provider = provider.nodes()[0].endpoint().to_string();
-    let mut printer = Printer { lines, provider, bar, warnings, ..Printer::default() };
+    let mut printer =
+        Printer { lines, provider, bar, warnings, light_client, ..Printer::default() };
     for update in following.updates() {
         printer.print(&following, &update.update)?;
         if printer.out.is_closed() {
@@ -101,6 +106,8 @@ struct Printer {
     logs: u64,
     removed: u64,
     warnings: Vec<String>,
+    /// The light client at the start as JSON; null if there is none.
+    light_client: Value,
     /// `true` once the warning about logs outside of receipts was printed.
     is_partial: bool,
 }
@@ -153,7 +160,8 @@ impl Printer {
             self.warnings.push(partial(config.profile.name()));
         }
         if self.lines.format == Format::Json {
-            let text = lines::of_start(started, config, &self.provider, &self.warnings);
+            let (provider, light_client) = (&self.provider, &self.light_client);
+            let text = lines::of_start(started, config, provider, light_client, &self.warnings);
             self.put(&text)?;
         } else {
             if self.lines.format == Format::Csv {

@@ -67,6 +67,9 @@ pub(super) fn run(
     )?;
     let finalized = trusted.0.finalized();
     let end = finalized.map(|block| BlockTag::Number(block.number));
+    if let Some(block) = finalized {
+        compare(&node, block)?;
+    }
     let to = headers.to.or(end).unwrap_or(BlockTag::Latest);
     let mut source = Source { node, stop, to };
     let fetched = source.fetch(&mut adding, first);
@@ -95,20 +98,39 @@ pub(super) fn run(
                 }
                 Some(hash) => {
                     return Err(Exit::Wrong.error(anyhow!(
-                        "{name} has another block {}, {hash}, than the finalised one, {}: its chain \
-                         is not the network's",
-                        block.number,
-                        block.hash
+                        "{}: {}; blocks of the index are false: build it again",
+                        named(adding.path),
+                        another(block, hash)
                     )));
                 }
                 None => adding.warnings.push(format!(
-                    "{only}: the index does not reach the finalised block, {}",
+                    "{only}: the index does not reach the finalised block, {}, or has sealed it \
+                     without its hash, so that it was not compared",
                     block.number
                 )),
             }
         }
     }
     adding.report()
+}
+
+/// Compares the provider's chain with the finalised block before anything is added.
+fn compare(node: &Node, block: BlockRef) -> anyhow::Result<()> {
+    let name = || node.endpoint().to_string();
+    let header = node.header_at(BlockTag::Number(block.number)).with_context(name)?;
+    match header.map(|header| header.hash()) {
+        Some(hash) if hash != block.hash => {
+            Err(Exit::Wrong.error(anyhow!("{}: {}", name(), another(block, hash))))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn another(block: BlockRef, hash: B256) -> String {
+    format!(
+        "block {} is {hash}, but the finalised block is {}: another chain than the network's",
+        block.number, block.hash
+    )
 }
 
 struct Source {

@@ -144,8 +144,8 @@ impl LightClient {
     /// is the [current time](crate#time).
     ///
     /// To go on after a long pause is like a start from an old checkpoint: if the newest finalised
-    /// header is older than the checkpoint was at the start,
-    /// [`Checkpoint::age`](super::super::Checkpoint::age) becomes the age of that header.
+    /// header is older than the weak-subjectivity period,
+    /// [`Checkpoint::age`](super::super::Checkpoint::age) becomes at least the age of that header.
     ///
     /// # Errors
     /// Returns a [`StoredError`] if the text is damaged, or of another network.
@@ -179,12 +179,9 @@ impl LightClient {
         }
         let current = client.current_committee.read(&network)?;
         let next = client.next_committee.map(|keys| keys.read(&network)).transpose()?;
-        let mut trust = client.trust;
-        let pause = now.saturating_sub(network.time_of_slot(client.finalized.beacon.slot));
-        trust.checkpoint.age = trust.checkpoint.age.max(pause);
-        Ok(Self {
+        let mut read = Self {
             network,
-            trust,
+            trust: client.trust,
             finalized: client.finalized,
             optimistic: client.optimistic,
             current,
@@ -192,7 +189,9 @@ impl LightClient {
             best: None,
             previous_max: client.previous_max_participants,
             current_max: client.current_max_participants,
-        })
+        };
+        read.note_age(now);
+        Ok(read)
     }
 }
 
