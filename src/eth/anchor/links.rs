@@ -110,6 +110,8 @@ pub enum LinkKind {
 impl fmt::Display for LinkKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Parents { blocks: 0 } => f.write_str("the header itself"),
+            Self::Parents { blocks: 1 } => f.write_str("1 parent hash"),
             Self::Parents { blocks } => write!(f, "{blocks} parent hashes"),
             Self::HistoryContract => f.write_str("history contract"),
             Self::Summaries => f.write_str("historical summaries"),

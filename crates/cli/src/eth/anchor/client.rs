@@ -82,7 +82,8 @@ pub(super) fn in_words(error: BeaconError) -> anyhow::Error {
         }
         BeaconError::NoCheckpoint(path) => {
             let folder = path.parent().unwrap_or(path);
-            let words = "no light client there yet: the first run needs --checkpoint";
+            let words = "no light client there yet: the first run of `eth anchor sync` needs \
+                         --checkpoint";
             anyhow::Error::from(UsageError(words)).context(format!("--data {}", named(folder)))
         }
         BeaconError::OtherCheckpoint { path, stored, given } => {

@@ -133,9 +133,10 @@ impl Trusted {
                 }
                 // The range can still be reached by all headers in between.
                 Err(error) => print_note(&format!(
-                    "no short way from block {} to block {end}: {error}; all headers in between \
-                     are fetched",
-                    grouped(finalized)
+                    "no short way from block {} to block {}: {error}; all headers in between are \
+                     fetched",
+                    grouped(finalized),
+                    grouped(end)
                 )),
             }
         }
