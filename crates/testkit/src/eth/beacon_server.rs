@@ -262,7 +262,7 @@ impl Reply {
 
 /// An object to be written in the form that the client accepts.
 enum Object {
-    Bootstrap(Bootstrap),
+    Bootstrap(Box<Bootstrap>),
     Update(Box<Update>, UpdateKind),
     Updates(Vec<Update>),
 }
@@ -304,7 +304,8 @@ fn object(path: &str, state: &State) -> Result<Object, u16> {
     let data = &state.data;
     if let Some(root) = path.strip_prefix("bootstrap/") {
         let root: B256 = root.parse().map_err(|_| 400_u16)?;
-        return data.bootstraps.get(&root).cloned().map(Object::Bootstrap).ok_or(404);
+        let found = data.bootstraps.get(&root).ok_or(404_u16)?;
+        return Ok(Object::Bootstrap(Box::new(found.clone())));
     }
     let small = |update: &Option<Update>, kind| {
         update.clone().map(|update| Object::Update(Box::new(update), kind)).ok_or(404)
