@@ -141,7 +141,9 @@ fn without_an_honest_server() {
     }
     assert!(client.light_client().is_none());
     // The servers are mended, and the client goes on.
-    servers.iter().for_each(|server| server.set_quirk(None));
+    for server in &servers {
+        server.set_quirk(None);
+    }
     run(&client, "mended");
 }
 

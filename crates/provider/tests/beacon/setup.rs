@@ -38,7 +38,7 @@ impl Setup {
         let now = at(PERIODS, 0) - 20;
         let since = Duration::from_secs(now * SLOT + SLOT / 8);
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
-        let genesis = (unix - since).as_secs();
+        let genesis = unix.saturating_sub(since).as_secs();
         let members = json!({ "genesis_time": genesis, "seconds_per_slot": SLOT });
         let world = World::with(FORKS, PERIODS + 1, &members);
         let chain = BeaconChain::new(world, PERIODS, 0..0, 5);
