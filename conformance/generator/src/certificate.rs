@@ -337,6 +337,20 @@ fn of_two_blocks(blocks: &[ReceiptedBlock]) -> Vec<Case> {
             &changed(&ruled_out, &[("/receipts", both["receipts"].clone())]),
         ),
         refused(
+            "needless-empty-receipts",
+            "an empty list of receipts for a block that its bloom rules out",
+            &changed(
+                &ruled_out,
+                &[(
+                    "/receipts",
+                    json!([
+                        { "blockHash": hashes[0], "receipts": [] },
+                        ruled_out["receipts"][0].clone(),
+                    ]),
+                )],
+            ),
+        ),
+        refused(
             "all-examined",
             "a block that its bloom rules out is said to be examined",
             &changed(&ruled_out, &[("/counts/examined", json!("0x2"))]),
@@ -427,6 +441,11 @@ pub(crate) fn area(blocks: &[ReceiptedBlock]) -> Area {
             "nothing-examined",
             "the block is said to be ruled out by its filter",
             changed("/counts/examined", json!("0x0")),
+        ),
+        refused(
+            "leading-zero",
+            "the number of logs with a leading zero",
+            changed("/result/logs", json!("0x03")),
         ),
         refused("more-blocks", "two blocks are counted", changed("/counts/blocks", json!("0x2"))),
         refused(

@@ -205,11 +205,17 @@ pub(crate) fn match_any() -> Vec<Case> {
     let case = Case::new(comment, with(BASIC, &input), value(json!({ "match": true })));
     cases.push(case.named("lengths-descending").source("the definition of the set"));
     let encoded = BASIC.build(&[vec![0x44; 200], vec![0x55; 20]]);
-    for (name, comment, byte, found) in [
-        ("long-item", "an item of 200 bytes", 0x44, true),
-        ("long-item-absent", "an item of 200 bytes that is not a member", 0x45, false),
+    let (short, long) = (vec![0x66; 8], vec![0x44; 200]);
+    for (name, comment, items, found) in [
+        ("long-item", "an item of 200 bytes", [long.clone(), short.clone()], true),
+        (
+            "long-item-absent",
+            "an item of 200 bytes that is not a member",
+            [vec![0x45; 200], short.clone()],
+            false,
+        ),
+        ("long-item-last", "a short item, then one of 200 bytes", [short, long], true),
     ] {
-        let items = [vec![byte; 200], vec![0x66; 8]];
         assert_eq!(BASIC.matches(&encoded, &items), found, "by the crate bitcoin");
         let hex: Vec<_> = items.iter().map(hex::encode).collect();
         let input = json!({ "encoded": hex::encode(&encoded), "items": hex });

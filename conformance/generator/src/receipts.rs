@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use crate::certificate;
 use crate::headers::{LOG, member_of};
 use crate::numbers::Numbers;
-use crate::pack::{Area, Case, Group, Kind, Level, invalid, member, optional, value};
+use crate::pack::{
+    Answer, Area, Case, Group, Kind, Level, invalid, member, optional, sides, value,
+};
 use crate::sources::{Sources, bytes, int, list};
 
 /// A block of the fixtures with its receipts.
@@ -605,20 +607,28 @@ fn root(blocks: &[ReceiptedBlock]) -> Area {
             .flag_if(count > 128, "LongKey");
         cases.push(if count == 0 { case.named("none") } else { case });
     }
-    // A type that no fork has, and the type of receipts that have no type byte.
+    // A type that no fork has, and the type of receipts that have no type byte. Whoever decodes them
+    // refuses them; whoever is only asked for a root may take any bytes.
     for (name, receipt_type) in [("unknown-type", 5), ("type-0-written", 0)] {
         let receipt = [vec![receipt_type], plain(21_000)].concat();
         ReceiptEnvelope::decode_2718(&mut receipt.as_slice()).expect_err("no such type");
+        let root = trie_root(core::slice::from_ref(&receipt));
+        let expect = sides([
+            ("geth", Answer::Invalid("type")),
+            ("alloy", Answer::Invalid("type")),
+            ("geth", Answer::Value(json!({ "root": root }))),
+            ("alloy", Answer::Value(json!({ "root": root }))),
+        ]);
         cases.push(
             Case::new(
                 format!("a receipt of type {receipt_type}: no receipt begins with this byte"),
                 json!({ "receipts": [hex::encode(receipt)] }),
-                invalid("type"),
+                expect,
             )
             .named(name)
-            .flag("Hostile")
-            .level(Level::Specification)
-            .source("EIP-2718; alloy-consensus refuses it"),
+            .flag("UnknownType")
+            .level(Level::Open)
+            .source("EIP-2718; alloy-consensus refuses the receipt, alloy-trie has the root"),
         );
     }
     Area {
@@ -630,7 +640,7 @@ fn root(blocks: &[ReceiptedBlock]) -> Area {
         value: vec![member("root", Kind::Fixed(32), "root")],
         flags: &[
             ("LongKey", "from index 128 on, the key has two bytes"),
-            ("Hostile", "malformed: must be refused in an orderly way"),
+            ("UnknownType", "a receipt that a decoder refuses; a trie takes any bytes"),
         ],
         groups: vec![Group { cases, ..Group::default() }],
     }

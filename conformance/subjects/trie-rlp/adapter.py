@@ -1,7 +1,7 @@
 """trie and rlp: the receipts root by `HexaryTrie`, headers by rlp's sedes.
 
-Neither package knows headers. The sedes below are those of py-evm's Frontier header; fields of later forks are accepted
-whatever they hold. The hash is Keccak-256 of the bytes that rlp accepted.
+Neither package knows headers. The sedes below are those of py-evm's headers from Frontier to Prague; fields after them
+are accepted whatever they hold. The hash is Keccak-256 of the bytes that rlp accepted.
 """
 
 import rlp
@@ -15,11 +15,13 @@ unhex = bytes.fromhex
 hash32 = Binary.fixed_length(32)
 FRONTIER = [hash32, hash32, Binary.fixed_length(20), hash32, hash32, hash32, Binary.fixed_length(256), big_endian_int,
             big_endian_int, big_endian_int, big_endian_int, big_endian_int, binary, hash32, Binary.fixed_length(8)]
+# Base fee, withdrawals root, blob gas used, excess blob gas, parent beacon block root, requests hash.
+LATER = [big_endian_int, hash32, big_endian_int, big_endian_int, hash32, hash32]
 
 
 def header_hash(header):
     later = len(rlp.decode(unhex(header))) - len(FRONTIER)
-    read = rlp.decode(unhex(header), List(FRONTIER + [raw] * later))
+    read = rlp.decode(unhex(header), List(FRONTIER + LATER[: max(later, 0)] + [raw] * (later - len(LATER))))
     return {"hash": keccak(unhex(header)).hex(), "parent_hash": read[0].hex(), "number": read[8],
             "receipts_root": read[5].hex(), "logs_bloom": read[6].hex()}
 
