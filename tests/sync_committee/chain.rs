@@ -336,8 +336,8 @@ fn old_checkpoints_are_stale() {
     let later = second * 600;
     for (age, stale, expected) in [
         (Duration::ZERO, false, Duration::ZERO),
-        (limit - later, false, limit - later),
-        (limit - later + second, true, limit + second),
+        (limit.saturating_sub(later), false, limit.saturating_sub(later)),
+        (limit.saturating_sub(later) + second, true, limit + second),
         (limit + second, true, limit + second + later),
     ] {
         let network = world.network.clone();

@@ -81,7 +81,7 @@ enum Kind {
     /// One thing is changed.
     Damaging,
     /// A bootstrap for updates, and the other way round.
-    OtherKind,
+    OtherObject,
     /// More updates than requested.
     More,
     /// Updates out of order.
@@ -104,7 +104,7 @@ impl Kind {
         Self::Forging,
         Self::WrongFork,
         Self::Damaging,
-        Self::OtherKind,
+        Self::OtherObject,
         Self::More,
         Self::Disordered,
         Self::Repeating,
@@ -242,6 +242,7 @@ struct Round {
 }
 
 /// A run: servers, a clock, and the machine.
+#[expect(clippy::struct_excessive_bools, reason = "independent properties of a schedule")]
 struct Run {
     rng: Rng,
     servers: Vec<Server>,
@@ -347,12 +348,13 @@ impl Run {
                     self.servers[server].is_asked = true;
                     self.open = Some((id, server, question));
                 }
-                Action::Started => is_progress = true,
                 Action::Client(sync_committee::Action::Finalized(anchor)) => {
                     is_progress = true;
                     self.check(&anchor);
                 }
-                Action::Client(sync_committee::Action::NextCommittee { .. }) => is_progress = true,
+                Action::Started | Action::Client(sync_committee::Action::NextCommittee { .. }) => {
+                    is_progress = true
+                }
                 Action::Client(_) => {}
                 Action::Refused { server, refusal } => {
                     let kind = self.servers[server].kind;
@@ -394,7 +396,9 @@ impl Run {
         let count = self.servers.len();
         assert!(answered <= count);
         let Round { questions, progress, began } = self.round;
-        assert!(questions <= 2 * count * (progress + 1), "{questions} questions, {progress} moves");
+        // A period may begin within a round, which then seeks its committee.
+        let most = 2 * count * (progress + 2);
+        assert!(questions <= most, "{questions} questions, {progress} moves");
         if self.syncer.client().is_some() && !self.is_disturbed {
             for server in &self.servers {
                 let newest = server.newest.unwrap_or(0);
@@ -414,6 +418,7 @@ impl Run {
     }
 
     /// Returns the answer of a server, and notes what the law concludes from an honest one.
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind of server")]
     fn sent(&mut self, server: usize, question: Question) -> Sent {
         let now = self.slot();
         let kind = self.servers[server].kind;
@@ -435,7 +440,7 @@ impl Run {
         let mut updates = match truth {
             Sent::Updates(updates) => updates,
             Sent::Bootstrap(mut bootstrap) => {
-                if kind == Kind::OtherKind {
+                if kind == Kind::OtherObject {
                     return Sent::Updates(Vec::new());
                 }
                 if kind == Kind::Damaging {
@@ -482,7 +487,7 @@ impl Run {
                 let index = rng.below(updates.len());
                 damage(rng, &mut updates[index]);
             }
-            Kind::OtherKind => {
+            Kind::OtherObject => {
                 return Sent::Bootstrap(CHAIN.bootstrap(CHAIN.block_at(now / 2)).into());
             }
             Kind::More => {
@@ -737,7 +742,7 @@ fn a_clock_that_is_late_at_the_start() {
         [Action::Ask { id, question: Question::Bootstrap(asked), .. }] if *asked == root => *id,
         other => panic!("{other:?}"),
     };
-    let late = time_of(start) - Duration::from_secs(1);
+    let late = time_of(start).saturating_sub(Duration::from_secs(1));
     let id = ask(&mut syncer, late);
     let answer = Event::Answer(id, Answer::Bootstrap(&bootstrap));
     match &syncer.handle(answer, late)[..] {

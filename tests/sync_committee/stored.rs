@@ -228,9 +228,8 @@ fn the_age_after_a_pause() {
     let finalized = no_pause(&client);
     for (pause, age) in [
         (Duration::ZERO, start),
-        (start, start),
-        (start + second, start + second),
-        (limit, limit),
+        (start + second, start),
+        (limit, start),
         (limit + second, limit + second),
     ] {
         let text = client.to_json();

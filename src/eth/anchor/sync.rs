@@ -26,7 +26,8 @@
 //!
 //! Of the servers that are due, the one with the fewest turns in this round is next. So a server that
 //! reveals one block after the other cannot delay an honest one. A round has at most
-//! `2 · servers · (n + 1)` questions, where `n` is the number of answers that brought progress.
+//! `2 · servers · (n + 1)` questions, where `n` is the number of answers that brought progress, and of
+//! periods that began meanwhile.
 //!
 //! A server whose answer failed or was refused is asked less and less often, at least once an hour.
 
@@ -212,6 +213,8 @@ pub struct Syncer {
     /// `true` if a finality update brought progress in this round. It may have crossed into a period
     /// whose next committee is unknown.
     has_moved: bool,
+    /// The first period after those whose updates were sought in this round.
+    sought: u64,
     /// The server that is asked first, if it has as few failures as others.
     first: usize,
     open: Option<Open>,
@@ -240,6 +243,7 @@ impl Syncer {
             servers: alloc::vec![Server::default(); config.servers.max(1)],
             part: Part::Pause,
             has_moved: false,
+            sought: 0,
             first: 0,
             open: None,
             last_question: 0,
@@ -289,6 +293,7 @@ impl Syncer {
                 return;
             }
             self.enter(Part::Missing);
+            self.sought = 0;
             for server in &mut self.servers {
                 (server.has_answered, server.turns) = (false, 0);
             }
@@ -297,6 +302,9 @@ impl Syncer {
             if let Some(question) = self.question(now.clock)
                 && let Some(server) = self.next_server(now.steady)
             {
+                if self.part == Part::Missing {
+                    self.sought = self.sought.max(self.missing(now.clock));
+                }
                 self.last_question += 1;
                 let id = QuestionId(self.last_question);
                 self.servers[server].is_asked = true;
@@ -309,8 +317,19 @@ impl Syncer {
                 // Without a light client, there is nothing to update.
                 Part::Missing if self.client().is_some() => self.enter(Part::Newest),
                 Part::Newest if core::mem::take(&mut self.has_moved) => self.enter(Part::Missing),
+                // A period began meanwhile, and its committee is not known yet: the newest finality
+                // updates could not be verified.
+                Part::Newest if self.missing(now.clock) > self.sought => self.enter(Part::Missing),
                 _ => return self.end_round(now.steady),
             }
+        }
+    }
+
+    /// Returns the first period after those whose updates are missing; 0 if none are.
+    fn missing(&self, now: Duration) -> u64 {
+        match self.client().map(|client| client.request(now)) {
+            Some(Request::Updates { start_period, count }) => start_period.saturating_add(count),
+            _ => 0,
         }
     }
 

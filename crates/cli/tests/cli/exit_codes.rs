@@ -18,6 +18,8 @@ use chainsieve::bitcoin::p2p::message_filter::CFilter;
 use chainsieve_conformance::serve::bitcoin::{Fate, Letter, Proxy};
 use chainsieve_conformance::serve::{bitcoin, ethereum};
 
+use testkit::eth::beacon_server::Quirk;
+
 use super::cf::{BLOCK_757753, Folder, GOLDEN, KEY, MAINNET};
 use super::eth::anchor;
 use super::eth::{Block, QUERY, WETH, answer, rpc, write};
@@ -712,6 +714,42 @@ fn anchors(scene: &Scene, table: &mut Table) {
     table.row(verify, Undecided, UNDECIDED, &files);
     table.row(verify, Undecided, UNDECIDED, &[&files[..], &given, &["--at", "0"]].concat());
     table.row(verify, Slip, USAGE, &[files[0], "--network", "nowhere"]);
+
+    let known = anchor::Known::new();
+    let folder = known.write(&scene.folder);
+    let folder = ["--data", &folder];
+    let sync = "eth anchor sync";
+    let of = |beacon: &str| {
+        ["--beacon", beacon, "--data", "{new}", "--retries", "0"].map(str::to_owned).to_vec()
+    };
+    let mut row = |about, code, beacon: &str| {
+        let args = of(beacon);
+        let args: Vec<&str> = args.iter().map(String::as_str).chain(given).collect();
+        table.row(sync, about, code, &args);
+    };
+    row(Good, YES, known.server(None).url());
+    row(Wrong, WRONG, known.server(Some(Quirk::Damaged)).url());
+    row(Bad, BAD_INPUT, &format!("http://{}", scene.nobody));
+    table.row(sync, Slip, USAGE, &["--beacon", "http://127.0.0.1:1", "--data", "{new}"]);
+
+    let show = "eth anchor show";
+    table.row(show, Good, YES, &folder);
+    table.row(show, Bad, BAD_INPUT, &["--data", "{new}"]);
+    table.row(show, Slip, USAGE, &[folder[0], folder[1], "--network", "nowhere"]);
+
+    let header = "eth anchor header";
+    let links = |name: &str, links: String| scene.folder.write(name, links.into_bytes());
+    let file = links("links.json", known.links(false, false));
+    table.row(header, Good, YES, &[&[&file[..]], &folder[..]].concat());
+    let file = links("damaged.json", known.links(true, false));
+    table.row(header, Wrong, WRONG, &[&[&file[..]], &folder[..]].concat());
+    let file = links("other.json", known.links(false, true));
+    table.row(header, Undecided, UNDECIDED, &[&[&file[..]], &folder[..]].concat());
+    table.row(header, Bad, BAD_INPUT, &[&["0x00"], &folder[..]].concat());
+    table.row(header, Slip, USAGE, &[&["5"], &folder[..]].concat());
+    let nobody = format!("http://{}", scene.nobody);
+    let asked = ["24784163", "--rpc", &nobody, "--retries", "0"];
+    table.row(header, Unreachable, BAD_INPUT, &[&asked[..], &folder[..]].concat());
 }
 
 fn headers(scene: &Scene, table: &mut Table) {

@@ -1,6 +1,12 @@
 //! Tests of `eth anchor verify`: each verdict, on a real checkpoint of mainnet, on recorded objects of
 //! each fork, and on the official cases.
 
+use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::anchor::links::{Link, Links, Origin};
+use chainsieve::eth::anchor::network::{Fork, Network};
+use chainsieve::eth::anchor::sync_committee::{Bootstrap, Event, LightClient, Update, UpdateKind};
+use testkit::eth::beacon_server::{BeaconData, BeaconServer, Quirk};
+
 use super::*;
 use crate::cf::Folder;
 
@@ -18,6 +24,68 @@ const NAMES: [&str; 3] = ["bootstrap", "update", "finality_update"];
 pub(crate) fn write_objects(folder: &Folder) -> [String; 3] {
     let fixture = eth_fixture("anchor_mainnet.json");
     NAMES.map(|name| folder.write(&format!("{name}.ssz"), bytes(&fixture[name])))
+}
+
+/// A light client that knows the finalised block of the fixture, and servers of what it has learnt.
+pub(crate) struct Known {
+    network: Network,
+    data: BeaconData,
+    client: LightClient,
+    header: Vec<u8>,
+}
+
+impl Known {
+    pub(crate) fn new() -> Self {
+        let fixture = eth_fixture("anchor_mainnet.json");
+        let network = Network::mainnet();
+        let (preset, fork) = (network.preset(), Fork::Fulu);
+        let read = |name: &str, kind| {
+            Update::from_ssz(&bytes(&fixture[name]), kind, fork, preset).expect("an update")
+        };
+        let bootstrap = bytes(&fixture["bootstrap"]);
+        let bootstrap = Bootstrap::from_ssz(&bootstrap, fork, preset).expect("a bootstrap");
+        let update = read("update", UpdateKind::Full);
+        let finality = read("finality_update", UpdateKind::Finality);
+        let now = network.time_of_slot(SIGNATURE_SLOT);
+        let root = CHECKPOINT.parse().expect("a root");
+        let mut client = LightClient::new(network.clone(), root, &bootstrap, now).expect("proven");
+        for update in [&update, &finality] {
+            client.handle(Event::Update(update), now).expect("valid");
+        }
+        let mut data = BeaconData::default();
+        data.add_bootstrap(bootstrap);
+        data.updates.insert(network.period_of_slot(update.attested.beacon.slot), update);
+        data.finality = Some(finality);
+        let header = bytes(&fixture["execution"]["header"]);
+        Self { network, data, client, header }
+    }
+
+    /// Starts a server of the Beacon API.
+    pub(crate) fn server(&self, quirk: Option<Quirk>) -> BeaconServer {
+        BeaconServer::with(&self.network, self.data.clone(), quirk)
+    }
+
+    /// Writes the light client as `eth anchor sync` keeps it, and returns the folder.
+    pub(crate) fn write(&self, folder: &Folder) -> String {
+        let data = folder.path("light-client");
+        std::fs::create_dir(&data).expect("a folder");
+        let file = std::path::Path::new(&data).join("light-client.json");
+        std::fs::write(file, self.client.to_json()).expect("written");
+        data
+    }
+
+    /// Returns links to the finalised block: the block itself. A byte of the header may be changed,
+    /// or the block from which the links start.
+    pub(crate) fn links(&self, is_damaged: bool, is_of_another: bool) -> String {
+        let mut header = self.header.clone();
+        header[100] ^= u8::from(is_damaged);
+        let mut origin = Origin::from(self.client.finalized());
+        if is_of_another {
+            origin.block_hash = Some(B256::repeat_byte(3));
+        }
+        let links = Links { links: vec![Link::Parents { headers: vec![header.into()] }] };
+        json!({ "origin": origin, "links": links }).to_string()
+    }
 }
 
 /// The objects of the fixture in files.

@@ -56,7 +56,11 @@ fn candidates_are_those_of_files() {
     let of_files = json_lines(&[&["eth", "scan", files.path()], &more[..]].concat(), YES);
     let mut of_provider = scan(&server, &more, YES);
     assert_eq!(of_provider[2]["provider"], json!({ "host": server.host() }));
-    of_provider[2].as_object_mut().expect("an object").remove("provider");
+    assert_eq!(of_provider[2]["anchor_from"], "user");
+    assert_eq!(of_provider[2]["light_client"], Value::Null);
+    for member in ["provider", "anchor_from", "light_client"] {
+        of_provider[2].as_object_mut().expect("an object").remove(member);
+    }
     assert_eq!(of_provider[2]["chain_from"], "provider");
     of_provider[2]["chain_from"] = json!("assumed");
     assert_eq!(of_provider, of_files);
