@@ -68,9 +68,9 @@ impl Known {
     /// Writes the light client as `eth anchor sync` keeps it, and returns the folder.
     pub(crate) fn write(&self, folder: &Folder) -> String {
         let data = folder.path("light-client");
-        std::fs::create_dir(&data).expect("a folder");
+        fs::create_dir(&data).expect("a folder");
         let file = std::path::Path::new(&data).join("light-client.json");
-        std::fs::write(file, self.client.to_json()).expect("written");
+        fs::write(file, self.client.to_json()).expect("written");
         data
     }
 
