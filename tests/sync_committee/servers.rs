@@ -353,7 +353,7 @@ impl Run {
                     self.check(&anchor);
                 }
                 Action::Started | Action::Client(sync_committee::Action::NextCommittee { .. }) => {
-                    is_progress = true
+                    is_progress = true;
                 }
                 Action::Client(_) => {}
                 Action::Refused { server, refusal } => {
