@@ -722,14 +722,14 @@ fn anchors(scene: &Scene, table: &mut Table) {
     let of = |beacon: &str| {
         ["--beacon", beacon, "--data", "{new}", "--retries", "0"].map(str::to_owned).to_vec()
     };
-    let mut row = |about, code, beacon: &str| {
+    let mut row = |about, code, prints, beacon: &str| {
         let args = of(beacon);
         let args: Vec<&str> = args.iter().map(String::as_str).chain(given).collect();
-        table.row(sync, about, code, &args);
+        table.printing(sync, about, code, prints, &args);
     };
-    row(Good, YES, known.server(None).url());
-    row(Wrong, WRONG, known.server(Some(Quirk::Damaged)).url());
-    row(Bad, BAD_INPUT, &format!("http://{}", scene.nobody));
+    row(Good, YES, Prints::Result, known.server(None).url());
+    row(Wrong, WRONG, Prints::Error, known.server(Some(Quirk::Damaged)).url());
+    row(Bad, BAD_INPUT, Prints::Error, &format!("http://{}", scene.nobody));
     table.row(sync, Slip, USAGE, &["--beacon", "http://127.0.0.1:1", "--data", "{new}"]);
 
     let show = "eth anchor show";
