@@ -319,7 +319,11 @@ impl Syncer {
                 Part::Newest if core::mem::take(&mut self.has_moved) => self.enter(Part::Missing),
                 // A period began meanwhile, and its committee is not known yet: the newest finality
                 // updates could not be verified.
-                Part::Newest if self.missing(now.clock) > self.sought => self.enter(Part::Missing),
+                Part::Newest if self.missing(now.clock) > self.sought => {
+                    // Noted here too, because perhaps no server is due.
+                    self.sought = self.missing(now.clock);
+                    self.enter(Part::Missing);
+                }
                 _ => return self.end_round(now.steady),
             }
         }
