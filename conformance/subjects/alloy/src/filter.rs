@@ -16,8 +16,12 @@ pub fn parse(input: &Value) -> Answer {
     // The library has four positions always: whether the last ones were given is lost.
     topics.truncate(topics.iter().rposition(|topics| !topics.is_empty()).map_or(0, |at| at + 1));
     let mut criteria = json!({ "addresses": sorted(&filter.address), "topics": topics });
-    let block =
-        |block: BlockNumberOrTag| block.as_number().map_or(json!(block.to_string()), Value::from);
+    // Integers above 2^53 are text.
+    let block = |block: BlockNumberOrTag| match block.as_number() {
+        Some(number) if number > 1 << 53 => json!(number.to_string()),
+        Some(number) => json!(number),
+        None => json!(block.to_string()),
+    };
     match filter.block_option {
         FilterBlockOption::AtBlockHash(hash) => criteria["block_hash"] = hex::encode(hash).into(),
         FilterBlockOption::Range { from_block, to_block } => {
