@@ -26,11 +26,9 @@ const MAX_SUMMARIES: u64 = 4 << 20;
 const ANY: &str = "application/octet-stream;q=1.0,application/json;q=0.9";
 const JSON: &str = "application/json";
 
-/// Paths of historical summaries, for which the Beacon API has none: before and after the state.
-const SUMMARIES: [(&str, &str); 2] = [
-    ("/eth/v1/lodestar/states/", "/historical_summaries"),
-    ("/nimbus/v1/debug/beacon/states/", "/historical_summaries"),
-];
+/// Paths of a state's historical summaries, for which the Beacon API has no path: the part before the
+/// state's root.
+const SUMMARIES: [&str; 2] = ["/eth/v1/lodestar/states/", "/nimbus/v1/debug/beacon/states/"];
 
 /// One server of the Beacon API. Clones share the server's connections.
 ///
@@ -121,9 +119,9 @@ impl BeaconServer {
     /// Returns the [`RpcError`] of the first path if no path of these servers has an answer.
     pub fn historical_summaries(&self, state_root: B256) -> Result<SummariesProof, RpcError> {
         let mut failed = None;
-        for (before, after) in SUMMARIES {
+        for before in SUMMARIES {
             let what = || format!("the historical summaries of state {state_root}");
-            let path = format!("{before}{state_root}{after}");
+            let path = format!("{before}{state_root}/historical_summaries");
             let read = self.object(what, &path, MAX_SUMMARIES, |form| match form {
                 Form::Ssz(bytes, _) => {
                     SummariesProof::from_ssz(bytes).map_err(|error| error.to_string())
@@ -153,7 +151,7 @@ impl BeaconServer {
             loop {
                 let only_json = self.only_json.load(Ordering::Relaxed);
                 let accept = if only_json { JSON } else { ANY };
-                let answer = self.transport.get(path, limit, |get| get.header("Accept", accept));
+                let answer = self.transport.get(path, limit, accept);
                 let bytes = match answer {
                     Ok(bytes) => bytes,
                     Err(RpcError::Http { status: 404 }) => {

@@ -166,6 +166,7 @@ impl Endpoint {
 
     /// Returns the URL of a path of the server, which begins with a slash and may have a query. The URL
     /// contains secrets, like [`url`](Self::url).
+    #[cfg(feature = "beacon")]
     pub(super) fn url_of(&self, path: &str) -> String {
         let (base, query) = self.url.split_once('?').unwrap_or((&self.url, ""));
         let base = base.trim_end_matches('/');

@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ureq::http::{HeaderMap, Response};
-use ureq::typestate::WithoutBody;
-use ureq::{Agent, Error, RequestBuilder};
+use ureq::{Agent, Error};
 
 use super::endpoint::Endpoint;
 use super::error::RpcError;
@@ -56,6 +55,7 @@ pub(crate) struct Bytes {
     headers: HeaderMap,
 }
 
+#[cfg(feature = "beacon")]
 impl Bytes {
     /// Returns an HTTP header of the answer, if it is printable ASCII.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
@@ -151,20 +151,17 @@ impl Transport {
         Ok(Body { text, status, retry_after })
     }
 
-    /// Gets a path of the server once, as soon as the budget allows. The answer has at most `limit`
-    /// bytes. An HTTP status that is no success is an error.
-    pub(crate) fn get(
-        &self,
-        path: &str,
-        limit: u64,
-        with: impl FnOnce(RequestBuilder<WithoutBody>) -> RequestBuilder<WithoutBody>,
-    ) -> Result<Bytes, RpcError> {
+    /// Gets a path of the server once, as soon as the budget allows. `accept` lists the media types
+    /// that the caller can read. The answer has at most `limit` bytes. An HTTP status that is no
+    /// success is an error.
+    #[cfg(feature = "beacon")]
+    pub(crate) fn get(&self, path: &str, limit: u64, accept: &str) -> Result<Bytes, RpcError> {
         let send = || {
-            let mut request = self.agent.get(self.endpoint.url_of(path));
+            let mut request = self.agent.get(self.endpoint.url_of(path)).header("Accept", accept);
             for (name, value) in self.endpoint.headers() {
                 request = request.header(name, value);
             }
-            with(request).call()
+            request.call()
         };
         let answer = self.exchange(&[path], limit, send)?;
         if is_success(answer.status) {
