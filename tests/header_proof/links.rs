@@ -8,7 +8,7 @@ use chainsieve::eth::anchor::header_proof::{
     HeaderProof, HeaderProofError, History, ProofKind, SummariesProof,
 };
 use chainsieve::eth::anchor::history_contract::HistoryContractError;
-use chainsieve::eth::anchor::links::{Link, LinkKind, LinkProblem, Links, Origin};
+use chainsieve::eth::anchor::links::{Link, LinkKind, LinkProblem, LinkVerifier, Links, Origin};
 use chainsieve::eth::anchor::sync_committee::Checkpoint;
 use chainsieve::eth::header::HeaderView;
 use serde_json::Value;
@@ -271,5 +271,41 @@ fn a_stranger_checks_them_from_their_bytes() {
         }
         println!("links changed: {malformed} malformed, {refused} refused");
         assert!(refused > 1_000, "{refused}");
+    }
+}
+
+/// A verifier that refused a link goes on with another one as if nothing had happened.
+#[test]
+fn a_refused_link_changes_nothing() {
+    let Some(corpus) = Anchors::open() else { return };
+    for (origin, links) in [by_summaries(&corpus), by_contract(&corpus)] {
+        let whole = links.verify(&origin, History::mainnet()).expect("a chain");
+        let mut verifier = LinkVerifier::new(origin, History::mainnet());
+        let block = |verifier: &LinkVerifier| verifier.block().cloned();
+        for (index, link) in links.links.iter().enumerate() {
+            let before = block(&verifier);
+            // The first header is the right one, the second is not its parent.
+            let own = match link {
+                Link::HistoryContract { header, .. } => Some(header.clone()),
+                Link::Parents { headers } => headers.first().cloned(),
+                _ => None,
+            };
+            if let Some(own) = own {
+                let spoilt = Link::Parents { headers: vec![own.clone(), own] };
+                let refused = verifier.follow(&spoilt).expect_err("no parent");
+                assert_eq!(refused.link, index);
+                assert!(matches!(refused.problem, LinkProblem::OtherHeader { index: 1, .. }));
+                assert_eq!(block(&verifier), before);
+            }
+            let refused = verifier.follow(&Link::Parents { headers: Vec::new() });
+            let refused = refused.expect_err("no header").problem;
+            assert_eq!(
+                refused,
+                if before.is_some() { LinkProblem::NoHeader } else { LinkProblem::NoBlock }
+            );
+            assert_eq!(block(&verifier), before);
+            assert_eq!(verifier.follow(link), Ok(()));
+        }
+        assert_eq!(verifier.end(), Ok(whole));
     }
 }

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use chainsieve::eth::anchor::network::Fork;
 use chainsieve::eth::anchor::sync::{
-    Action, Answer, Config, Event, Question, QuestionId, Refusal, Syncer,
+    Action, Answer, Config, Event, OpenQuestion, Question, QuestionId, Refusal, Syncer,
 };
 use chainsieve::eth::anchor::sync_committee::{
     self, Bootstrap, BootstrapError, BoundExecution, Evidence, ExecutionProof, LightClient,
@@ -338,7 +338,7 @@ impl Run {
         let mut is_progress = false;
         for action in actions {
             match action {
-                Action::Ask { id, server, question } => {
+                Action::Ask(OpenQuestion { id, server, question }) => {
                     assert!(self.open.is_none(), "two questions are open");
                     if self.round.questions == 0 {
                         self.is_disturbed = !self.is_early && !self.offset.is_zero();
@@ -739,7 +739,7 @@ fn a_clock_that_is_late_at_the_start() {
     let root = bootstrap.header.beacon.root();
     let mut syncer = Syncer::start(CHAIN.world.network.clone(), root, Config::new(1));
     let ask = |syncer: &mut Syncer, now: Duration| match &syncer.handle(Event::Tick, now)[..] {
-        [Action::Ask { id, question: Question::Bootstrap(asked), .. }] if *asked == root => *id,
+        [Action::Ask(open)] if open.question == Question::Bootstrap(root) => open.id,
         other => panic!("{other:?}"),
     };
     let late = time_of(start).saturating_sub(Duration::from_secs(1));

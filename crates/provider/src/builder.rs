@@ -8,8 +8,9 @@ use chainsieve::eth::log_query::Semantics;
 use chainsieve::eth::provider::Budget;
 
 use crate::anchor::AnchorSource;
+use crate::endpoints::Endpoints;
 use crate::error::BuildError;
-use crate::node::{Endpoint, EndpointError, Node, NoteSink, Options};
+use crate::node::{Endpoint, Node, NoteSink, Options};
 use crate::nodes::{Nodes, Settings};
 use crate::note::Note;
 use crate::provider::Provider;
@@ -39,9 +40,7 @@ const MAX_RECEIPTS: u64 = 10_000;
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Builder {
-    endpoints: Vec<Result<Endpoint, EndpointError>>,
-    /// `true` if a header was given before any URL.
-    has_stray_header: bool,
+    endpoints: Endpoints,
     options: Options,
     anchor: Option<Arc<dyn AnchorSource>>,
     profile: Option<ChainProfile>,
@@ -57,25 +56,20 @@ impl Builder {
     ///
     /// With several nodes, the next one is asked if one fails, and audits compare their answers.
     pub fn url(mut self, url: &str) -> Self {
-        self.endpoints.push(Endpoint::new(url));
+        self.endpoints.add(Endpoint::new(url));
         self
     }
 
     /// Adds a node by its endpoint. In all other respects, this is the same as [`url`](Self::url).
     pub fn endpoint(mut self, endpoint: Endpoint) -> Self {
-        self.endpoints.push(Ok(endpoint));
+        self.endpoints.add(Ok(endpoint));
         self
     }
 
     /// Adds an HTTP header, `Name: value`, to the requests for the last URL. If there is no URL
     /// yet, [`build`](Self::build) returns an error.
     pub fn header(mut self, header: &str) -> Self {
-        match self.endpoints.pop() {
-            Some(endpoint) => {
-                self.endpoints.push(endpoint.and_then(|endpoint| endpoint.with_header(header)));
-            }
-            None => self.has_stray_header = true,
-        }
+        self.endpoints.add_header(header);
         self
     }
 
@@ -195,16 +189,10 @@ impl Builder {
     /// Returns a [`BuildError`] if there is no URL, if a URL or header is invalid, or if a header
     /// was given before any URL.
     pub fn build(self) -> Result<Provider, BuildError> {
-        if self.has_stray_header {
-            return Err(BuildError::HeaderBeforeUrl);
-        }
         let Self { options, .. } = self;
-        let mut nodes = Vec::with_capacity(self.endpoints.len());
-        for (index, endpoint) in self.endpoints.into_iter().enumerate() {
-            let place = index + 1;
-            let endpoint = endpoint.map_err(|error| BuildError::Endpoint { place, error })?;
-            nodes.push(Node::new(endpoint, options.clone()));
-        }
+        let endpoints = self.endpoints.build()?.into_iter();
+        let nodes: Vec<Node> =
+            endpoints.map(|endpoint| Node::new(endpoint, options.clone())).collect();
         if nodes.is_empty() {
             return Err(BuildError::NoUrl);
         }

@@ -6,6 +6,7 @@ mod answers;
 mod beacon;
 mod builder;
 mod durable_file;
+mod endpoints;
 mod error;
 #[cfg(feature = "abi")]
 mod events;

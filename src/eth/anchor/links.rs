@@ -202,27 +202,42 @@ pub enum LinkProblem {
     HeaderProof(HeaderProofError),
 }
 
-/// What the links up to some link have shown.
-struct Shown<'a> {
-    origin: &'a Origin,
-    history: History,
-    block: Option<Anchored>,
-    /// `true` if the summaries come from a link.
-    linked_summaries: bool,
-}
-
 impl Links {
     /// Verifies all links, one after the other, and returns the block to which they lead.
     ///
-    /// `history` is what the verifier knows without these links: the lists of its network. A link
-    /// with summaries replaces the summaries in it.
+    /// `history` is what the verifier knows without these links: [`Network::history`]. A link with
+    /// summaries replaces the summaries in it.
     ///
     /// # Errors
     /// Returns the first link that does not hold.
     ///
     /// # Cost
     /// In proportion to the bytes of the links. Nothing is kept but the list of summaries.
+    ///
+    /// [`Network::history`]: super::network::Network::history
     pub fn verify(&self, origin: &Origin, history: History) -> Result<Anchored, LinkError> {
+        let mut verifier = LinkVerifier::new(*origin, history);
+        self.links.iter().try_for_each(|link| verifier.follow(link))?;
+        verifier.end()
+    }
+}
+
+/// Verifies links one after the other, as they arrive. [`Links::verify`] is the same for links that
+/// are all there.
+#[derive(Debug, Clone)]
+pub struct LinkVerifier {
+    origin: Origin,
+    history: History,
+    block: Option<Anchored>,
+    /// `true` if the summaries come from a link.
+    linked_summaries: bool,
+    /// Number of links that hold.
+    links: usize,
+}
+
+impl LinkVerifier {
+    /// Starts from what the verifier believes, and what it knows without links.
+    pub fn new(origin: Origin, history: History) -> Self {
         let block = origin.block_hash.map(|hash| Anchored {
             hash,
             number: None,
@@ -230,29 +245,45 @@ impl Links {
             by: Vec::new(),
             checkpoint: origin.checkpoint,
         });
-        let mut shown = Shown { origin, history, block, linked_summaries: false };
-        for (link, step) in self.links.iter().enumerate() {
-            shown.follow(step).map_err(|problem| LinkError { link, problem })?;
-        }
-        let link = self.links.len();
-        shown.block.ok_or(LinkError { link, problem: LinkProblem::NoBlock })
+        Self { origin, history, block, linked_summaries: false, links: 0 }
     }
-}
 
-impl Shown<'_> {
-    fn follow(&mut self, link: &Link) -> Result<(), LinkProblem> {
+    /// Returns the block to which the links lead so far: first that of the origin, if it has one.
+    pub const fn block(&self) -> Option<&Anchored> {
+        self.block.as_ref()
+    }
+
+    /// Verifies the next link.
+    ///
+    /// # Errors
+    /// Returns the reason why the link does not hold. The verifier is then as it was before.
+    pub fn follow(&mut self, link: &Link) -> Result<(), LinkError> {
+        self.step(link).map_err(|problem| LinkError { link: self.links, problem })?;
+        self.links += 1;
+        Ok(())
+    }
+
+    /// Returns the block to which the links lead.
+    ///
+    /// # Errors
+    /// Returns [`LinkProblem::NoBlock`] if the origin has no block, and no link shows one.
+    pub fn end(self) -> Result<Anchored, LinkError> {
+        self.block.ok_or(LinkError { link: self.links, problem: LinkProblem::NoBlock })
+    }
+
+    fn step(&mut self, link: &Link) -> Result<(), LinkProblem> {
         match link {
             Link::Parents { headers } => {
                 let block = self.block.as_mut().ok_or(LinkProblem::NoBlock)?;
                 let mut expected = block.hash;
-                let mut number = None;
+                let mut last = None;
                 for (index, rlp) in headers.iter().enumerate() {
                     let header = decode(rlp, index)?;
-                    block.hash = check(&header, index, expected)?;
+                    last = Some((check(&header, index, expected)?, header.number()));
                     expected = header.parent_hash();
-                    number = Some(header.number());
                 }
-                block.number = Some(number.ok_or(LinkProblem::NoHeader)?);
+                let (hash, number) = last.ok_or(LinkProblem::NoHeader)?;
+                (block.hash, block.number) = (hash, Some(number));
                 let blocks = headers.len() - 1;
                 if blocks > 0 {
                     block.grade = block.grade.of_ancestor();

@@ -51,7 +51,7 @@ use chainsieve_lanes::names;
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
-use super::header_proof::ForkSlots;
+use super::header_proof::{ForkSlots, History};
 use super::merkle_branch::parent;
 
 /// Epochs in which a checkpoint is safe at any stake: `MIN_VALIDATOR_WITHDRAWABILITY_DELAY`, 27.3
@@ -513,6 +513,27 @@ impl Network {
             deneb: slot(Fork::Deneb)?,
             gloas: slot(Fork::Gloas),
         })
+    }
+
+    /// Returns `true` for Ethereum's mainnet, whatever its name: the root of the first validators tells.
+    pub fn is_mainnet(&self) -> bool {
+        self.genesis_validators_root() == Self::mainnet().genesis_validators_root()
+    }
+
+    /// Returns what is known of the network's past without any proof. Of networks other than mainnet,
+    /// that is only the form of header proofs; it is not known with the preset `minimal`, so that
+    /// no header proof is valid.
+    pub fn history(&self) -> History {
+        if self.is_mainnet() {
+            return History::mainnet();
+        }
+        History::of(self.fork_slots().unwrap_or(ForkSlots {
+            genesis_time: self.described.genesis_time,
+            seconds_per_slot: self.seconds_per_slot(),
+            capella: u64::MAX,
+            deneb: u64::MAX,
+            gloas: None,
+        }))
     }
 
     /// Returns the fork that a digest marks; `None` if no epoch of this network has the digest.

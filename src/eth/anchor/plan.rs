@@ -19,6 +19,7 @@ use alloc::vec::Vec;
 
 use super::header_proof::PERIOD_SLOTS;
 use super::history_contract::SERVE_WINDOW;
+use super::network::Network;
 
 /// What the sources of a caller serve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -67,6 +68,16 @@ impl Milestones {
         history_contract: 22_431_083,
         capella_slot: 6_209_536,
     };
+
+    /// Returns the milestones of a network. Of networks other than mainnet, the numbers of the blocks
+    /// are not known here: plans for them have no header proofs, and may use the history contract
+    /// before it exists, where no node can serve it.
+    pub fn of(network: &Network) -> Self {
+        if network.is_mainnet() {
+            return Self::MAINNET;
+        }
+        Self { header_proofs: u64::MAX, capella: u64::MAX, history_contract: 0, capella_slot: 0 }
+    }
 }
 
 /// Something to fetch and to verify.

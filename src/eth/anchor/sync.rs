@@ -78,6 +78,17 @@ pub enum Question {
     Light(Request),
 }
 
+/// A question to a server that is not answered yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenQuestion {
+    /// Number of the question.
+    pub id: QuestionId,
+    /// Index of the server, less than [`Config::servers`].
+    pub server: usize,
+    /// What is requested.
+    pub question: Question,
+}
+
 /// Answer of a server.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
@@ -105,14 +116,7 @@ pub enum Event<'a> {
 #[non_exhaustive]
 pub enum Action {
     /// Ask a server.
-    Ask {
-        /// Number of the question.
-        id: QuestionId,
-        /// Index of the server, less than [`Config::servers`].
-        server: usize,
-        /// What is requested.
-        question: Question,
-    },
+    Ask(OpenQuestion),
     /// The light client has started: [`Syncer::client`] returns it.
     Started,
     /// Something became known.
@@ -196,13 +200,6 @@ struct Time {
     steady: Duration,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Open {
-    id: QuestionId,
-    server: usize,
-    question: Question,
-}
-
 /// Keeps a light client up to date. See the [module](self) for how to drive it.
 #[derive(Debug, Clone)]
 pub struct Syncer {
@@ -217,7 +214,7 @@ pub struct Syncer {
     sought: u64,
     /// The server that is asked first, if it has as few failures as others.
     first: usize,
-    open: Option<Open>,
+    open: Option<OpenQuestion>,
     last_question: u64,
     /// Time of the next round.
     round_at: Duration,
@@ -261,6 +258,25 @@ impl Syncer {
         }
     }
 
+    /// Returns the root of the block that the caller trusted first.
+    pub fn trusted_root(&self) -> B256 {
+        match &self.state {
+            State::Root(_, root) => *root,
+            State::Client(client) => client.trust().checkpoint.root,
+        }
+    }
+
+    /// Returns the open question: that of the last [`Action::Ask`], until it is answered.
+    pub const fn open(&self) -> Option<OpenQuestion> {
+        self.open
+    }
+
+    /// Returns the number of servers that answered in this round, and sent nothing that is proven
+    /// invalid; between two rounds, the number of the last one.
+    pub fn answered(&self) -> usize {
+        self.servers.iter().filter(|server| server.has_answered).count()
+    }
+
     /// Returns the time of the caller's clock at which [`Event::Tick`] must be sent; `None` while a
     /// question is open.
     pub fn wake_at(&self) -> Option<Duration> {
@@ -278,7 +294,7 @@ impl Syncer {
         if let Event::Answer(id, answer) = event
             && let Some(open) = self.open.take_if(|open| open.id == id)
         {
-            self.answered(open, answer, now);
+            self.answer(open, answer, now);
         }
         if self.open.is_none() {
             self.ask(now);
@@ -310,8 +326,9 @@ impl Syncer {
                 self.servers[server].is_asked = true;
                 self.servers[server].turns = self.servers[server].turns.saturating_add(1);
                 self.first = (server + 1) % self.servers.len();
-                self.open = Some(Open { id, server, question });
-                return self.actions.push(Action::Ask { id, server, question });
+                let open = OpenQuestion { id, server, question };
+                self.open = Some(open);
+                return self.actions.push(Action::Ask(open));
             }
             match self.part {
                 // Without a light client, there is nothing to update.
@@ -347,8 +364,7 @@ impl Syncer {
     fn end_round(&mut self, now: Duration) {
         self.enter(Part::Pause);
         self.round_at = now.saturating_add(self.config.poll);
-        let answered = self.servers.iter().filter(|server| server.has_answered).count();
-        self.actions.push(Action::RoundEnded { answered });
+        self.actions.push(Action::RoundEnded { answered: self.answered() });
     }
 
     /// Returns what this part of the round requests, if anything.
@@ -376,8 +392,8 @@ impl Syncer {
         due.min_by_key(|&at| (self.servers[at].turns, self.servers[at].failures))
     }
 
-    fn answered(&mut self, open: Open, answer: Answer<'_>, now: Time) {
-        let Open { server, question, .. } = open;
+    fn answer(&mut self, open: OpenQuestion, answer: Answer<'_>, now: Time) {
+        let OpenQuestion { server, question, .. } = open;
         let (progress, refusal) = match (question, answer) {
             (_, Answer::Failed) => return self.failed(server, now.steady),
             (Question::Bootstrap(_), Answer::Bootstrap(bootstrap)) => {

@@ -7,8 +7,9 @@
 //! receipts root, and searched for logs. The provider is never asked for logs, so a delivered log
 //! is as trustworthy as the chain of headers. That chain is only the provider's claim, except up to
 //! an [anchor](Config::anchors). A caller that learns of newer trusted blocks while the follower
-//! runs, for example from a light client, sends them as [`Event::Anchor`]. On some chains, nodes return logs that no receipt contains;
-//! [`NextBlocks::every_log`] is `false` for blocks that may have such logs.
+//! runs, for example from a light client, sends them as [`Event::Anchor`]. On some chains, nodes
+//! return logs that no receipt contains; [`NextBlocks::every_log`] is `false` for blocks that may
+//! have such logs.
 //!
 //! # How to drive it
 //! 1. Create a [`Follower`] from a [`Config`] and the [`Cursor`] of an earlier run, if there is

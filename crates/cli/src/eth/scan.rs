@@ -64,9 +64,9 @@ fn of_provider(args: &ScanArgs, query: &LogQuery, json: bool) -> anyhow::Result<
     let provider = builder.build()?;
     let chain_id = provider.chain_id().map_err(in_words_of_the_command)?;
     let profile = profile::of_provider(&args.trust, chain_id)?;
-    let trusted = Trusted::given(&args.trust.anchor);
-    let (trusted, query) =
-        trusted.bring(&args.beacon, &args.rpc, &provider, query.clone(), args.unfinalized)?;
+    let mut trusted =
+        Trusted::given(&args.trust.anchor).bring(&args.beacon, &args.rpc, &provider)?;
+    let query = trusted.bound(&provider, query.clone(), args.unfinalized);
     let provider = provider.with_anchor(trusted.anchors.clone());
     let mut found: Option<Scan> = None;
     let mut lines = Lines::default();

@@ -10,8 +10,8 @@ use chainsieve::eth::anchor::network::Network;
 use super::client::BeaconClient;
 use super::error::BeaconError;
 use super::server::BeaconServer;
-use crate::error::BuildError;
-use crate::node::{Endpoint, EndpointError, NoteSink, Options};
+use crate::endpoints::Endpoints;
+use crate::node::{Endpoint, NoteSink, Options};
 use crate::note::Note;
 use crate::stop::Stop;
 
@@ -36,9 +36,7 @@ use crate::stop::Stop;
 #[derive(Debug)]
 #[must_use]
 pub struct BeaconBuilder {
-    endpoints: Vec<Result<Endpoint, EndpointError>>,
-    /// `true` if a header was given before any URL.
-    has_stray_header: bool,
+    endpoints: Endpoints,
     pub(super) network: Network,
     pub(super) checkpoint: Option<B256>,
     pub(super) folder: Option<PathBuf>,
@@ -50,8 +48,7 @@ pub struct BeaconBuilder {
 impl BeaconBuilder {
     pub(super) fn new(network: Network) -> Self {
         Self {
-            endpoints: Vec::new(),
-            has_stray_header: false,
+            endpoints: Endpoints::default(),
             network,
             checkpoint: None,
             folder: None,
@@ -66,25 +63,20 @@ impl BeaconBuilder {
     ///
     /// With several servers, each is asked, so that one of them cannot hide newer blocks.
     pub fn url(mut self, url: &str) -> Self {
-        self.endpoints.push(Endpoint::new(url));
+        self.endpoints.add(Endpoint::new(url));
         self
     }
 
     /// Adds a server by its endpoint. In all other respects, this is the same as [`url`](Self::url).
     pub fn endpoint(mut self, endpoint: Endpoint) -> Self {
-        self.endpoints.push(Ok(endpoint));
+        self.endpoints.add(Ok(endpoint));
         self
     }
 
     /// Adds an HTTP header, `Name: value`, to the requests for the last URL. If there is no URL yet,
     /// [`build`](Self::build) returns an error.
     pub fn header(mut self, header: &str) -> Self {
-        match self.endpoints.pop() {
-            Some(endpoint) => {
-                self.endpoints.push(endpoint.and_then(|endpoint| endpoint.with_header(header)));
-            }
-            None => self.has_stray_header = true,
-        }
+        self.endpoints.add_header(header);
         self
     }
 
@@ -146,17 +138,10 @@ impl BeaconBuilder {
     /// Returns a [`BeaconError`] if a URL is invalid, if there is nothing to start from, or if the
     /// folder cannot be used.
     pub fn build(mut self) -> Result<BeaconClient, BeaconError> {
-        if self.has_stray_header {
-            return Err(BuildError::HeaderBeforeUrl.into());
-        }
-        let endpoints = std::mem::take(&mut self.endpoints);
-        let mut servers = Vec::with_capacity(endpoints.len());
-        for (index, endpoint) in endpoints.into_iter().enumerate() {
-            let place = index + 1;
-            let endpoint = endpoint.map_err(|error| BuildError::Endpoint { place, error })?;
-            let (network, options) = (self.network.clone(), self.options.clone());
-            servers.push(BeaconServer::new(endpoint, network, options));
-        }
+        let endpoints = std::mem::take(&mut self.endpoints).build()?.into_iter();
+        let server =
+            |endpoint| BeaconServer::new(endpoint, self.network.clone(), self.options.clone());
+        let servers = endpoints.map(server).collect();
         BeaconClient::open(self, servers)
     }
 }

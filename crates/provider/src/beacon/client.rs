@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::anchor::network::Network;
-use chainsieve::eth::anchor::sync::{Action, Answer, Config, Event, Question, QuestionId, Syncer};
+use chainsieve::eth::anchor::sync::{
+    Action, Answer, Config, Event, OpenQuestion, Question, Syncer,
+};
 use chainsieve::eth::anchor::sync_committee::{
     self, Anchor, Bootstrap, LightClient, Request, Update,
 };
@@ -47,7 +49,6 @@ const FILE: &str = "light-client.json";
 #[derive(Debug)]
 pub struct BeaconClient {
     servers: Vec<BeaconServer>,
-    checkpoint: Option<B256>,
     stop: Stop,
     poll: Duration,
     state: Mutex<State>,
@@ -59,10 +60,6 @@ struct State {
     file: Option<DurableFile>,
     /// `true` if the light client has learnt something that is not stored yet.
     is_new: bool,
-    /// The open question of the machine, with the index of its server.
-    open: Option<(QuestionId, usize, Question)>,
-    /// Number of servers that gave a valid answer in the last round.
-    answered: usize,
 }
 
 /// Result of asking every server once.
@@ -152,13 +149,7 @@ impl BeaconClient {
             }
         };
         let (stop, poll) = (options.stop, config.poll);
-        Ok(Self {
-            servers,
-            checkpoint,
-            stop,
-            poll,
-            state: Mutex::new(State { syncer, file, is_new: false, open: None, answered: 0 }),
-        })
+        Ok(Self { servers, stop, poll, state: Mutex::new(State { syncer, file, is_new: false }) })
     }
 
     /// Returns the servers, in the order in which they were given.
@@ -196,7 +187,7 @@ impl BeaconClient {
         loop {
             state.store()?;
             // A question of a call that ended with an error is still open.
-            let Some((id, server, question)) = state.open else { break };
+            let Some(OpenQuestion { id, server, question }) = state.syncer.open() else { break };
             let server = &self.servers[server];
             progress(&state.syncer, server, &mut from);
             let received = match ask(server, question) {
@@ -215,19 +206,18 @@ impl BeaconClient {
                 Some(Received::Updates(updates)) => Answer::Updates(updates),
                 None => Answer::Failed,
             };
-            state.open = None;
             let actions = state.syncer.handle(Event::Answer(id, answer), unix_time());
             self.carry_out(&mut state, actions, &mut failures);
         }
         let Some(client) = state.syncer.client() else {
-            let checkpoint = self.checkpoint.unwrap_or_default();
+            let checkpoint = state.syncer.trusted_root();
             return Err(BeaconError::NoBootstrap { checkpoint, failures });
         };
         let finalized = client.finalized().clone();
-        Ok(BeaconRound { finalized, answered: state.answered, failures })
+        Ok(BeaconRound { finalized, answered: state.syncer.answered(), failures })
     }
 
-    /// Notes what the actions of the machine require: the next question, and what must be stored.
+    /// Notes what must be stored, and which objects are refused.
     fn carry_out(
         &self,
         state: &mut State,
@@ -236,7 +226,6 @@ impl BeaconClient {
     ) {
         for action in actions {
             match action {
-                Action::Ask { id, server, question } => state.open = Some((id, server, question)),
                 Action::Started => state.is_new = true,
                 Action::Client(action) => {
                     state.is_new |= !matches!(action, sync_committee::Action::Optimistic(_));
@@ -249,8 +238,7 @@ impl BeaconClient {
                     let server = server.endpoint().to_string();
                     failures.push(ServerFailure { server, is_proven, why });
                 }
-                Action::RoundEnded { answered } => state.answered = answered,
-                // The enum is `non_exhaustive`. There are no other actions in this version.
+                // The machine keeps the open question, and how many servers answered.
                 _ => {}
             }
         }

@@ -5,9 +5,9 @@ use std::fmt;
 
 use chainsieve::alloy_primitives::{B256, Bytes};
 use chainsieve::eth::anchor::account_proof::AccountProof;
-use chainsieve::eth::anchor::header_proof::{ForkSlots, HeaderProof, History};
+use chainsieve::eth::anchor::header_proof::HeaderProof;
 use chainsieve::eth::anchor::history_contract;
-use chainsieve::eth::anchor::links::{Anchored, Link, LinkError, Links, Origin};
+use chainsieve::eth::anchor::links::{Anchored, Link, LinkError, LinkVerifier, Links, Origin};
 use chainsieve::eth::anchor::network::Network;
 use chainsieve::eth::anchor::plan::{Head, Milestones, Plan, Sources, Step, plan};
 use chainsieve::eth::anchor::sync_committee::Anchor;
@@ -43,24 +43,8 @@ impl LinkedBlock {
     /// # Errors
     /// Returns the first link that does not hold.
     pub fn verify(&self, origin: &Origin, network: &Network) -> Result<Anchored, LinkError> {
-        self.links.verify(origin, history(network))
+        self.links.verify(origin, network.history())
     }
-}
-
-/// Returns what is known of a network's past without links.
-fn history(network: &Network) -> History {
-    let mainnet = Network::mainnet();
-    if network.genesis_validators_root() == mainnet.genesis_validators_root() {
-        return History::mainnet();
-    }
-    // With the preset `minimal`, no header proof has a known form.
-    History::of(network.fork_slots().unwrap_or(ForkSlots {
-        genesis_time: network.time_of_slot(0).as_secs(),
-        seconds_per_slot: network.seconds_per_slot(),
-        capella: u64::MAX,
-        deneb: u64::MAX,
-        gloas: None,
-    }))
 }
 
 /// Returns the header and the proof of a block, if an archive has them.
@@ -148,6 +132,7 @@ fn listed(failures: &[String]) -> String {
 }
 
 /// A source that failed, so that the next plan does without it.
+#[derive(Clone, Copy)]
 enum Missing {
     State { depth: u64 },
     Summaries,
@@ -158,8 +143,8 @@ enum Missing {
 
 impl BeaconClient {
     /// Links a block to the newest finalised one, by the cheapest way that the sources can serve:
-    /// parent hashes, the history contract (EIP-2935), or a proof of the header. Every link is
-    /// verified.
+    /// parent hashes, the history contract (EIP-2935), or a proof of the header. Returns what the
+    /// links show, and the links. Every link is verified.
     ///
     /// The light client is not advanced first: see [`sync`](Self::sync).
     ///
@@ -169,7 +154,7 @@ impl BeaconClient {
         &self,
         number: u64,
         options: LinkOptions<'_>,
-    ) -> Result<LinkedBlock, LinkFetchError> {
+    ) -> Result<(Anchored, LinkedBlock), LinkFetchError> {
         let client = self.light_client().ok_or(BeaconError::NoStart)?;
         let anchor = client.finalized().clone();
         let network = client.network().clone();
@@ -178,7 +163,8 @@ impl BeaconClient {
             let finalized = head.view().number();
             return Err(LinkFetchError::NotFinal { number, finalized });
         }
-        Search { client: self, network, anchor, head, options, failures: Vec::new() }.run(number)
+        let (fetched, failures) = (Vec::new(), Vec::new());
+        Search { client: self, network, anchor, head, options, fetched, failures }.run(number)
     }
 }
 
@@ -204,21 +190,22 @@ struct Search<'a, 'b> {
     anchor: Anchor,
     head: HeaderBuf,
     options: LinkOptions<'b>,
+    /// The links of the last plan that hold. The next plan may begin with the same steps.
+    fetched: Vec<Fetched>,
     failures: Vec<String>,
 }
 
+/// A step of a plan that was carried out.
+struct Fetched {
+    step: Step,
+    link: Link,
+    /// Header of the block to which the links lead. The last step of a plan needs none.
+    header: Option<HeaderBuf>,
+}
+
 impl Search<'_, '_> {
-    fn run(mut self, number: u64) -> Result<LinkedBlock, LinkFetchError> {
-        let is_mainnet =
-            self.network.genesis_validators_root() == Network::mainnet().genesis_validators_root();
-        // Of other networks, the blocks at which ways change are not known. Where a way is not
-        // served, the next plan does without it.
-        let chain = if is_mainnet {
-            Milestones::MAINNET
-        } else {
-            let capella = u64::MAX;
-            Milestones { header_proofs: u64::MAX, capella, history_contract: 0, capella_slot: 0 }
-        };
+    fn run(mut self, number: u64) -> Result<(Anchored, LinkedBlock), LinkFetchError> {
+        let chain = Milestones::of(&self.network);
         let at = Head { number: self.head.view().number(), slot: self.anchor.beacon.slot };
         let mut sources = Sources {
             headers: true,
@@ -249,64 +236,92 @@ impl Search<'_, '_> {
     }
 
     /// Fetches the links of a plan, and verifies them one after the other.
-    fn fetch(&mut self, planned: &Plan, top: u64, wanted: u64) -> Result<LinkedBlock, Missing> {
+    fn fetch(
+        &mut self,
+        planned: &Plan,
+        top: u64,
+        wanted: u64,
+    ) -> Result<(Anchored, LinkedBlock), Missing> {
         let origin = Origin::from(&self.anchor);
-        let mut linked = LinkedBlock { origin, links: Links::default() };
+        let mut verifier = LinkVerifier::new(origin, self.network.history());
+        let same =
+            self.fetched.iter().zip(&planned.steps).take_while(|(own, step)| own.step == **step);
+        self.fetched.truncate(same.count());
         // The block up to which the links lead.
         let mut header = self.head.clone();
-        for step in &planned.steps {
+        for (index, step) in planned.steps.iter().enumerate() {
             let at = header.view().number();
-            let (missing, link) = match step {
-                Step::Parents { to, .. } => (Missing::Headers, self.parents(&header, *to)),
-                Step::HistoryContract { numbers, .. } => {
-                    let depth = top - at;
-                    let number = numbers.first().copied().unwrap_or_default();
-                    (Missing::State { depth }, self.contract(&header, number))
-                }
-                Step::Summaries => (Missing::Summaries, self.summaries()),
-                Step::HeaderProof { number } => (Missing::Proofs, self.proof(*number)),
-                other => (Missing::Headers, Err(Some(format!("{other:?} is not known")))),
+            let missing = match step {
+                Step::HistoryContract { .. } => Missing::State { depth: top - at },
+                Step::Summaries => Missing::Summaries,
+                Step::HeaderProof { .. } => Missing::Proofs,
+                _ => Missing::Headers,
             };
-            let link = match link {
-                Ok(link) => link,
-                Err(None) => return Err(Missing::Stopped),
-                Err(Some(why)) => {
-                    self.failures.push(why);
-                    return Err(missing);
-                }
-            };
-            let included = header_in(&link);
-            linked.links.links.push(link);
-            let shown = match linked.verify(&origin, &self.network) {
-                Ok(shown) => shown,
-                Err(error) => {
-                    self.failures.push(error.to_string());
-                    return Err(missing);
-                }
-            };
-            // The header of the last block is not needed.
-            if planned.steps.last() == Some(step) {
-                if shown.number != Some(wanted) {
-                    let found = shown.number.unwrap_or_default();
-                    self.failures.push(format!("the links lead to block {found}"));
-                    return Err(missing);
-                }
-                break;
+            if self.fetched.len() == index {
+                let link = self.link(step, &header);
+                let link = link.map_err(|why| self.failed(why, missing))?;
+                self.fetched.push(Fetched { step: step.clone(), link, header: None });
             }
-            header = match included.map_or_else(|| self.header(shown.hash), Ok) {
-                Ok(header) => header,
-                Err(None) => return Err(Missing::Stopped),
-                Err(Some(why)) => {
-                    self.failures.push(why);
-                    return Err(missing);
+            let fetched = &self.fetched[index];
+            if let Err(error) = verifier.follow(&fetched.link) {
+                self.fetched.truncate(index);
+                return Err(self.failed(Some(error.to_string()), missing));
+            }
+            if index + 1 == planned.steps.len() {
+                let found = verifier.block().and_then(|block| block.number);
+                if found != Some(wanted) {
+                    let why = format!("the links lead to block {}", found.unwrap_or_default());
+                    self.fetched.truncate(index);
+                    return Err(self.failed(Some(why), missing));
                 }
-            };
+            } else if let (None, Some(block), false) =
+                (&fetched.header, verifier.block(), matches!(step, Step::Summaries))
+            {
+                let included = header_in(&fetched.link);
+                let next = included.map_or_else(|| self.header(block.hash), Ok);
+                let next = next.map_err(|why| self.failed(why, missing))?;
+                self.fetched[index].header = Some(next);
+            }
+            header = self.fetched[index].header.clone().unwrap_or(header);
         }
-        if planned.steps.is_empty() {
+        let mut links: Vec<Link> =
+            self.fetched.iter().map(|fetched| fetched.link.clone()).collect();
+        if links.is_empty() {
+            // The block is the finalised one.
             let headers = vec![Bytes::copy_from_slice(self.head.view().rlp())];
-            linked.links.links.push(Link::Parents { headers });
+            let link = Link::Parents { headers };
+            let followed = verifier.follow(&link);
+            followed.map_err(|error| self.failed(Some(error.to_string()), Missing::Headers))?;
+            links.push(link);
         }
-        Ok(linked)
+        let shown = verifier.end();
+        let shown =
+            shown.map_err(|error| self.failed(Some(error.to_string()), Missing::Headers))?;
+        Ok((shown, LinkedBlock { origin, links: Links { links } }))
+    }
+
+    /// Fetches the link of a step that starts from the block of this header.
+    fn link(&mut self, step: &Step, header: &HeaderBuf) -> Result<Link, Option<String>> {
+        match step {
+            Step::Parents { to, .. } => self.parents(header, *to),
+            Step::HistoryContract { numbers, .. } => {
+                self.contract(header, numbers.first().copied().unwrap_or_default())
+            }
+            Step::Summaries => self.summaries(),
+            Step::HeaderProof { number } => self.proof(*number),
+            other => Err(Some(format!("{other:?} is not known"))),
+        }
+    }
+
+    /// Notes why a source failed. Without a reason, the client was stopped.
+    fn failed(&mut self, why: Option<String>, missing: Missing) -> Missing {
+        match why {
+            Some(why) => {
+                self.failures.push(why);
+                missing
+            }
+            None => Missing::Stopped,
+        }
     }
 
     /// Asks the nodes in order. The error is `None` if the client was stopped.

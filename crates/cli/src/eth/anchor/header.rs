@@ -10,7 +10,7 @@ use chainsieve::eth::anchor::links::{Anchored, LinkProblem, Origin};
 use chainsieve::eth::anchor::network::Network;
 use chainsieve::eth::anchor::sync_committee::LightClient;
 use chainsieve::eth::files::{HistoryReader, Input};
-use chainsieve_provider::{BeaconClient, LinkFetchError, LinkOptions, LinkedBlock, Provider};
+use chainsieve_provider::{BeaconClient, LinkFetchError, LinkOptions, LinkedBlock};
 use serde_json::json;
 
 use super::client::{self, builder, data_folder, in_words};
@@ -114,8 +114,9 @@ fn link(args: &HeaderAnchorArgs, beacon: &BeaconClient, number: u64) -> anyhow::
         return Err(UsageError("--rpc is missing: give the URL of a provider of headers").into());
     }
     let (builder, _) = eth::rpc::builder(&args.rpc, args.rpc.endpoints(&[])?, stop::on_signals()?);
-    let provider = Provider::clone(&builder.build()?);
-    let mut find = |number| find_proof(&args.archive, number);
+    let provider = builder.build()?;
+    let history = super::network(&args.beacon.network)?.history();
+    let mut find = |number| find_proof(&args.archive, number, &history);
     let mut options = LinkOptions::new(provider.nodes());
     options.max_headers = args.max_headers;
     if !args.archive.is_empty() {
@@ -129,9 +130,7 @@ fn link(args: &HeaderAnchorArgs, beacon: &BeaconClient, number: u64) -> anyhow::
         links: None,
     };
     match beacon.link(number, options) {
-        Ok(linked) => {
-            let network = super::network(&args.beacon.network)?;
-            let shown = linked.verify(&linked.origin, &network)?;
+        Ok((shown, linked)) => {
             let (exit, why) = (Exit::Yes, None);
             Ok(Verdict { exit, why, number: Some(number), shown: Some(shown), links: Some(linked) })
         }
@@ -147,10 +146,14 @@ fn link(args: &HeaderAnchorArgs, beacon: &BeaconClient, number: u64) -> anyhow::
 }
 
 /// Returns the header and the proof of a block from ere archives.
-fn find_proof(archives: &[PathBuf], number: u64) -> Result<Option<(Bytes, HeaderProof)>, String> {
+fn find_proof(
+    archives: &[PathBuf],
+    number: u64,
+    history: &History,
+) -> Result<Option<(Bytes, HeaderProof)>, String> {
     let mut failed = None;
     for path in archives {
-        match find_in(path, number) {
+        match find_in(path, number, history.clone()) {
             Ok(Some(found)) => return Ok(Some(found)),
             Ok(None) => {}
             // Another archive may have the block.
@@ -160,9 +163,13 @@ fn find_proof(archives: &[PathBuf], number: u64) -> Result<Option<(Bytes, Header
     failed.map_or(Ok(None), Err)
 }
 
-fn find_in(path: &Path, number: u64) -> anyhow::Result<Option<(Bytes, HeaderProof)>> {
+fn find_in(
+    path: &Path,
+    number: u64,
+    history: History,
+) -> anyhow::Result<Option<(Bytes, HeaderProof)>> {
     let input = Input::seekable(File::open(path)?)?;
-    Ok(HistoryReader::new(input, History::mainnet()).find(number)?)
+    Ok(HistoryReader::new(input, history).find(number)?)
 }
 
 /// Compares the block that is shown with the header of the argument.

@@ -6,6 +6,7 @@ use anyhow::ensure;
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::anchor::links::Anchored;
 use chainsieve::eth::anchor::sync_committee::LightClient;
+use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log_query::{BlockSelection, BlockTag, LogQuery};
 use chainsieve_provider::{AnchorSource, BeaconClient, LinkOptions, Node, Provider};
@@ -38,6 +39,7 @@ pub(crate) struct Trusted {
 /// What a light client brought.
 #[derive(Debug)]
 struct Brought {
+    beacon: BeaconClient,
     client: LightClient,
     /// The time at which it was asked.
     at: Duration,
@@ -59,16 +61,11 @@ pub(crate) fn beacon(
         return Ok(None);
     }
     let network = super::network(&args.network)?;
-    let expected = match network.name() {
-        "mainnet" => Some(1),
-        "sepolia" => Some(11_155_111),
-        "hoodi" => Some(560_048),
-        _ => None,
-    };
-    if let Some(expected) = expected.filter(|&expected| expected != chain_id) {
+    let own = ChainProfile::by_name(if network.is_mainnet() { "ethereum" } else { network.name() });
+    if own.is_some_and(|own| Some(own) != ChainProfile::of_chain_id(chain_id)) {
         let words = "--network is another chain than the provider's";
         return Err(anyhow::Error::from(UsageError(words)).context(format!(
-            "the provider's chain id is {chain_id}, {} has {expected}",
+            "the provider's chain id is {chain_id}, which is not that of {}",
             network.name()
         )));
     }
@@ -88,29 +85,40 @@ impl Trusted {
         Self { anchors: anchors.to_vec(), given: anchors.len(), brought: None }
     }
 
-    /// Adds what the light client of the arguments brings, if they ask for one.
-    ///
-    /// Returns the query with the finalised block as its end, unless it names another end by number.
-    /// If its end is far below the finalised block, the block there is linked to it.
+    /// Adds the finalised block of the arguments' light client, if they ask for one.
     pub(crate) fn bring(
         mut self,
         args: &BeaconArgs,
         rpc: &RpcArgs,
         provider: &Provider,
+    ) -> anyhow::Result<Self> {
+        let chain_id = if args.is_given() { provider.chain_id()? } else { 0 };
+        if let Some(beacon) = beacon(args, rpc, chain_id, provider.stop().clone())? {
+            let brought = Brought::of(beacon, provider.nodes())?;
+            self.anchors.push(brought.finalized.hash);
+            self.brought = Some(brought);
+        }
+        Ok(self)
+    }
+
+    /// Returns the query with the finalised block as its end, unless it names another end by number.
+    /// If that end is far below the finalised block, the block there is linked to it. Without a light
+    /// client, the query is returned as it is.
+    pub(crate) fn bound(
+        &mut self,
+        provider: &Provider,
         query: LogQuery,
         may_be_unfinalized: bool,
-    ) -> anyhow::Result<(Self, LogQuery)> {
-        let chain_id = if args.is_given() { provider.chain_id()? } else { 0 };
-        let beacon = beacon(args, rpc, chain_id, provider.stop().clone())?;
-        let Some(beacon) = beacon else { return Ok((self, query)) };
-        let mut brought = Brought::of(&beacon, provider.nodes())?;
-        self.anchors.push(brought.finalized.hash);
+    ) -> LogQuery {
+        let Some(brought) = &mut self.brought else { return query };
         let finalized = brought.finalized.number;
-        let (query, end) = match *query.blocks() {
-            BlockSelection::Range { to: Some(BlockTag::Number(end)), .. } => (query, Some(end)),
-            BlockSelection::Range { from, to }
-                if !may_be_unfinalized && to.is_none_or(is_near_the_head) =>
-            {
+        let BlockSelection::Range { from, to } = *query.blocks() else { return query };
+        match to {
+            Some(BlockTag::Number(end)) if end.saturating_add(FAR) < finalized => {
+                self.anchors.extend(brought.link(end, provider.nodes()));
+                query
+            }
+            _ if !may_be_unfinalized && to.is_none_or(is_near_the_head) => {
                 if to.is_some() {
                     brought.warnings.push(format!(
                         "the range ends at the finalised block, {finalized} (--unfinalized includes \
@@ -118,30 +126,10 @@ impl Trusted {
                     ));
                 }
                 let to = Some(BlockTag::Number(finalized));
-                (query.in_blocks(BlockSelection::Range { from, to }), None)
+                query.in_blocks(BlockSelection::Range { from, to })
             }
-            _ => (query, None),
-        };
-        if let Some(end) = end.filter(|&end| end.saturating_add(FAR) < finalized) {
-            let mut options = LinkOptions::new(provider.nodes());
-            options.max_headers = FAR;
-            match beacon.link(end, options) {
-                Ok(linked) => {
-                    let shown = linked.verify(&linked.origin, brought.client.network())?;
-                    self.anchors.push(shown.hash);
-                    brought.linked = Some(shown);
-                }
-                // The range can still be reached by all headers in between.
-                Err(error) => print_note(&format!(
-                    "no short way from block {} to block {}: {error}; all headers in between are \
-                     fetched",
-                    grouped(finalized),
-                    grouped(end)
-                )),
-            }
+            _ => query,
         }
-        self.brought = Some(brought);
-        Ok((self, query))
     }
 
     /// Returns the newest finalised block, if a light client brought it.
@@ -236,8 +224,8 @@ impl AnchorSource for Following {
 }
 
 impl Brought {
-    fn of(beacon: &BeaconClient, nodes: &[Node]) -> anyhow::Result<Self> {
-        let failures = client::advance(beacon)?;
+    fn of(beacon: BeaconClient, nodes: &[Node]) -> anyhow::Result<Self> {
+        let failures = client::advance(&beacon)?;
         let client = beacon.light_client().ok_or(NO_CLIENT)?;
         let at = super::now(None)?;
         let mut warnings = client::warnings(&client, at);
@@ -263,6 +251,26 @@ impl Brought {
                 "no provider has the finalised block {hash}: it lags, or is of another chain"
             )
         })?;
-        Ok(Self { client, at, finalized: BlockRef { number, hash }, linked: None, warnings })
+        let finalized = BlockRef { number, hash };
+        Ok(Self { beacon, client, at, finalized, linked: None, warnings })
+    }
+
+    /// Links a block to the finalised one by few headers, and returns its hash. Without such links,
+    /// the range can still be reached by all headers in between.
+    fn link(&mut self, number: u64, nodes: &[Node]) -> Option<B256> {
+        let mut options = LinkOptions::new(nodes);
+        options.max_headers = FAR;
+        match self.beacon.link(number, options) {
+            Ok((shown, _)) => Some(self.linked.insert(shown).hash),
+            Err(error) => {
+                print_note(&format!(
+                    "no short way from block {} to block {}: {error}; all headers in between are \
+                     fetched",
+                    grouped(self.finalized.number),
+                    grouped(number)
+                ));
+                None
+            }
+        }
     }
 }

@@ -42,9 +42,9 @@ pub(super) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
     let chain_id = provider.chain_id().map_err(in_words_of_the_command)?;
     let provider = provider.with_profile(profile::of_provider(&args.trust, chain_id)?);
     query::require_from(&args.query)?;
-    let trusted = Trusted::given(&args.trust.anchor);
-    let (trusted, query) =
-        trusted.bring(&args.beacon, &args.rpc, &provider, query, args.asking.unfinalized)?;
+    let mut trusted =
+        Trusted::given(&args.trust.anchor).bring(&args.beacon, &args.rpc, &provider)?;
+    let query = trusted.bound(&provider, query, args.asking.unfinalized);
     let provider = provider.with_anchor(trusted.anchors.clone());
     let answers = provider.ask(&query).map_err(in_words_of_the_command)?;
     judge(args, &provider, &answers, &trusted)

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use anyhow::{Context as _, anyhow, bail, ensure};
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::header::{BlockRef, HeaderBuf, HeaderView, LinkedHeaders};
-use chainsieve::eth::log_query::{BlockTag, LogQuery};
+use chainsieve::eth::log_query::BlockTag;
 use chainsieve_provider::{Node, RpcError, Stop};
 
 use super::adding::Adding;
@@ -58,14 +58,8 @@ pub(super) fn run(
         "the provider's chain id is {chain_id}, but the index has the label mainnet: for another \
          chain, build an index with another --label"
     );
-    let trusted = Trusted::default().bring(
-        &headers.beacon,
-        &headers.rpc,
-        &provider,
-        LogQuery::default(),
-        false,
-    )?;
-    let finalized = trusted.0.finalized();
+    let trusted = Trusted::default().bring(&headers.beacon, &headers.rpc, &provider)?;
+    let finalized = trusted.finalized();
     let end = finalized.map(|block| BlockTag::Number(block.number));
     if let Some(block) = finalized {
         compare(&node, block)?;
@@ -88,10 +82,10 @@ pub(super) fn run(
     match finalized {
         None => adding.warnings.push(only),
         Some(block) => {
-            adding.warnings.extend(trusted.0.warnings());
+            adding.warnings.extend(trusted.warnings());
             match adding.hash(block.number) {
                 Some(hash) if hash == block.hash => {
-                    trusted.0.lines().iter().for_each(|line| print_note(line));
+                    trusted.lines().iter().for_each(|line| print_note(line));
                     if adding.last().is_some_and(|(last, _)| last > block.number) {
                         adding.warnings.push(format!("after block {}, {only}", block.number));
                     }
