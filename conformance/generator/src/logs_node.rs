@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use alloy_primitives::{Address, B256};
 use serde_json::{Map, Value, json};
 
-use crate::logs::{FLAGS, Log, alloy, answer, geth, level_of};
+use crate::log_filter::{Log, alloy, geth};
+use crate::logs::{FLAGS, answer, level_of};
 use crate::pack::{Answer, Area, Case, Expect, Group, Kind, member, sides};
 use crate::sources::text;
 

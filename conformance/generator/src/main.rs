@@ -10,6 +10,8 @@ mod foreign;
 mod gcs;
 mod gcs_large;
 mod headers;
+mod log_filter;
+mod log_readings;
 mod logs;
 mod logs_node;
 mod match_area;

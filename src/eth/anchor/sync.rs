@@ -29,6 +29,9 @@
 //! `2 · servers · (n + 1)` questions, where `n` is the number of answers that brought progress, and of
 //! periods that began meanwhile.
 //!
+//! With [`Config::optimistic`], a third part follows: every server is asked for its newest optimistic
+//! update. Its header is signed, and up to two epochs newer than a finality update, but not final.
+//!
 //! A server whose answer failed or was refused is asked less and less often, at least once an hour.
 
 use alloc::boxed::Box;
@@ -54,12 +57,14 @@ pub struct Config {
     pub servers: usize,
     /// Time between two rounds; 2 minutes by default. A newer block is finalised every 6.4 minutes.
     pub poll: Duration,
+    /// `true` if servers are also asked for headers that are not final; `false` by default.
+    pub optimistic: bool,
 }
 
 impl Config {
     /// Returns the default configuration for this number of servers.
     pub const fn new(servers: usize) -> Self {
-        Self { servers, poll: Duration::from_secs(2 * 60) }
+        Self { servers, poll: Duration::from_secs(2 * 60), optimistic: false }
     }
 }
 
@@ -172,6 +177,8 @@ enum Part {
     Missing,
     /// The newest finality update.
     Newest,
+    /// The newest optimistic update.
+    Optimistic,
     /// Between two rounds.
     Pause,
 }
@@ -341,6 +348,7 @@ impl Syncer {
                     self.sought = self.missing(now.clock);
                     self.enter(Part::Missing);
                 }
+                Part::Newest if self.config.optimistic => self.enter(Part::Optimistic),
                 _ => return self.end_round(now.steady),
             }
         }
@@ -376,6 +384,7 @@ impl Syncer {
         match (self.part, client.request(now)) {
             (Part::Missing, request @ Request::Updates { .. }) => Some(Question::Light(request)),
             (Part::Newest, _) => Some(Question::Light(Request::Finality)),
+            (Part::Optimistic, _) => Some(Question::Light(Request::Optimistic)),
             _ => None,
         }
     }
@@ -403,7 +412,7 @@ impl Syncer {
                 // No more than was requested is verified, because each update costs time.
                 let most = match request {
                     Request::Updates { count, .. } => usize::try_from(count).unwrap_or(usize::MAX),
-                    Request::Finality => 1,
+                    Request::Finality | Request::Optimistic => 1,
                 };
                 self.update(&updates[..updates.len().min(most)], now.clock)
             }

@@ -119,10 +119,20 @@ pub(crate) struct AuditNodeArgs {
     #[arg(long, value_parser = network(), requires = "bitcoin_p2p")]
     pub(crate) network: Option<Network>,
     /// Bitcoin Core's cookie file, with user and password
-    #[arg(long, value_name = "FILE", requires = "bitcoin_rpc", conflicts_with = "user")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "bitcoin_rpc",
+        conflicts_with_all = ["user", "ethereum", "bitcoin_p2p"]
+    )]
     pub(crate) cookie: Option<PathBuf>,
     /// The user of --bitcoin-rpc
-    #[arg(long, value_name = "NAME", requires = "bitcoin_rpc", requires = "password_file")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires_all = ["bitcoin_rpc", "password_file"],
+        conflicts_with_all = ["ethereum", "bitcoin_p2p"]
+    )]
     pub(crate) user: Option<String>,
     /// A file with the password of --user
     #[arg(long, value_name = "FILE", requires = "user")]

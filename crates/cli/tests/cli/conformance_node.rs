@@ -271,6 +271,10 @@ fn mistakes_are_explained() {
             &["--bitcoin-rpc", "http://[::1]:1", "--user", "u", "--from", "0", "--to", "1"],
             "--password-file",
         ),
+        (
+            &["--ethereum", "http://[::1]:1", "--cookie", ".", "--from", "0", "--to", "1"],
+            "cannot be used with '--cookie",
+        ),
     ] {
         fails(&[&audit[..], options].concat(), b"", USAGE, &[words]);
     }

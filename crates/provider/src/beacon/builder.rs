@@ -42,6 +42,7 @@ pub struct BeaconBuilder {
     pub(super) folder: Option<PathBuf>,
     pub(super) restart: bool,
     pub(super) poll: Option<Duration>,
+    pub(super) optimistic: bool,
     pub(super) options: Options,
 }
 
@@ -54,6 +55,7 @@ impl BeaconBuilder {
             folder: None,
             restart: false,
             poll: None,
+            optimistic: false,
             options: Options::default(),
         }
     }
@@ -104,6 +106,13 @@ impl BeaconBuilder {
     /// Sets the time after which the servers are asked for newer headers again (default: 2 minutes).
     pub fn poll(mut self, poll: Duration) -> Self {
         self.poll = Some(poll);
+        self
+    }
+
+    /// Asks the servers for headers that are signed, but not final, too. They change what
+    /// [`BeaconRound::optimistic`](crate::BeaconRound::optimistic) returns, and no anchor.
+    pub fn optimistic(mut self) -> Self {
+        self.optimistic = true;
         self
     }
 

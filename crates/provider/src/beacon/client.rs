@@ -68,6 +68,9 @@ struct State {
 pub struct BeaconRound {
     /// The newest finalised header.
     pub finalized: Anchor,
+    /// The newest header that enough members of the sync committee signed. It may leave the chain
+    /// again. See [`BeaconBuilder::optimistic`].
+    pub optimistic: Anchor,
     /// Number of servers that answered in the last round, and sent nothing that is proven invalid.
     /// With 0, nothing is known about newer headers.
     pub answered: usize,
@@ -122,7 +125,9 @@ impl BeaconClient {
         builder: BeaconBuilder,
         servers: Vec<BeaconServer>,
     ) -> Result<Self, BeaconError> {
-        let BeaconBuilder { network, checkpoint, folder, restart, poll, options, .. } = builder;
+        let BeaconBuilder {
+            network, checkpoint, folder, restart, poll, optimistic, options, ..
+        } = builder;
         // Without servers, nothing is written, and another process may use the folder.
         let written = folder.as_deref().filter(|_| !servers.is_empty());
         let file = written.map(open_folder).transpose()?;
@@ -132,6 +137,7 @@ impl BeaconClient {
         }
         let mut config = Config::new(servers.len());
         config.poll = poll.unwrap_or(config.poll);
+        config.optimistic = optimistic;
         let syncer = match (client, checkpoint) {
             (Some(client), given) => {
                 let stored = client.trust().checkpoint.root;
@@ -213,8 +219,8 @@ impl BeaconClient {
             let checkpoint = state.syncer.trusted_root();
             return Err(BeaconError::NoBootstrap { checkpoint, failures });
         };
-        let finalized = client.finalized().clone();
-        Ok(BeaconRound { finalized, answered: state.syncer.answered(), failures })
+        let (finalized, optimistic) = (client.finalized().clone(), client.optimistic().clone());
+        Ok(BeaconRound { finalized, optimistic, answered: state.syncer.answered(), failures })
     }
 
     /// Notes what must be stored, and which objects are refused.
@@ -328,6 +334,9 @@ fn ask(server: &BeaconServer, question: Question) -> Result<Received, RpcError> 
         }
         Question::Light(Request::Finality) => {
             server.finality_update().map(|update| Received::Updates(vec![update]))
+        }
+        Question::Light(Request::Optimistic) => {
+            server.optimistic_update().map(|update| Received::Updates(vec![update]))
         }
         other => Err(RpcError::Malformed(format!("{other:?} is not known in this version"))),
     }

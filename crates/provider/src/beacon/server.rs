@@ -15,7 +15,7 @@ use crate::node::{Endpoint, Options, RpcError};
 
 /// Maximum size of a bootstrap, which has 25 kB as SSZ and 55 kB as JSON.
 const MAX_BOOTSTRAP: u64 = 1 << 20;
-/// Maximum size of a finality update, which has 2 kB as SSZ and 5 kB as JSON.
+/// Maximum size of a finality or optimistic update, which has up to 2 kB as SSZ and 5 kB as JSON.
 const MAX_SMALL: u64 = 256 << 10;
 /// Maximum size of one of several updates, which has 27 kB as SSZ and 60 kB as JSON.
 const MAX_UPDATE: u64 = 256 << 10;
@@ -99,17 +99,33 @@ impl BeaconServer {
     /// # Errors
     /// Returns an [`RpcError`] if the request fails, or the object is malformed.
     pub fn finality_update(&self) -> Result<Update, RpcError> {
-        let what = || "a finality update".to_owned();
-        let path = "/eth/v1/beacon/light_client/finality_update";
-        let (kind, preset) = (UpdateKind::Finality, self.network.preset());
-        self.object(what, path, MAX_SMALL, |form| match form {
-            Form::Ssz(bytes, fork) => {
-                Update::from_ssz(bytes, kind, fork?, preset).map_err(|error| error.to_string())
-            }
-            Form::Json(text) => {
-                Update::from_json(text, kind, preset).map_err(|error| error.to_string())
-            }
-        })
+        self.newest("a finality update", "finality_update", UpdateKind::Finality)
+    }
+
+    /// Requests the newest optimistic update.
+    ///
+    /// # Errors
+    /// Returns an [`RpcError`] if the request fails, or the object is malformed.
+    pub fn optimistic_update(&self) -> Result<Update, RpcError> {
+        self.newest("an optimistic update", "optimistic_update", UpdateKind::Optimistic)
+    }
+
+    fn newest(&self, what: &str, path: &str, kind: UpdateKind) -> Result<Update, RpcError> {
+        let path = format!("/eth/v1/beacon/light_client/{path}");
+        let preset = self.network.preset();
+        self.object(
+            || what.to_owned(),
+            &path,
+            MAX_SMALL,
+            |form| match form {
+                Form::Ssz(bytes, fork) => {
+                    Update::from_ssz(bytes, kind, fork?, preset).map_err(|error| error.to_string())
+                }
+                Form::Json(text) => {
+                    Update::from_json(text, kind, preset).map_err(|error| error.to_string())
+                }
+            },
+        )
     }
 
     /// Requests the historical summaries of a state, with their branch. Lodestar and Nimbus serve

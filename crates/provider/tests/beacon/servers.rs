@@ -192,3 +192,39 @@ fn anchors_are_execution_blocks() {
     let error = client.blocks().expect_err("no execution block");
     assert!(error.contains("older than Capella"), "{error}");
 }
+
+/// The newest signed header is asked for only on request. It is never an anchor, and a false one is
+/// refused.
+#[test]
+fn an_optimistic_header_is_newer_and_not_final() {
+    let finality = MADE_UP.data_at(MADE_UP.now).finality.expect("a finality update");
+    let newest =
+        MADE_UP.data.optimistic.as_ref().expect("an optimistic update").attested.beacon.slot;
+    // The finality update of this server is an epoch old.
+    let early = MADE_UP.chain.finalized(MADE_UP.now - 8);
+    let mut data = MADE_UP.data_at(MADE_UP.now - 8);
+    let stale = data.finality.as_ref().expect("a finality update").attested.beacon.slot;
+    data.optimistic.clone_from(&MADE_UP.data.optimistic);
+    assert!(stale < newest && finality.attested.beacon.slot <= newest);
+
+    let honest = BeaconServer::start(MADE_UP.network(), data.clone());
+    let is_optimistic = |path: &str| path.ends_with("/optimistic_update");
+    let round = MADE_UP.client([honest.url()]).build().expect("a client").sync();
+    let round = round.expect("a round");
+    assert_eq!(round.optimistic.beacon.slot, stale);
+    assert!(!honest.take_asked().iter().any(|asked| is_optimistic(&asked.path)));
+
+    let damaged = BeaconServer::with(MADE_UP.network(), data, Some(Quirk::Damaged));
+    let urls = [damaged.url(), honest.url()];
+    let client = MADE_UP.client(urls).optimistic().build().expect("a client");
+    let round = client.sync().expect("a round");
+    assert_eq!(round.optimistic.beacon.slot, newest);
+    assert_eq!(Some(round.optimistic.root), MADE_UP.chain.root(newest));
+    assert!(matches!(round.optimistic.evidence, Evidence::Optimistic(_)));
+    assert_eq!(Some(round.finalized.beacon.slot), early);
+    assert_eq!(honest.take_asked().iter().filter(|asked| is_optimistic(&asked.path)).count(), 1);
+    assert!(round.failures.iter().all(|failure| failure.is_proven), "{:?}", round.failures);
+    assert_eq!(round.answered, 1);
+    let anchor = round.finalized.execution.bound_hash().map(|hash| vec![hash]);
+    assert_eq!(client.blocks().ok(), anchor);
+}

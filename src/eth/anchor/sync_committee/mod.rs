@@ -131,6 +131,9 @@ pub enum Request {
     },
     /// The newest finality update: `/eth/v1/beacon/light_client/finality_update`.
     Finality,
+    /// The newest optimistic update: `/eth/v1/beacon/light_client/optimistic_update`. It brings the
+    /// newest signed header, which is not final.
+    Optimistic,
 }
 
 /// A beacon header that is believed, the execution block that it binds, and why it is believed.

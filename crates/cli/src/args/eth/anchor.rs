@@ -179,12 +179,15 @@ trusted. To start from another checkpoint, give --restart.
     "
 
 With --watch, the beacon nodes are asked every two minutes until Ctrl-C, and a line is printed for each newer
-finalised block.
+finalised block. With --optimistic, that is each newer block that more than half as many members signed as usual. Such a
+block is at most a few slots old, but not final: it may leave the chain again, and no command takes it as an
+anchor.
 
 JSON: ",
     client_json!(),
     ", folder, servers{asked, answered}, failures[{server, proven (true if an object of the server is invalid),
-why}], warnings[]. With --watch, one object per line, without folder."
+why}], optimistic (with --optimistic, as finalized), warnings[]. With --watch, one object per line, without
+folder."
 );
 
 /// Follow the beacon chain from a checkpoint to its newest finalised block, and keep the state.
@@ -201,6 +204,9 @@ pub(crate) struct SyncAnchorArgs {
     /// Go on until Ctrl-C, and print each newer finalised block
     #[arg(long)]
     pub(crate) watch: bool,
+    /// Ask for the newest signed block too: it is newer, but not final
+    #[arg(long)]
+    pub(crate) optimistic: bool,
     #[command(flatten)]
     pub(crate) beacon: BeaconArgs,
     #[command(flatten)]

@@ -18,7 +18,8 @@ With --beacon and --checkpoint, or with --data of `eth anchor sync`, the anchor 
 newest finalised block, signed by two thirds of a sync committee, which follows from a checkpoint of yours. The
 range then ends at that block unless --to or --unfinalized says otherwise; what comes after it is not anchored. A
 block far below it is linked to it by the history contract (EIP-2935), if the provider serves eth_getProof;
-otherwise all headers in between are fetched. With --data and without --beacon, the folder is used as it is. Neither beacon node nor provider is trusted. See `eth anchor sync --help` for checkpoints, and for what a sync
+otherwise all headers in between are fetched. With --data and without --beacon, the folder is used as it is.
+Neither beacon node nor provider is trusted. See `eth anchor sync --help` for checkpoints, and for what a sync
 committee does not prove."
     };
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use chainsieve::eth::anchor::network::Network;
-use chainsieve::eth::anchor::sync_committee::LightClient;
+use chainsieve::eth::anchor::sync_committee::{Anchor, LightClient};
 use chainsieve_provider::{BeaconBuilder, BeaconClient, BeaconError, BeaconRound, Note};
 use directories::ProjectDirs;
 use serde_json::{Value, json};
@@ -190,21 +190,18 @@ pub(super) fn json(client: &LightClient, now: Duration) -> Value {
     })
 }
 
-/// Describes the newest finalised block in one line.
-pub(super) fn line(client: &LightClient) -> String {
-    let finalized = client.finalized();
-    let block = match finalized.execution.header() {
-        Some(header) => format!("block {}, {}", grouped(header.block_number), header.block_hash),
-        None => match finalized.execution.bound_hash() {
-            Some(hash) => {
-                format!("the block before slot {}, {hash}", grouped(finalized.beacon.slot))
-            }
-            None => format!("slot {}", grouped(finalized.beacon.slot)),
-        },
+/// Describes an anchor in one line.
+pub(super) fn line(anchor: &Anchor, network: &Network) -> String {
+    let slot = grouped(anchor.beacon.slot);
+    let block = match (anchor.execution.header(), anchor.execution.bound_hash()) {
+        (Some(header), _) => {
+            format!("block {}, {}", grouped(header.block_number), header.block_hash)
+        }
+        (None, Some(hash)) => format!("the block before slot {slot}, {hash}"),
+        (None, None) => format!("slot {slot}"),
     };
-    let time = client.network().time_of_slot(finalized.beacon.slot);
-    let time = Utc::new(time.as_secs()).date_time();
-    format!("{time}: {block}, {}", finalized.evidence)
+    let time = Utc::new(network.time_of_slot(anchor.beacon.slot).as_secs()).date_time();
+    format!("{time}: {block}, {}", anchor.evidence)
 }
 
 /// Returns how many beacon nodes answered.

@@ -5,6 +5,7 @@ use chainsieve_provider::{BeaconClient, BeaconRound};
 use serde_json::{Value, json};
 
 use super::client::{self, answered, builder, data_folder, in_words};
+use super::show;
 use crate::args::eth::SyncAnchorArgs;
 use crate::exit::Exit;
 use crate::output::{Lines, Page, Report, json_line};
@@ -19,18 +20,25 @@ pub(super) fn run(args: &SyncAnchorArgs, json: bool) -> anyhow::Result<Report> {
     if args.restart {
         builder = builder.restart();
     }
+    if args.optimistic {
+        builder = builder.optimistic();
+    }
     let beacon = builder.build().map_err(in_words)?;
     if args.watch {
-        return watch(&beacon, json);
+        return watch(&beacon, args, json);
     }
     let round = client::sync(&beacon)?;
-    let (mut page, mut json) = summary(&beacon, &round)?;
+    let (mut page, mut json) = summary(&beacon, &round, args)?;
     page.fields(vec![("folder", folder.display().to_string())]);
     json["folder"] = json!(folder);
     Ok(Report::new(page, json, Exit::Yes))
 }
 
-fn summary(beacon: &BeaconClient, round: &BeaconRound) -> anyhow::Result<(Page, Value)> {
+fn summary(
+    beacon: &BeaconClient,
+    round: &BeaconRound,
+    args: &SyncAnchorArgs,
+) -> anyhow::Result<(Page, Value)> {
     let client = beacon.light_client().context("no light client")?;
     let now = super::now(None)?;
     let asked = beacon.servers().len();
@@ -45,30 +53,39 @@ fn summary(beacon: &BeaconClient, round: &BeaconRound) -> anyhow::Result<(Page, 
     json["warnings"] = json!(warnings);
     let mut page = Page::default();
     let mut fields = client::fields(&client);
+    if args.optimistic {
+        json["optimistic"] = show::json(&round.optimistic, true);
+        fields.push(("newest signed", client::line(&round.optimistic, client.network())));
+    }
     fields.push(("answered", answered(round, asked)));
     page.fields(fields);
     page.warnings(&warnings);
     Ok((page, json))
 }
 
-/// Prints a line for each newer finalised block, until the command is stopped.
-fn watch(beacon: &BeaconClient, json: bool) -> anyhow::Result<Report> {
+/// Prints a line for each newer block, until the command is stopped.
+fn watch(beacon: &BeaconClient, args: &SyncAnchorArgs, json: bool) -> anyhow::Result<Report> {
     let mut lines = Lines::default();
     let mut last = None;
     let mut printed = Ok(());
     let mut latest = None;
     let watched = beacon.watch(|round| {
         latest = Some(round.clone());
-        if printed.is_err() || last == Some(round.finalized.root) {
+        let (kind, newest) = if args.optimistic {
+            ("optimistic", &round.optimistic)
+        } else {
+            ("finalized", &round.finalized)
+        };
+        if printed.is_err() || last == Some(newest.root) {
             return;
         }
-        last = Some(round.finalized.root);
-        printed = summary(beacon, round).and_then(|(_, members)| {
+        last = Some(newest.root);
+        printed = summary(beacon, round, args).and_then(|(_, members)| {
             let client = beacon.light_client().context("no light client")?;
             let text = if json {
-                json_line("finalized", members)
+                json_line(kind, members)
             } else {
-                format!("{}\n", client::line(&client))
+                format!("{}\n", client::line(newest, client.network()))
             };
             lines.print(&text)?;
             Ok(())
@@ -77,6 +94,6 @@ fn watch(beacon: &BeaconClient, json: bool) -> anyhow::Result<Report> {
     watched.map_err(in_words)?;
     printed?;
     let round = latest.context("stopped before a beacon node answered")?;
-    let (page, json) = summary(beacon, &round)?;
+    let (page, json) = summary(beacon, &round, args)?;
     Ok(Report::new(page, json, Exit::Yes).after_lines())
 }

@@ -8,40 +8,13 @@ use chainsieve::eth::header::HeaderView;
 use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
-use crate::serve::ethereum::header_json;
+use crate::serve::ethereum::{HEADER_MEMBERS, header_json};
 
 /// Members of a block that are not part of its header.
 const BESIDE: [&str; 5] = ["transactions", "uncles", "size", "withdrawals", "totalDifficulty"];
 
 /// Members of a header that some nodes name in another way, and Ethereum's names of them.
 const ALIASES: [(&str, &str); 2] = [("ommersHash", "sha3Uncles"), ("beneficiary", "miner")];
-
-/// All members of the latest header that this library can hash, in JSON's names.
-const HEADER: [&str; 23] = [
-    "parentHash",
-    "sha3Uncles",
-    "miner",
-    "stateRoot",
-    "transactionsRoot",
-    "receiptsRoot",
-    "logsBloom",
-    "difficulty",
-    "number",
-    "gasLimit",
-    "gasUsed",
-    "timestamp",
-    "extraData",
-    "mixHash",
-    "nonce",
-    "baseFeePerGas",
-    "withdrawalsRoot",
-    "blobGasUsed",
-    "excessBlobGas",
-    "parentBeaconBlockRoot",
-    "requestsHash",
-    "blockAccessListHash",
-    "slotNumber",
-];
 
 /// Maximum number of unknown members that are named.
 const MOST_NAMES: usize = 8;
@@ -105,12 +78,16 @@ impl<'de> Visitor<'de> for OfBlock {
         let mut members = Members::default();
         while let Some(name) = object.next_key::<Cow<'de, str>>()? {
             let alias = ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, name)| *name);
-            let known = HEADER.iter().copied().find(|known| *known == name).or(alias);
+            let known = HEADER_MEMBERS
+                .iter()
+                .map(|(known, _)| *known)
+                .find(|known| *known == name)
+                .or(alias);
             if name == "hash" {
                 members.hash = object.next_value()?;
             } else if let Some(known) = known {
                 let Some(value) = object.next_value::<Option<String>>()? else { continue };
-                if value.len() > LONGEST_MEMBER || members.header.len() > HEADER.len() {
+                if value.len() > LONGEST_MEMBER || members.header.len() > HEADER_MEMBERS.len() {
                     return Err(A::Error::custom("no header of a block"));
                 }
                 members.header.push((known, value));

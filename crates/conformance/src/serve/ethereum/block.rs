@@ -6,7 +6,7 @@ use chainsieve::eth::header::{BlockRef, HeaderBuf, HeaderView};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::receipts::{BlockReceipts, Outcome};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// A block of the fixtures, with its receipts.
 #[derive(Debug)]
@@ -97,39 +97,45 @@ fn transaction(block: B256, index: u64) -> B256 {
     keccak256([block.as_slice(), &index.to_be_bytes()].concat())
 }
 
-/// Returns the fields of a header, without its hash.
+/// A member of a header in JSON: its name, and the function that reads it. The function returns `None`
+/// if the header lacks the field, or has it in an encoding that this library does not read.
+type Member = (&'static str, fn(&HeaderView<'_>) -> Option<Value>);
+
+/// All members of a header in JSON, but for its hash.
+pub(crate) const HEADER_MEMBERS: [Member; 23] = [
+    ("parentHash", |header| Some(json!(header.parent_hash()))),
+    ("sha3Uncles", |header| Some(json!(header.ommers_hash()))),
+    ("miner", |header| Some(json!(header.beneficiary()))),
+    ("stateRoot", |header| Some(json!(header.state_root()))),
+    ("transactionsRoot", |header| Some(json!(header.transactions_root()))),
+    ("receiptsRoot", |header| Some(json!(header.receipts_root()))),
+    ("logsBloom", |header| {
+        Some(json!(header.logs_bloom().informative().map(hex::encode_prefixed)))
+    }),
+    ("difficulty", |header| Some(json!(header.difficulty()))),
+    ("number", |header| Some(quantity(header.number()))),
+    ("gasLimit", |header| Some(quantity(header.gas_limit()))),
+    ("gasUsed", |header| Some(quantity(header.gas_used()))),
+    ("timestamp", |header| Some(quantity(header.timestamp()))),
+    ("extraData", |header| Some(json!(hex::encode_prefixed(header.extra_data())))),
+    ("mixHash", |header| header.mix_hash().map(|hash| json!(hash))),
+    ("nonce", |header| header.nonce().map(|nonce| json!(B64::new(nonce)))),
+    ("baseFeePerGas", |header| header.base_fee_per_gas().map(|fee: U256| json!(fee))),
+    ("withdrawalsRoot", |header| header.withdrawals_root().map(|hash| json!(hash))),
+    ("blobGasUsed", |header| header.blob_gas_used().map(quantity)),
+    ("excessBlobGas", |header| header.excess_blob_gas().map(quantity)),
+    ("parentBeaconBlockRoot", |header| header.parent_beacon_block_root().map(|hash| json!(hash))),
+    ("requestsHash", |header| header.requests_hash().map(|hash| json!(hash))),
+    ("blockAccessListHash", |header| header.block_access_list_hash().map(|hash| json!(hash))),
+    ("slotNumber", |header| header.slot_number().map(quantity)),
+];
+
+fn quantity(number: u64) -> Value {
+    json!(U64::from(number))
+}
+
+/// Returns the members of a header in JSON, without its hash.
 pub(crate) fn header_json(header: &HeaderView<'_>) -> Value {
-    let mut json = json!({
-        "parentHash": header.parent_hash(),
-        "sha3Uncles": header.ommers_hash(),
-        "miner": header.beneficiary(),
-        "stateRoot": header.state_root(),
-        "transactionsRoot": header.transactions_root(),
-        "receiptsRoot": header.receipts_root(),
-        "logsBloom": header.logs_bloom().informative().map(hex::encode_prefixed),
-        "difficulty": header.difficulty(),
-        "number": U64::from(header.number()),
-        "gasLimit": U64::from(header.gas_limit()),
-        "gasUsed": U64::from(header.gas_used()),
-        "timestamp": U64::from(header.timestamp()),
-        "extraData": hex::encode_prefixed(header.extra_data()),
-    });
-    let mut later = |name: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            json[name] = value;
-        }
-    };
-    let quantity = |number: Option<u64>| number.map(|number| json!(U64::from(number)));
-    let hash = |hash: Option<B256>| hash.map(|hash| json!(hash));
-    later("mixHash", hash(header.mix_hash()));
-    later("nonce", header.nonce().map(|nonce| json!(B64::new(nonce))));
-    later("baseFeePerGas", header.base_fee_per_gas().map(|fee: U256| json!(fee)));
-    later("withdrawalsRoot", hash(header.withdrawals_root()));
-    later("blobGasUsed", quantity(header.blob_gas_used()));
-    later("excessBlobGas", quantity(header.excess_blob_gas()));
-    later("parentBeaconBlockRoot", hash(header.parent_beacon_block_root()));
-    later("requestsHash", hash(header.requests_hash()));
-    later("blockAccessListHash", hash(header.block_access_list_hash()));
-    later("slotNumber", quantity(header.slot_number()));
-    json
+    let members = HEADER_MEMBERS.iter().filter_map(|(name, read)| Some((*name, read(header)?)));
+    members.map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>().into()
 }

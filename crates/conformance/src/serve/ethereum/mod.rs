@@ -12,7 +12,7 @@ mod node;
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-pub(crate) use block::header_json;
+pub(crate) use block::{HEADER_MEMBERS, header_json};
 pub use node::{FIRST, LAST};
 
 use self::node::Node;
