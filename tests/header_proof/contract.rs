@@ -2,13 +2,12 @@
 
 use alloy_primitives::{B256, Bytes, U256, b256, keccak256};
 use alloy_rlp::Encodable as _;
-use alloy_trie::proof::ProofRetainer;
-use alloy_trie::{HashBuilder, Nibbles};
 use chainsieve::eth::anchor::history_contract::{
     ADDRESS, CODE_HASH, HistoryContractError, SERVE_WINDOW, served, slot, verify,
 };
 use chainsieve::eth::anchor::proof_nodes::ProofNodes;
 use chainsieve::eth::header::{BlockRef, HeaderView};
+use testkit::eth::history_state::{HistoryState, trie};
 
 use crate::accounts::cases;
 use crate::corpus::Anchors;
@@ -102,41 +101,10 @@ fn changed_nodes_are_refused() {
     assert!(verify(&header, &more, &[26_069_527]).is_ok());
 }
 
-/// A state and the nodes that prove the history contract's slots in it.
-struct State {
-    root: B256,
-    nodes: ProofNodes,
-}
-
-fn trie(leaves: &[(B256, Vec<u8>)], wanted: &[B256]) -> (B256, Vec<Bytes>) {
-    let mut leaves = leaves.to_vec();
-    leaves.sort();
-    let keys = wanted.iter().map(|key| Nibbles::unpack(*key));
-    let mut trie = HashBuilder::default().with_proof_retainer(keys.collect::<ProofRetainer>());
-    for (key, value) in &leaves {
-        trie.add_leaf(Nibbles::unpack(*key), value);
-    }
-    let root = trie.root();
-    let nodes = trie.take_proof_nodes().into_inner().into_values().collect();
-    (root, nodes)
-}
-
-/// Builds a state with the history contract after block `head`, and proves `numbers`.
-fn state(head: u64, first: u64, code_hash: B256, numbers: &[u64]) -> State {
-    let key = |number: u64| keccak256(slot(number));
+/// Builds a state with the history contract after block `head`, with the blocks from `first` on.
+fn state(head: u64, first: u64, code_hash: B256) -> HistoryState {
     let start = first.max(head.saturating_sub(SERVE_WINDOW));
-    let slots: Vec<_> = (start..head)
-        .map(|number| (key(number), alloy_rlp::encode(U256::from_be_bytes(hash(number).0))))
-        .collect();
-    let wanted: Vec<_> = numbers.iter().map(|&number| key(number)).collect();
-    let (storage_root, storage) = trie(&slots, &wanted);
-    let mut account = Vec::new();
-    let fields: [&dyn alloy_rlp::Encodable; 4] = [&1_u64, &U256::ZERO, &storage_root, &code_hash];
-    alloy_rlp::encode_list::<_, dyn alloy_rlp::Encodable>(&fields, &mut account);
-    let others = (0..200_u64).map(|other| (keccak256(other.to_be_bytes()), account.clone()));
-    let accounts: Vec<_> = others.chain([(keccak256(ADDRESS), account.clone())]).collect();
-    let (root, nodes) = trie(&accounts, &[keccak256(ADDRESS)]);
-    State { root, nodes: nodes.into_iter().chain(storage).collect() }
+    HistoryState::new(code_hash, (start..head).map(|number| (number, hash(number))))
 }
 
 /// A made-up hash; every third one starts with zeros, which the trie does not store.
@@ -159,23 +127,22 @@ fn header(number: u64, state_root: B256) -> Vec<u8> {
 fn all_blocks_of_the_window_by_one_proof() {
     let head = 30_000;
     let window: Vec<_> = served(head).collect();
-    let whole = state(head, 0, CODE_HASH, &window);
-    let rlp = header(head, whole.root);
+    let state = state(head, 0, CODE_HASH);
+    let nodes = |numbers: &[u64]| ProofNodes::from(state.nodes(numbers));
+    let rlp = header(head, state.root());
     let view = HeaderView::decode(&rlp).expect("a header");
-    let blocks = verify(&view, &whole.nodes, &window).expect("the window");
+    let blocks = verify(&view, &nodes(&window), &window).expect("the window");
     assert_eq!(blocks.len(), 8191);
     assert!(blocks.iter().all(|block| block.hash == hash(block.number)));
     assert!(blocks.iter().map(|block| block.number).eq(window));
 
     // Several slots share nodes: together they need fewer than one by one.
     let few: Vec<_> = (head - 40..head).collect();
-    let together = state(head, 0, CODE_HASH, &few);
-    assert_eq!(together.root, whole.root);
-    let alone: usize =
-        few.iter().map(|&number| state(head, 0, CODE_HASH, &[number]).nodes.len()).sum();
-    println!("40 slots: {} nodes together, {alone} one by one", together.nodes.len());
-    assert!(together.nodes.len() * 2 < alone);
-    assert!(verify(&view, &together.nodes, &few).is_ok());
+    let together = nodes(&few);
+    let alone: usize = few.iter().map(|&number| nodes(&[number]).len()).sum();
+    println!("40 slots: {} nodes together, {alone} one by one", together.len());
+    assert!(together.len() * 2 < alone);
+    assert!(verify(&view, &together, &few).is_ok());
 }
 
 #[test]
@@ -183,20 +150,21 @@ fn what_a_state_lacks_is_named() {
     // Twelve blocks after Prague: earlier slots are empty.
     let (head, first) = (30_000, 29_988);
     let numbers = [29_999, 29_988, 29_987, 21_809];
-    let early = state(head, first, CODE_HASH, &numbers);
-    let rlp = header(head, early.root);
+    let early = state(head, first, CODE_HASH);
+    let nodes = ProofNodes::from(early.nodes(&numbers));
+    let rlp = header(head, early.root());
     let view = HeaderView::decode(&rlp).expect("a header");
-    assert!(verify(&view, &early.nodes, &[29_999, 29_988]).is_ok());
+    assert!(verify(&view, &nodes, &[29_999, 29_988]).is_ok());
     for number in [29_987, 21_809] {
-        let refused = verify(&view, &early.nodes, &[number]);
+        let refused = verify(&view, &nodes, &[number]);
         assert_eq!(refused, Err(HistoryContractError::NotWritten { number }));
     }
 
     let found = b256!("00000000000000000000000000000000000000000000000000000000000000aa");
-    let other = state(head, 0, found, &numbers);
-    let rlp = header(head, other.root);
+    let other = state(head, 0, found);
+    let rlp = header(head, other.root());
     let view = HeaderView::decode(&rlp).expect("a header");
-    let refused = verify(&view, &other.nodes, &[29_999]);
+    let refused = verify(&view, &other.nodes(&numbers).into(), &[29_999]);
     assert_eq!(refused, Err(HistoryContractError::OtherCode { found }));
 
     // A state without the contract.

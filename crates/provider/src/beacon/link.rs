@@ -11,7 +11,7 @@ use chainsieve::eth::anchor::links::{Anchored, Link, LinkError, LinkVerifier, Li
 use chainsieve::eth::anchor::network::Network;
 use chainsieve::eth::anchor::plan::{Head, Milestones, Plan, Sources, Step, plan};
 use chainsieve::eth::anchor::sync_committee::Anchor;
-use chainsieve::eth::header::{HeaderBuf, HeaderView};
+use chainsieve::eth::header::HeaderBuf;
 use serde_json::json;
 use thiserror::Error;
 
@@ -349,16 +349,27 @@ impl Search<'_, '_> {
 
     fn parents(&self, from: &HeaderBuf, to: u64) -> Result<Link, Option<String>> {
         let last = from.view().number().saturating_sub(1);
-        let rlp = |header: HeaderView<'_>| Bytes::copy_from_slice(header.rlp());
+        let rlp = |header: &HeaderBuf| Bytes::copy_from_slice(header.rlp());
         let what = format!("the headers from block {to} to {last}");
         self.first(&what, |node| {
             let mut headers = Vec::new();
             node.headers(to..=last, |part| {
-                headers.extend(part.iter().map(|header| rlp(header.view())));
+                headers.extend(part);
                 Ok::<_, RpcError>(())
             })?;
-            headers.push(rlp(from.view()));
-            headers.reverse();
+            headers.push(from.clone());
+            // Headers of another branch are no reason to do without the next node's.
+            for pair in headers.windows(2) {
+                let [parent, child] = pair else { continue };
+                let (hash, expected) = (parent.hash(), child.view().parent_hash());
+                if hash != expected {
+                    let number = parent.view().number();
+                    return Err(RpcError::Malformed(format!(
+                        "block {number} has the hash {hash}, its child names {expected}"
+                    )));
+                }
+            }
+            let headers = headers.iter().rev().map(rlp).collect();
             Ok(Some(Link::Parents { headers }))
         })
     }

@@ -3,6 +3,7 @@
 
 mod folder;
 mod kill;
+mod links;
 mod mainnet;
 mod objects;
 mod servers;

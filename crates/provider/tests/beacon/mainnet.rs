@@ -3,14 +3,19 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use chainsieve::alloy_primitives::{B256, hex};
+use chainsieve::alloy_primitives::{B256, Bytes, hex, keccak256};
+use chainsieve::eth::anchor::grade::Grade;
+use chainsieve::eth::anchor::header_proof::{HeaderProof, ProofKind};
+use chainsieve::eth::anchor::links::LinkKind;
 use chainsieve::eth::anchor::network::{Fork, Network};
 use chainsieve::eth::anchor::sync_committee::{
     Anchor, Bootstrap, Update, UpdateChunks, UpdateKind,
 };
-use chainsieve_provider::{AnchorSource, BeaconClient};
+use chainsieve_provider::{AnchorSource, BeaconClient, LinkFetchError, LinkOptions, Provider};
 use serde_json::Value;
 use testkit::eth::beacon_server::{BeaconData, BeaconServer, Quirk};
+use testkit::eth::json_rpc;
+use testkit::eth::rpc_methods::{self, BlockId, RpcBlock};
 
 /// Runs a light client over the server, and returns the newest finalised header.
 fn run(root: B256, data: &BeaconData, quirk: Option<Quirk>) -> Anchor {
@@ -114,4 +119,112 @@ fn twenty_eight_periods_of_deneb() {
     assert_eq!(network.period_of_slot(anchor.beacon.slot), 1406);
     let last = data.updates[&1406].finality.as_ref().expect("finality");
     assert_eq!(anchor.beacon, last.header.as_ref().expect("a header").beacon);
+}
+
+/// A block, and a proof of its header.
+struct Proven {
+    number: u64,
+    header: Bytes,
+    proof: HeaderProof,
+}
+
+/// Returns the header proofs of the corpus that belong to a header.
+fn proven() -> Option<Vec<Proven>> {
+    let (root, files) = testkit::corpus::index("anchors")?;
+    let read = |name: &str| std::fs::read(root.join(name));
+    let proofs = files.iter().filter_map(|file| {
+        let name = file["file"].as_str()?.strip_suffix(".proof.ssz")?;
+        let kind = ProofKind::from_code(file["proof_type"].as_u64()?).ok()?;
+        let ssz = read(&format!("{name}.proof.ssz")).expect(name);
+        Some(Proven {
+            number: file["number"].as_u64()?,
+            header: read(&format!("{name}.header.rlp")).ok()?.into(),
+            proof: HeaderProof::decode(kind, &ssz).expect(name),
+        })
+    });
+    Some(proofs.collect())
+}
+
+/// The light client of the fixture knows a block of 2026. Archives have proofs of earlier headers.
+#[test]
+fn links_by_the_header_proofs_of_archives() {
+    let Some(cases) = proven() else { return };
+    let fixture =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/ethereum/anchor_mainnet.json");
+    let fixture: Value =
+        serde_json::from_slice(&std::fs::read(fixture).expect("a fixture")).expect("JSON");
+    let bytes = |value: &Value| hex::decode(value.as_str().expect("hex")).expect("hex");
+    let network = Network::mainnet();
+    let (fork, preset) = (Fork::Fulu, network.preset());
+    let mut data = BeaconData::default();
+    let bootstrap = Bootstrap::from_ssz(&bytes(&fixture["bootstrap"]), fork, preset);
+    let root = data.add_bootstrap(bootstrap.expect("a bootstrap"));
+    let update = |name: &str, kind| {
+        Update::from_ssz(&bytes(&fixture[name]), kind, fork, preset).expect(name)
+    };
+    data.updates.insert(1711, update("update", UpdateKind::Full));
+    data.finality = Some(update("finality_update", UpdateKind::Finality));
+    let server = BeaconServer::start(&network, data);
+    let client = BeaconClient::builder(network.clone()).checkpoint(root).url(server.url());
+    let client = client.retries(0).build().expect("a client");
+    client.sync().expect("a bootstrap");
+
+    // A node with the finalised block alone.
+    let head = bytes(&fixture["execution"]["header"]);
+    let hash = keccak256(&head);
+    assert_eq!(fixture["execution"]["hash"], hash.to_string());
+    let address = json_rpc::serve(move |method, params| {
+        rpc_methods::result(method, params, |id| {
+            let block =
+                RpcBlock { header_rlp: &head, hash, transactions: vec![], receipts: vec![] };
+            (BlockId::of(id) == Some(BlockId::Hash(hash))).then_some(block)
+        })
+    });
+    let provider = Provider::builder().url(&format!("http://{address}")).retries(0).build();
+    let provider = provider.expect("a provider");
+    let link = |number: u64, find: &dyn Fn(u64) -> Result<Option<(Bytes, HeaderProof)>, String>| {
+        let mut find = |number| find(number);
+        let mut options = LinkOptions::new(provider.nodes());
+        options.proofs = Some(&mut find);
+        client.link(number, options)
+    };
+    let refused = |number: u64, error: LinkFetchError, words: &str| {
+        let LinkFetchError::TooManyHeaders { failures, .. } = &error else { panic!("{error}") };
+        assert!(failures.iter().any(|it| it.contains(words)), "{number}: {failures:?}");
+    };
+    let mut embedded = Vec::new();
+    for case in &cases {
+        let Proven { number, header, proof } = case;
+        let honest = |asked: u64| {
+            assert_eq!(asked, *number);
+            Ok(Some((header.clone(), proof.clone())))
+        };
+        let linked = link(*number, &honest);
+        if proof.kind().uses_summaries() {
+            // No server has the summaries.
+            refused(*number, linked.expect_err("no summaries"), "historical summaries");
+            continue;
+        }
+        embedded.push(case);
+        let (shown, linked) = linked.unwrap_or_else(|error| panic!("{number}: {error}"));
+        assert_eq!((shown.number, shown.hash), (Some(*number), keccak256(header)));
+        assert_eq!(shown.by, [LinkKind::HeaderProof(proof.kind())], "{number}");
+        // The proof rests on a list that this library embeds, not on the light client.
+        assert_eq!((shown.grade, shown.checkpoint), (Grade::ReleaseCheckpoint, None), "{number}");
+        assert_eq!(linked.verify(&linked.origin, &network), Ok(shown), "{number}");
+    }
+    assert!(embedded.len() >= 10, "{}", embedded.len());
+    for pair in embedded.windows(2) {
+        let [one, other] = pair else { continue };
+        let number = one.number;
+        let refused = |answer: Result<Option<(Bytes, HeaderProof)>, String>, words: &str| {
+            refused(number, link(number, &|_| answer.clone()).expect_err(words), words);
+        };
+        refused(Ok(None), &format!("no archive has a proof of block {number}"));
+        refused(Err("an archive is cut off".into()), "an archive is cut off");
+        let words = format!("the links lead to block {}", other.number);
+        refused(Ok(Some((other.header.clone(), other.proof.clone()))), &words);
+        refused(Ok(Some((one.header.clone(), other.proof.clone()))), "link 0");
+        refused(Ok(Some((Bytes::from_static(b"\xc0"), one.proof.clone()))), "header 0");
+    }
 }

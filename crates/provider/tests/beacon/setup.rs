@@ -3,22 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::anchor::network::Network;
 use chainsieve_provider::{BeaconBuilder, BeaconClient};
-use serde_json::json;
 use testkit::eth::beacon_chain::BeaconChain;
 use testkit::eth::beacon_server::BeaconData;
-use testkit::eth::beacon_world::{World, at};
+use testkit::eth::beacon_world::{World, at, started};
 
 /// Number of periods of the chain.
 pub(crate) const PERIODS: u64 = 9;
 /// First epochs of the forks from Altair on, some in the middle of a period.
 const FORKS: [u64; 7] = [0, 8, 19, 24, 32, 43, 56];
-/// Length of a slot in seconds, so long that a test ends in the slot in which it began.
-const SLOT: u64 = 3_600;
 /// Timeout of each request: far longer than an answer takes.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -36,11 +33,7 @@ impl Setup {
     /// Makes the chain, up to the slot that has started now.
     fn new() -> Self {
         let now = at(PERIODS, 0) - 20;
-        let since = Duration::from_secs(now * SLOT + SLOT / 8);
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
-        let genesis = unix.saturating_sub(since).as_secs();
-        let members = json!({ "genesis_time": genesis, "seconds_per_slot": SLOT });
-        let world = World::with(FORKS, PERIODS + 1, &members);
+        let world = World::with(FORKS, PERIODS + 1, &started(now));
         let chain = BeaconChain::new(world, PERIODS, 0..0, 5);
         let mut data = chain.data(now);
         let root = data.add_bootstrap(chain.bootstrap(chain.block_at(20)));

@@ -3,8 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use alloy_primitives::{Address, B256, Bytes, U256, uint};
+use alloy_consensus::Header;
+use alloy_primitives::{Address, B256, Bytes, U256, keccak256, uint};
+use alloy_rlp::Decodable as _;
 use bitcoin::hashes::{Hash as _, sha256};
 use blst::min_pk::{AggregatePublicKey, SecretKey};
 use chainsieve::eth::anchor::network::{Fork, ForkVersion, Network, Preset};
@@ -13,7 +16,7 @@ use chainsieve::eth::anchor::sync_committee::{
     LightClient, LightClientHeader, NextCommittee, PublicKey, Signature, SyncAggregate,
     SyncCommittee, Update, UpdateError,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::beacon_objects::{converted, parent as hash};
 
@@ -39,6 +42,17 @@ pub const FORKS: [Fork; 8] = [
 /// Slot `slot` of period `period`.
 pub const fn at(period: u64, slot: u64) -> u64 {
     period * PERIOD + slot
+}
+
+/// Length of a slot of [`started`] in seconds, so long that a test ends in the slot in which it began.
+const LONG_SLOT: u64 = 3_600;
+
+/// Returns members of a network's JSON by which slot `now` has started, and lasts longer than a test.
+pub fn started(now: u64) -> Value {
+    let since = Duration::from_secs(now * LONG_SLOT + LONG_SLOT / 8);
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    let genesis = unix.saturating_sub(since).as_secs();
+    json!({ "genesis_time": genesis, "seconds_per_slot": LONG_SLOT })
 }
 
 /// Order of the groups of BLS12-381.
@@ -100,8 +114,7 @@ fn execution_header(slot: u64, fork: Fork) -> ExecutionHeader {
 }
 
 /// Returns a body's root and the proof of what it binds.
-fn body(slot: u64, fork: Fork) -> (B256, ExecutionProof) {
-    let execution = execution_header(slot, fork);
+fn body(execution: ExecutionHeader, fork: Fork) -> (B256, ExecutionProof) {
     if fork < Fork::Capella {
         return (B256::repeat_byte(5), ExecutionProof::Absent);
     }
@@ -115,8 +128,13 @@ fn body(slot: u64, fork: Fork) -> (B256, ExecutionProof) {
     (tree.root(), ExecutionProof::Header(Box::new(execution), branch))
 }
 
-fn header(network: &Network, slot: u64, state_root: B256) -> LightClientHeader {
-    let (body_root, execution) = body(slot, network.fork_at_slot(slot));
+fn header(
+    slot: u64,
+    fork: Fork,
+    state_root: B256,
+    execution: ExecutionHeader,
+) -> LightClientHeader {
+    let (body_root, execution) = body(execution, fork);
     let beacon = BeaconHeader {
         slot,
         proposer_index: slot % 17,
@@ -133,9 +151,11 @@ pub fn checkpoint(
     slot: u64,
     committee: &SyncCommittee,
 ) -> (LightClientHeader, Vec<B256>) {
-    let (_, current) = state_indices(network.fork_at_slot(slot));
+    let fork = network.fork_at_slot(slot);
+    let (_, current) = state_indices(fork);
     let state = Tree::new([(current, committee.root())]);
-    (header(network, slot, state.root()), state.branch(current))
+    let header = header(slot, fork, state.root(), execution_header(slot, fork));
+    (header, state.branch(current))
 }
 
 /// Secret keys and committee of a period.
@@ -207,6 +227,8 @@ pub struct World {
     /// First epochs of the forks from Altair on.
     epochs: [u64; 7],
     members: Vec<OnceLock<Members>>,
+    /// The execution blocks that the blocks of some slots bind, in place of made-up ones.
+    bound: BTreeMap<u64, ExecutionHeader>,
 }
 
 /// What an update of the made-up chain contains.
@@ -260,7 +282,7 @@ impl World {
 
     /// Returns a chain with these first epochs of the forks from Altair on, and this number of
     /// periods. `members` are further members of the network's JSON, or other values.
-    pub fn with(epochs: [u64; 7], periods: u64, members: &serde_json::Value) -> Self {
+    pub fn with(epochs: [u64; 7], periods: u64, members: &Value) -> Self {
         let schedule: Vec<_> = FORKS
             .iter()
             .zip([0].into_iter().chain(epochs))
@@ -281,7 +303,39 @@ impl World {
         }
         let network = serde_json::from_value(network).expect("a network");
         // The last period has a next committee too.
-        Self { network, epochs, members: (0..=periods).map(|_| OnceLock::new()).collect() }
+        let members = (0..=periods).map(|_| OnceLock::new()).collect();
+        Self { network, epochs, members, bound: BTreeMap::new() }
+    }
+
+    /// Lets the block of a slot bind the execution block with this header.
+    pub fn bind(&mut self, slot: u64, header_rlp: &[u8]) {
+        let header = Header::decode(&mut &header_rlp[..]).expect("a header");
+        let fork = self.network.fork_at_slot(slot);
+        let execution = ExecutionHeader {
+            parent_hash: header.parent_hash,
+            fee_recipient: header.beneficiary,
+            state_root: header.state_root,
+            receipts_root: header.receipts_root,
+            logs_bloom: header.logs_bloom,
+            prev_randao: header.mix_hash,
+            block_number: header.number,
+            gas_limit: header.gas_limit,
+            gas_used: header.gas_used,
+            timestamp: header.timestamp,
+            extra_data: header.extra_data,
+            base_fee_per_gas: U256::from(header.base_fee_per_gas.unwrap_or_default()),
+            block_hash: keccak256(header_rlp),
+            transactions_root: header.transactions_root,
+            withdrawals_root: header.withdrawals_root.unwrap_or_default(),
+            blob_gas: (fork >= Fork::Deneb).then(BlobGas::default),
+        };
+        self.bound.insert(slot, execution);
+    }
+
+    /// Returns the execution header of a slot.
+    fn execution(&self, slot: u64) -> ExecutionHeader {
+        let made_up = || execution_header(slot, self.network.fork_at_slot(slot));
+        self.bound.get(&slot).cloned().unwrap_or_else(made_up)
     }
 
     /// Returns the version with which the block of a slot is signed.
@@ -315,14 +369,15 @@ impl World {
 
     /// Returns the header of a block whose state finalises a root.
     pub fn block(&self, slot: u64, finalized: B256) -> (LightClientHeader, Tree) {
-        let (finality, current) = state_indices(self.network.fork_at_slot(slot));
+        let fork = self.network.fork_at_slot(slot);
+        let (finality, current) = state_indices(fork);
         let period = self.network.period_of_slot(slot);
         let state = Tree::new([
             (finality, finalized),
             (current, self.members(period).committee.root()),
             (current + 1, self.members(period + 1).committee.root()),
         ]);
-        (header(&self.network, slot, state.root()), state)
+        (header(slot, fork, state.root(), self.execution(slot)), state)
     }
 
     /// Returns the header of the finalised block of a slot.
