@@ -3,6 +3,7 @@
 mod audit;
 mod branch;
 mod evidence;
+mod history;
 mod index;
 mod lies;
 
@@ -26,10 +27,16 @@ pub(crate) fn tests() -> Vec<Trial> {
         live("anvil_itself_mines_and_reorganises", &[Need::Anvil], itself),
         live("anvil_behind_the_proxy_says_what_the_proxy_makes_of_it", &[Need::Anvil], proxied),
     ];
-    [itself, audit::tests(), branch::tests(), evidence::tests(), index::tests(), lies::tests()]
-        .into_iter()
-        .flatten()
-        .collect()
+    let parts = [
+        itself,
+        audit::tests(),
+        branch::tests(),
+        evidence::tests(),
+        history::tests(),
+        index::tests(),
+        lies::tests(),
+    ];
+    parts.into_iter().flatten().collect()
 }
 
 /// A running anvil, which mines blocks only when [`Self::mine`] is called.
