@@ -150,7 +150,7 @@ pub(crate) fn words_of(warning: &Warning) -> String {
     match warning {
         Warning::EndsAtFinalized { .. } => format!("{warning} (--unfinalized includes it)"),
         Warning::UnknownAnchor { hash } => {
-            format!("no provider has the block of --anchor {hash}")
+            format!("no provider has the block of the anchor, {hash}")
         }
         warning => warning.to_string(),
     }

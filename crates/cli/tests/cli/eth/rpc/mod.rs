@@ -9,6 +9,7 @@ mod decoded;
 mod follow;
 mod honest;
 mod hostile;
+mod light_client;
 mod limits;
 mod numbers;
 mod scan;
