@@ -86,6 +86,7 @@ fn real_answers_are_verified() {
         let alloy: EIP1186AccountProofResponse = serde_json::from_str(&json).expect("alloy's type");
         let json = serde_json::to_string(&alloy).expect("JSON");
         assert_eq!(AccountProof::from_json(&json).as_ref(), Ok(proof), "{name}");
+        assert_eq!(AccountProof::from(alloy), *proof, "{name}");
         let json = serde_json::to_string(&proven.nodes).expect("JSON");
         assert_eq!(serde_json::from_str::<ProofNodes>(&json).expect("nodes"), proven.nodes);
         assert!(proof.verify(B256::ZERO).is_err(), "{name}");

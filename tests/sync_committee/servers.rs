@@ -8,8 +8,9 @@
 //!    block of its newest finality update, if two thirds signed it. This holds while the caller's
 //!    clock is not behind the chain, and if each period up to then has an update by two thirds that
 //!    finalises a block of the same period.
-//! 3. At most one question is open. A round has at most `2 · servers · (progress + 1)` questions,
-//!    where progress is the number of answers that finalised a newer block or taught a committee.
+//! 3. At most one question is open. A round has at most `2 · servers · (progress + 1)` questions, and
+//!    one more for each server if optimistic headers are wanted, as in every second schedule. Here,
+//!    progress is the number of answers that finalised a newer block or taught a committee.
 //!    If one server is honest and answers, servers that reveal newer blocks one after the other
 //!    cannot delay it: between two of its turns, each other server has one turn.
 //! 4. A server is asked in every round that begins an hour after its last failure, or later.
@@ -166,6 +167,13 @@ fn honest(question: Question, now: u64) -> Sent {
         Question::Light(Request::Finality) => {
             newest(now).map_or(Sent::Failed, |update| Sent::Updates(vec![update]))
         }
+        Question::Light(Request::Optimistic) => {
+            let last = CHAIN.attested(now.saturating_sub(PERIOD)..now + 1, now).last();
+            last.map_or(Sent::Failed, |slot| {
+                let update = without_committee(&CHAIN.update(slot));
+                Sent::Updates(vec![Update { finality: None, ..update }])
+            })
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -244,6 +252,7 @@ struct Round {
 /// A run: servers, a clock, and the machine.
 #[expect(clippy::struct_excessive_bools, reason = "independent properties of a schedule")]
 struct Run {
+    seed: u64,
     rng: Rng,
     servers: Vec<Server>,
     syncer: Syncer,
@@ -267,6 +276,13 @@ struct Run {
     is_told: bool,
 }
 
+/// Every second schedule asks for optimistic headers, too.
+fn config(servers: usize, seed: u64) -> Config {
+    let mut config = Config::new(servers);
+    (config.poll, config.optimistic) = (POLL, seed.is_multiple_of(2));
+    config
+}
+
 fn time_of(slot: u64) -> Duration {
     CHAIN.world.network.time_of_slot(slot)
 }
@@ -275,10 +291,10 @@ impl Run {
     /// Starts at a block of a slot, with servers of these kinds.
     fn new(seed: u64, start: u64, kinds: &[Kind], now: Duration) -> Self {
         let root = CHAIN.root(start).expect("a block");
-        let mut config = Config::new(kinds.len());
-        config.poll = POLL;
+        let config = config(kinds.len(), seed);
         let server = |&kind| Server { kind, newest: None, failed_at: None, is_asked: false };
         Self {
+            seed,
             rng: Rng::new(seed),
             servers: kinds.iter().map(server).collect(),
             syncer: Syncer::start(CHAIN.world.network.clone(), root, config),
@@ -338,7 +354,7 @@ impl Run {
         let mut is_progress = false;
         for action in actions {
             match action {
-                Action::Ask(OpenQuestion { id, server, question }) => {
+                Action::Ask(OpenQuestion { id, server, question, .. }) => {
                     assert!(self.open.is_none(), "two questions are open");
                     if self.round.questions == 0 {
                         self.is_disturbed = !self.is_early && !self.offset.is_zero();
@@ -397,7 +413,8 @@ impl Run {
         assert!(answered <= count);
         let Round { questions, progress, began } = self.round;
         // A period may begin within a round, which then seeks its committee.
-        let most = 2 * count * (progress + 2);
+        let optimistic = if self.seed.is_multiple_of(2) { count } else { 0 };
+        let most = 2 * count * (progress + 2) + optimistic;
         assert!(questions <= most, "{questions} questions, {progress} moves");
         if self.syncer.client().is_some() && !self.is_disturbed {
             for server in &self.servers {
@@ -567,8 +584,7 @@ impl Run {
         let read = LightClient::from_json(&client.to_json(), network, now).expect("stored");
         assert_eq!(read.finalized().beacon, client.finalized().beacon);
         assert_eq!(read.optimistic().beacon, client.optimistic().beacon);
-        let mut config = Config::new(self.servers.len());
-        config.poll = POLL;
+        let config = config(self.servers.len(), self.seed);
         self.syncer = Syncer::resume(read, config);
         self.open = None;
         self.round = Round::default();

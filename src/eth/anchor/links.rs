@@ -256,7 +256,11 @@ impl LinkVerifier {
     /// Verifies the next link.
     ///
     /// # Errors
-    /// Returns the reason why the link does not hold. The verifier is then as it was before.
+    /// Returns the reason why the link does not hold. The verifier is then as it was before, and
+    /// another link can be tried.
+    ///
+    /// # Cost
+    /// In proportion to the bytes of the link.
     pub fn follow(&mut self, link: &Link) -> Result<(), LinkError> {
         self.step(link).map_err(|problem| LinkError { link: self.links, problem })?;
         self.links += 1;

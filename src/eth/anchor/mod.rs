@@ -24,6 +24,8 @@
 //! [checkpoint](sync_committee::Checkpoint).
 
 pub mod account_proof;
+#[cfg(feature = "alloy-rpc")]
+mod alloy_account_proof;
 pub mod grade;
 pub mod header_proof;
 pub mod history_contract;

@@ -515,25 +515,24 @@ impl Network {
         })
     }
 
-    /// Returns `true` for Ethereum's mainnet, whatever its name: the root of the first validators tells.
+    /// Returns `true` for Ethereum's mainnet, by the root of its first validators. The name and the
+    /// fork schedule may be others.
     pub fn is_mainnet(&self) -> bool {
         self.genesis_validators_root() == Self::mainnet().genesis_validators_root()
     }
 
     /// Returns what is known of the network's past without any proof. Of networks other than mainnet,
-    /// that is only the form of header proofs; it is not known with the preset `minimal`, so that
-    /// no header proof is valid.
+    /// that is only the form of header proofs. With the preset `minimal` the form is unknown, so no
+    /// header proof is valid.
     pub fn history(&self) -> History {
-        if self.is_mainnet() {
-            return History::mainnet();
-        }
-        History::of(self.fork_slots().unwrap_or(ForkSlots {
+        let forks = self.fork_slots().unwrap_or(ForkSlots {
             genesis_time: self.described.genesis_time,
             seconds_per_slot: self.seconds_per_slot(),
             capella: u64::MAX,
             deneb: u64::MAX,
             gloas: None,
-        }))
+        });
+        if self.is_mainnet() { History::mainnet().with_forks(forks) } else { History::of(forks) }
     }
 
     /// Returns the fork that a digest marks; `None` if no epoch of this network has the digest.

@@ -18,7 +18,7 @@
 //! 5. Send [`Event::Tick`] at the time that [`Syncer::wake_at`] returns.
 //!
 //! # Rounds
-//! A round has two parts. First, the updates of missing periods are requested, from one server after
+//! First in a round, the updates of missing periods are requested, from one server after
 //! the other: as long as an answer brings progress, the part begins again, with the next server
 //! first. It ends when no server brings progress. Then every server is asked for its newest finality
 //! update. If one of them brought progress, both parts are repeated. [`Action::RoundEnded`] follows,
@@ -29,8 +29,9 @@
 //! `2 · servers · (n + 1)` questions, where `n` is the number of answers that brought progress, and of
 //! periods that began meanwhile.
 //!
-//! With [`Config::optimistic`], a third part follows: every server is asked for its newest optimistic
-//! update. Its header is signed, and up to two epochs newer than a finality update, but not final.
+//! With [`Config::optimistic`], every server is asked for its newest optimistic update at the end of
+//! the round: one question more for each server. The header is usually that of the last slot, two to
+//! three epochs newer than the finalised one. It is signed, but not final.
 //!
 //! A server whose answer failed or was refused is asked less and less often, at least once an hour.
 
@@ -83,8 +84,9 @@ pub enum Question {
     Light(Request),
 }
 
-/// A question to a server that is not answered yet.
+/// A question that a server has not answered yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OpenQuestion {
     /// Number of the question.
     pub id: QuestionId,
@@ -195,6 +197,8 @@ struct Server {
     turns: u32,
     /// `true` if the server gave a valid answer in this round.
     has_answered: bool,
+    /// `true` if the server sent an object in this round that is proven invalid.
+    is_refused: bool,
 }
 
 /// Time of an event.
@@ -281,7 +285,7 @@ impl Syncer {
     /// Returns the number of servers that answered in this round, and sent nothing that is proven
     /// invalid; between two rounds, the number of the last one.
     pub fn answered(&self) -> usize {
-        self.servers.iter().filter(|server| server.has_answered).count()
+        self.servers.iter().filter(|server| server.has_answered && !server.is_refused).count()
     }
 
     /// Returns the time of the caller's clock at which [`Event::Tick`] must be sent; `None` while a
@@ -318,7 +322,7 @@ impl Syncer {
             self.enter(Part::Missing);
             self.sought = 0;
             for server in &mut self.servers {
-                (server.has_answered, server.turns) = (false, 0);
+                (server.has_answered, server.is_refused, server.turns) = (false, false, 0);
             }
         }
         loop {
@@ -424,6 +428,7 @@ impl Syncer {
             _ => self.has_moved |= progress && self.part == Part::Newest,
         }
         if let Some(refusal) = refusal {
+            self.servers[server].is_refused |= refusal.is_proven();
             self.actions.push(Action::Refused { server, refusal });
             return self.failed(server, now.steady);
         }

@@ -116,7 +116,12 @@ pub(crate) struct AuditNodeArgs {
     #[arg(long, value_name = "HOST:PORT", requires = "network")]
     pub(crate) bitcoin_p2p: Option<String>,
     /// The network of --bitcoin-p2p
-    #[arg(long, value_parser = network(), requires = "bitcoin_p2p")]
+    #[arg(
+        long,
+        value_parser = network(),
+        requires = "bitcoin_p2p",
+        conflicts_with_all = ["ethereum", "bitcoin_rpc"]
+    )]
     pub(crate) network: Option<Network>,
     /// Bitcoin Core's cookie file, with user and password
     #[arg(
@@ -135,7 +140,12 @@ pub(crate) struct AuditNodeArgs {
     )]
     pub(crate) user: Option<String>,
     /// A file with the password of --user
-    #[arg(long, value_name = "FILE", requires = "user")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "user",
+        conflicts_with_all = ["ethereum", "bitcoin_p2p"]
+    )]
     pub(crate) password_file: Option<PathBuf>,
     /// Ethereum, for a chain that is unknown: what its filters prove
     #[arg(
@@ -152,6 +162,7 @@ pub(crate) struct AuditNodeArgs {
         value_name = "SCOPE",
         value_parser = choice(&SCOPES),
         requires = "assume_bloom",
+        conflicts_with_all = ["bitcoin_rpc", "bitcoin_p2p"],
         default_value = "not-every-log",
         hide_short_help = true
     )]

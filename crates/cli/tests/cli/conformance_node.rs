@@ -275,6 +275,31 @@ fn mistakes_are_explained() {
             &["--ethereum", "http://[::1]:1", "--cookie", ".", "--from", "0", "--to", "1"],
             "cannot be used with '--cookie",
         ),
+        (
+            &["--ethereum", "http://[::1]:1", "--user", "u", "--from", "0", "--to", "1"],
+            "cannot be used with '--user",
+        ),
+        (
+            &["--ethereum", "http://[::1]:1", "--password-file", ".", "--from", "0", "--to", "1"],
+            "cannot be used with '--password-file",
+        ),
+        (
+            &["--ethereum", "http://[::1]:1", "--network", "regtest", "--from", "0", "--to", "1"],
+            "cannot be used with '--network",
+        ),
+        (
+            &[
+                "--bitcoin-rpc",
+                "http://[::1]:1",
+                "--assume-receipts",
+                "every-log",
+                "--from",
+                "0",
+                "--to",
+                "1",
+            ],
+            "cannot be used with '--assume-receipts",
+        ),
     ] {
         fails(&[&audit[..], options].concat(), b"", USAGE, &[words]);
     }

@@ -109,8 +109,10 @@ impl BeaconBuilder {
         self
     }
 
-    /// Asks the servers for headers that are signed, but not final, too. They change what
-    /// [`BeaconRound::optimistic`](crate::BeaconRound::optimistic) returns, and no anchor.
+    /// Asks each server for its newest signed header, too: one more request in each round. That header
+    /// is not final. It is returned as [`BeaconRound::optimistic`](crate::BeaconRound::optimistic),
+    /// and changes no anchor. A server without such headers is one of the
+    /// [failures](crate::BeaconRound::failures).
     pub fn optimistic(mut self) -> Self {
         self.optimistic = true;
         self

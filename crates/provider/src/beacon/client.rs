@@ -68,8 +68,9 @@ struct State {
 pub struct BeaconRound {
     /// The newest finalised header.
     pub finalized: Anchor,
-    /// The newest header that enough members of the sync committee signed. It may leave the chain
-    /// again. See [`BeaconBuilder::optimistic`].
+    /// The newest signed header. It may leave the chain again, and right after a start, few members of
+    /// the committee may have signed it: see its [grade](Anchor::grade). Without
+    /// [`BeaconBuilder::optimistic`], it is the newest one of an update that was needed anyway.
     pub optimistic: Anchor,
     /// Number of servers that answered in the last round, and sent nothing that is proven invalid.
     /// With 0, nothing is known about newer headers.
@@ -193,7 +194,9 @@ impl BeaconClient {
         loop {
             state.store()?;
             // A question of a call that ended with an error is still open.
-            let Some(OpenQuestion { id, server, question }) = state.syncer.open() else { break };
+            let Some(OpenQuestion { id, server, question, .. }) = state.syncer.open() else {
+                break;
+            };
             let server = &self.servers[server];
             progress(&state.syncer, server, &mut from);
             let received = match ask(server, question) {

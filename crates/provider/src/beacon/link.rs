@@ -11,7 +11,7 @@ use chainsieve::eth::anchor::links::{Anchored, Link, LinkError, LinkVerifier, Li
 use chainsieve::eth::anchor::network::Network;
 use chainsieve::eth::anchor::plan::{Head, Milestones, Plan, Sources, Step, plan};
 use chainsieve::eth::anchor::sync_committee::Anchor;
-use chainsieve::eth::header::HeaderBuf;
+use chainsieve::eth::header::{HeaderBuf, HeaderView};
 use serde_json::json;
 use thiserror::Error;
 
@@ -47,8 +47,11 @@ impl LinkedBlock {
     }
 }
 
-/// Returns the header and the proof of a block, if an archive has them.
-pub type FindProof<'a> = dyn FnMut(u64) -> Result<Option<(Bytes, HeaderProof)>, String> + 'a;
+/// Looks for a block in archives. Each header and proof that an archive has for the block is passed to
+/// the second argument, which returns `true` for the right one; the search then ends. The error tells
+/// why an archive cannot be used, if none has the right one.
+pub type FindProof<'a> =
+    dyn FnMut(u64, &mut dyn FnMut(Bytes, HeaderProof) -> bool) -> Result<(), String> + 'a;
 
 /// Where links may come from, in addition to a client's beacon servers.
 pub struct LinkOptions<'a> {
@@ -250,23 +253,24 @@ impl Search<'_, '_> {
         // The block up to which the links lead.
         let mut header = self.head.clone();
         for (index, step) in planned.steps.iter().enumerate() {
-            let at = header.view().number();
             let missing = match step {
-                Step::HistoryContract { .. } => Missing::State { depth: top - at },
+                // The plan's number: depths then shrink with each plan, whatever nodes send.
+                Step::HistoryContract { at, .. } => {
+                    Missing::State { depth: top.saturating_sub(*at) }
+                }
                 Step::Summaries => Missing::Summaries,
                 Step::HeaderProof { .. } => Missing::Proofs,
                 _ => Missing::Headers,
             };
-            if self.fetched.len() == index {
-                let link = self.link(step, &header);
+            if let Some(fetched) = self.fetched.get(index) {
+                let followed = verifier.follow(&fetched.link);
+                followed.map_err(|error| self.failed(Some(error.to_string()), missing))?;
+            } else {
+                let link = self.link(step, &header, &mut verifier);
                 let link = link.map_err(|why| self.failed(why, missing))?;
                 self.fetched.push(Fetched { step: step.clone(), link, header: None });
             }
             let fetched = &self.fetched[index];
-            if let Err(error) = verifier.follow(&fetched.link) {
-                self.fetched.truncate(index);
-                return Err(self.failed(Some(error.to_string()), missing));
-            }
             if index + 1 == planned.steps.len() {
                 let found = verifier.block().and_then(|block| block.number);
                 if found != Some(wanted) {
@@ -300,15 +304,21 @@ impl Search<'_, '_> {
         Ok((shown, LinkedBlock { origin, links: Links { links } }))
     }
 
-    /// Fetches the link of a step that starts from the block of this header.
-    fn link(&mut self, step: &Step, header: &HeaderBuf) -> Result<Link, Option<String>> {
+    /// Fetches the link of a step that starts from the block of this header. The first one that holds
+    /// is followed.
+    fn link(
+        &mut self,
+        step: &Step,
+        header: &HeaderBuf,
+        verifier: &mut LinkVerifier,
+    ) -> Result<Link, Option<String>> {
         match step {
-            Step::Parents { to, .. } => self.parents(header, *to),
+            Step::Parents { to, .. } => self.parents(header, *to, verifier),
             Step::HistoryContract { numbers, .. } => {
-                self.contract(header, numbers.first().copied().unwrap_or_default())
+                self.contract(header, numbers.first().copied().unwrap_or_default(), verifier)
             }
-            Step::Summaries => self.summaries(),
-            Step::HeaderProof { number } => self.proof(*number),
+            Step::Summaries => self.summaries(verifier),
+            Step::HeaderProof { number } => self.proof(*number, verifier),
             other => Err(Some(format!("{other:?} is not known"))),
         }
     }
@@ -324,62 +334,71 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Asks the nodes in order. The error is `None` if the client was stopped.
-    fn first<T>(
+    /// Asks the nodes in order for something that `accept` makes of an answer. The error is `None` if
+    /// the client was stopped, and otherwise has the reason of each node.
+    fn first<T, U>(
         &self,
         what: &str,
         ask: impl Fn(&Node) -> Result<Option<T>, RpcError>,
-    ) -> Result<T, Option<String>> {
-        let mut failed = None;
+        mut accept: impl FnMut(T) -> Result<U, String>,
+    ) -> Result<U, Option<String>> {
+        let mut failed = Vec::new();
         for node in self.options.nodes {
-            let error = match ask(node) {
-                Ok(Some(answer)) => return Ok(answer),
-                Ok(None) => format!("{}: the node does not have {what}", node.name()),
+            let name = node.name();
+            failed.push(match ask(node) {
+                Ok(Some(answer)) => match accept(answer) {
+                    Ok(accepted) => return Ok(accepted),
+                    Err(error) => format!("{name}, {what}: {error}"),
+                },
+                Ok(None) => format!("{name}: the node does not have {what}"),
                 Err(RpcError::Stopped) => return Err(None),
-                Err(error) => format!("{}, {what}: {error}", node.name()),
-            };
-            failed.get_or_insert(error);
+                Err(error) => format!("{name}, {what}: {error}"),
+            });
         }
-        Err(Some(failed.unwrap_or_else(|| format!("no node to ask for {what}"))))
+        Err(Some(reasons(&failed, || format!("no node to ask for {what}"))))
     }
 
     fn header(&self, hash: B256) -> Result<HeaderBuf, Option<String>> {
-        self.first(&format!("the header of block {hash}"), |node| node.header_by_hash(hash))
+        self.first(
+            &format!("the header of block {hash}"),
+            |node| node.header_by_hash(hash),
+            Ok::<_, String>,
+        )
     }
 
-    fn parents(&self, from: &HeaderBuf, to: u64) -> Result<Link, Option<String>> {
+    fn parents(
+        &self,
+        from: &HeaderBuf,
+        to: u64,
+        verifier: &mut LinkVerifier,
+    ) -> Result<Link, Option<String>> {
         let last = from.view().number().saturating_sub(1);
         let rlp = |header: &HeaderBuf| Bytes::copy_from_slice(header.rlp());
         let what = format!("the headers from block {to} to {last}");
-        self.first(&what, |node| {
+        let ask = |node: &Node| {
             let mut headers = Vec::new();
             node.headers(to..=last, |part| {
-                headers.extend(part);
+                headers.extend(part.iter().map(rlp));
                 Ok::<_, RpcError>(())
             })?;
-            headers.push(from.clone());
-            // Headers of another branch are no reason to do without the next node's.
-            for pair in headers.windows(2) {
-                let [parent, child] = pair else { continue };
-                let (hash, expected) = (parent.hash(), child.view().parent_hash());
-                if hash != expected {
-                    let number = parent.view().number();
-                    return Err(RpcError::Malformed(format!(
-                        "block {number} has the hash {hash}, its child names {expected}"
-                    )));
-                }
-            }
-            let headers = headers.iter().rev().map(rlp).collect();
+            headers.push(rlp(from));
+            headers.reverse();
             Ok(Some(Link::Parents { headers }))
-        })
+        };
+        self.first(&what, ask, |link| followed(verifier, link))
     }
 
-    fn contract(&self, under: &HeaderBuf, number: u64) -> Result<Link, Option<String>> {
+    fn contract(
+        &self,
+        under: &HeaderBuf,
+        number: u64,
+        verifier: &mut LinkVerifier,
+    ) -> Result<Link, Option<String>> {
         let header = under.view();
         let what = format!("eth_getProof of block {}", header.number());
         let slots = [history_contract::slot(number)];
         let params = json!([history_contract::ADDRESS, slots, format!("{:#x}", header.number())]);
-        self.first(&what, |node| {
+        let ask = |node: &Node| {
             let proof = node.with_max_answer(MAX_PROOF).read(
                 "eth_getProof",
                 &params,
@@ -391,37 +410,61 @@ impl Search<'_, '_> {
             };
             let proof = proof.map_err(|error| malformed(error.to_string()))?;
             let shown = proof.verify(header.state_root());
-            let nodes = shown.map_err(|error| malformed(error.to_string()))?.nodes;
-            history_contract::verify(&header, &nodes, &[number])
-                .map_err(|error| malformed(error.to_string()))?;
+            Ok(Some(shown.map_err(|error| malformed(error.to_string()))?.nodes))
+        };
+        self.first(&what, ask, |nodes| {
             let header = Bytes::copy_from_slice(header.rlp());
-            Ok(Some(Link::HistoryContract { header, number, nodes }))
+            followed(verifier, Link::HistoryContract { header, number, nodes })
         })
     }
 
-    fn summaries(&self) -> Result<Link, Option<String>> {
-        let state = self.anchor.beacon.state_root;
-        let mut failed = None;
+    fn summaries(&self, verifier: &mut LinkVerifier) -> Result<Link, Option<String>> {
+        let mut failed = Vec::new();
         for server in self.client.servers() {
-            let why = match server.historical_summaries(state) {
-                Ok(proof) => match proof.clone().verify(state, self.anchor.grade()) {
-                    Ok(_) => return Ok(Link::Summaries(proof)),
-                    Err(error) => error.to_string(),
+            let why = match server.historical_summaries(self.anchor.beacon.state_root) {
+                Ok(proof) => match followed(verifier, Link::Summaries(proof)) {
+                    Ok(link) => return Ok(link),
+                    Err(error) => error,
                 },
                 Err(RpcError::Stopped) => return Err(None),
                 Err(error) => error.to_string(),
             };
-            failed.get_or_insert(format!("{}, historical summaries: {why}", server.endpoint()));
+            failed.push(format!("{}, historical summaries: {why}", server.endpoint()));
         }
-        Err(Some(failed.unwrap_or_else(|| "no server of historical summaries".to_owned())))
+        Err(Some(reasons(&failed, || "no server of historical summaries".to_owned())))
     }
 
-    fn proof(&mut self, number: u64) -> Result<Link, Option<String>> {
-        let missing = || Some(format!("no archive has a proof of block {number}"));
-        let find = self.options.proofs.as_mut().ok_or_else(missing)?;
-        let (header, proof) = find(number).map_err(Some)?.ok_or_else(missing)?;
-        Ok(Link::HeaderProof { header, proof })
+    fn proof(&mut self, number: u64, verifier: &mut LinkVerifier) -> Result<Link, Option<String>> {
+        let missing = || format!("no archive has a proof of block {number}");
+        let find = self.options.proofs.as_mut().ok_or_else(|| Some(missing()))?;
+        let mut held = None;
+        let mut failed = Vec::new();
+        let found = find(number, &mut |header, proof| {
+            // The proof of another block holds too, and leads elsewhere.
+            let other = HeaderView::decode(&header).map(|header| header.number());
+            if let Some(other) = other.ok().filter(|&other| other != number) {
+                failed.push(format!("an archive names block {other} as block {number}"));
+                return false;
+            }
+            match followed(verifier, Link::HeaderProof { header, proof }) {
+                Ok(link) => held = Some(link),
+                Err(error) => failed.push(error),
+            }
+            held.is_some()
+        });
+        failed.extend(found.err());
+        held.ok_or_else(|| Some(reasons(&failed, missing)))
     }
+}
+
+/// Follows a link, and returns it if it holds.
+fn followed(verifier: &mut LinkVerifier, link: Link) -> Result<Link, String> {
+    verifier.follow(&link).map_err(|error| error.to_string())?;
+    Ok(link)
+}
+
+fn reasons(failed: &[String], none: impl FnOnce() -> String) -> String {
+    if failed.is_empty() { none() } else { failed.join("; ") }
 }
 
 /// Returns the header of the block to which a link leads, if the link includes it.

@@ -205,8 +205,13 @@ fn from_json(result: &str, what: &str) -> Result<Option<HeaderBuf>, RpcError> {
     if result == "null" {
         return Ok(None);
     }
-    let header = HeaderBuf::from_json(result);
-    header.map(Some).map_err(|error| RpcError::Malformed(format!("{what}: {error}")))
+    let wrong = |error: String| RpcError::Malformed(format!("{what}: {error}"));
+    let header = HeaderBuf::from_json(result).map_err(|error| wrong(error.to_string()))?;
+    let size = header.rlp().len();
+    if size as u64 > MAX_HEADER {
+        return Err(wrong(format!("a header of {size} bytes, the limit is {MAX_HEADER}")));
+    }
+    Ok(Some(header))
 }
 
 fn raw(result: &str, number: u64) -> Result<Option<HeaderBuf>, RpcError> {

@@ -46,6 +46,12 @@ impl FinalBlocks {
         data.add_bootstrap(self.world.bootstrap(CHECKPOINT));
         data.updates.insert(PERIOD, self.world.update(Draft::full(attested, self.finalized)));
         data.finality = Some(self.world.update(Draft::finality(attested, self.finalized)));
+        data.optimistic = Some(self.world.update(Draft::optimistic(self.newest_signed())));
         data
+    }
+
+    /// Returns the slot of the newest signed block.
+    pub fn newest_signed(&self) -> u64 {
+        self.finalized + 2 * EPOCH + 1
     }
 }

@@ -84,6 +84,13 @@ impl History {
         }
     }
 
+    /// Replaces the slots at which the form of proofs changes, for example by a newer fork schedule.
+    #[must_use]
+    pub const fn with_forks(mut self, forks: ForkSlots) -> Self {
+        self.forks = forks;
+        self
+    }
+
     /// The history of another network, of which this library embeds no lists: only blocks since
     /// Capella can be proven.
     pub const fn of(forks: ForkSlots) -> Self {

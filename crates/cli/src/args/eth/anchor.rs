@@ -179,15 +179,17 @@ trusted. To start from another checkpoint, give --restart.
     "
 
 With --watch, the beacon nodes are asked every two minutes until Ctrl-C, and a line is printed for each newer
-finalised block. With --optimistic, that is each newer block that more than half as many members signed as usual. Such a
-block is at most a few slots old, but not final: it may leave the chain again, and no command takes it as an
-anchor.
+finalised block.
+
+With --optimistic, each round also asks for the newest signed block, and --watch prints a line when that block
+changes. It is usually a few slots old. It is not final: it may leave the chain again, and no command takes it
+as an anchor. The line says how many members signed it; right after a start, one is enough.
 
 JSON: ",
     client_json!(),
     ", folder, servers{asked, answered}, failures[{server, proven (true if an object of the server is invalid),
-why}], optimistic (with --optimistic, as finalized), warnings[]. With --watch, one object per line, without
-folder."
+why}], optimistic (with --optimistic, as finalized), warnings[]. With --watch, one object per line, with kind
+(finalized, or optimistic with --optimistic) and without folder."
 );
 
 /// Follow the beacon chain from a checkpoint to its newest finalised block, and keep the state.

@@ -116,7 +116,9 @@ fn link(args: &HeaderAnchorArgs, beacon: &BeaconClient, number: u64) -> anyhow::
     let (builder, _) = eth::rpc::builder(&args.rpc, args.rpc.endpoints(&[])?, stop::on_signals()?);
     let provider = builder.build()?;
     let history = super::network(&args.beacon.network)?.history();
-    let mut find = |number| find_proof(&args.archive, number, &history);
+    let mut find = |number, accept: &mut dyn FnMut(Bytes, HeaderProof) -> bool| {
+        find_proof(&args.archive, number, &history, accept)
+    };
     let mut options = LinkOptions::new(provider.nodes());
     options.max_headers = args.max_headers;
     if !args.archive.is_empty() {
@@ -145,22 +147,27 @@ fn link(args: &HeaderAnchorArgs, beacon: &BeaconClient, number: u64) -> anyhow::
     }
 }
 
-/// Returns the header and the proof of a block from ere archives.
+/// Offers what ere archives have for a block, until the right header and proof are accepted.
 fn find_proof(
     archives: &[PathBuf],
     number: u64,
     history: &History,
-) -> Result<Option<(Bytes, HeaderProof)>, String> {
+    accept: &mut dyn FnMut(Bytes, HeaderProof) -> bool,
+) -> Result<(), String> {
     let mut failed = None;
     for path in archives {
         match find_in(path, number, history.clone()) {
-            Ok(Some(found)) => return Ok(Some(found)),
-            Ok(None) => {}
+            Ok(Some((header, proof))) => {
+                if accept(header, proof) {
+                    return Ok(());
+                }
+            }
             // Another archive may have the block.
+            Ok(None) => {}
             Err(error) => failed = failed.or(Some(format!("{}: {error:#}", named(path)))),
         }
     }
-    failed.map_or(Ok(None), Err)
+    failed.map_or(Ok(()), Err)
 }
 
 fn find_in(

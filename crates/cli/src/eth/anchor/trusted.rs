@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::anchor::links::Anchored;
+use chainsieve::eth::anchor::network::Network;
 use chainsieve::eth::anchor::sync_committee::LightClient;
 use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::header::BlockRef;
@@ -61,17 +62,25 @@ pub(crate) fn beacon(
         return Ok(None);
     }
     let network = super::network(&args.network)?;
-    let own = ChainProfile::by_name(if network.is_mainnet() { "ethereum" } else { network.name() });
-    if own.is_some_and(|own| Some(own) != ChainProfile::of_chain_id(chain_id)) {
+    if let Some(expected) = chain_id_of(&network).filter(|&expected| expected != chain_id) {
         let words = "--network is another chain than the provider's";
         return Err(anyhow::Error::from(UsageError(words)).context(format!(
-            "the provider's chain id is {chain_id}, which is not that of {}",
+            "the provider's chain id is {chain_id}, {} has {expected}",
             network.name()
         )));
     }
     let limits = (rpc.timeout, rpc.retries);
     let client = builder(args, network, args.data.clone(), limits, stop)?.build();
     Ok(Some(client.map_err(in_words)?))
+}
+
+/// Returns the chain id of a built-in network. Of any other network, the name tells nothing.
+fn chain_id_of(network: &Network) -> Option<u64> {
+    let root = network.genesis_validators_root();
+    let is_same = |known: &Network| known.genesis_validators_root() == root;
+    let known = [Network::mainnet(), Network::sepolia(), Network::hoodi()];
+    let name = known.iter().find(|known| is_same(known))?.name();
+    ChainProfile::id_by_name(if name == "mainnet" { "ethereum" } else { name })
 }
 
 /// Returns `true` for tags that name the newest block of some kind.

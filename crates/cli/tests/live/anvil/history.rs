@@ -57,7 +57,7 @@ fn earlier_blocks(scene: &Scene) {
     let middle = u64::midpoint(oldest, head);
     for number in [head, head - 1, head - 64, middle, oldest + 1, oldest, oldest.saturating_sub(1)]
     {
-        let ended = run(&url, number);
+        let ended = run(url, number);
         let story = format!("block {number} of {head}: {}{}", ended.stdout, ended.stderr);
         assert_eq!(ended.code, 0, "{story}");
         let verdict = ended.json();

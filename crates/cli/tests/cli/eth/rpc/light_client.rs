@@ -435,9 +435,9 @@ fn a_follower() {
     assert!(!output.stdout.contains("\"kind\":\"log\""), "{}", output.stdout);
 }
 
-/// The beacon chain finalises a further block while the follower runs.
+/// A later run takes as its anchor what is finalised then.
 #[test]
-fn a_follower_hears_of_newer_blocks() {
+fn a_follower_starts_from_the_block_that_is_final_then() {
     let mut light = Light::new("light-follow-newer");
     let first = light.server.clone();
     let follow = ["eth", "follow", "--from", "17686111", "--once", "--poll", "0.05"];
@@ -450,6 +450,37 @@ fn a_follower_hears_of_newer_blocks() {
     assert_eq!(number(&lines), FINAL + 2);
     let anchors = lines.iter().filter(|line| line["kind"] == "anchor");
     assert_eq!(anchors.map(|line| &line["number"]).collect::<Vec<_>>(), [FINAL + 2]);
+}
+
+/// `eth anchor sync --optimistic`: the newest signed block is shown beside the finalised one.
+#[test]
+fn the_newest_signed_block() {
+    let light = Light::new("light-optimistic");
+    let data = light.folder.path("data");
+    let sync = ["eth", "anchor", "sync", "--data", &data, "--json"];
+    let args: Vec<_> = sync.into_iter().chain(light.args.iter().map(String::as_str)).collect();
+    let read = |more: &[&str]| {
+        let output = discreet(&[&args[..], more].concat());
+        assert_eq!(output.code, YES, "{}", output.stderr);
+        serde_json::from_str::<Value>(&output.stdout).expect("JSON")
+    };
+    let stored = || fs::read(light.folder.path("data/light-client.json")).expect("stored");
+    let plain = read(&[]);
+    assert_eq!(
+        (&plain["finalized"]["execution"]["number"], &plain["optimistic"]),
+        (&json!(FINAL), &Value::Null)
+    );
+    let before = stored();
+    let more = read(&["--optimistic"]);
+    assert_eq!(more["finalized"], plain["finalized"]);
+    let (newest, last) = (&more["optimistic"], light.blocks.newest_signed());
+    assert_eq!(newest["beacon"]["slot"], last);
+    assert!(more["finalized"]["beacon"]["slot"].as_u64() < Some(last));
+    assert_eq!(newest["grade"], "optimistic");
+    // What is not final is not worth a write.
+    assert_eq!(stored(), before);
+    let text = discreet(&[&args[..5], &args[6..], &["--optimistic"]].concat()).stdout;
+    assert!(text.contains("newest signed"), "{text}");
 }
 
 #[test]
