@@ -146,11 +146,6 @@ impl TryFrom<Wire> for ChainProfile {
 const ASSUMED: &str = "stated by the caller";
 
 impl ChainProfile {
-    /// Returns the id of a chain whose profile is known, by its name.
-    pub fn id_by_name(name: &str) -> Option<u64> {
-        KNOWN.iter().find(|known| known.name == name).map(|known| known.id)
-    }
-
     /// Returns the profile of Ethereum mainnet.
     pub fn ethereum() -> Self {
         Self::of_chain_id(1).expect("in the table")
@@ -179,6 +174,11 @@ impl ChainProfile {
     /// Returns the profiles of all known chains, each with a different [name](Self::name).
     pub fn known() -> impl Iterator<Item = Self> {
         KNOWN.iter().map(Known::profile)
+    }
+
+    /// Returns the id of a chain whose profile is known, by its name.
+    pub fn id_by_name(name: &str) -> Option<u64> {
+        KNOWN.iter().find(|known| known.name == name).map(|known| known.id)
     }
 
     /// Returns the profile of the known chain with this [name](Self::name), for example

@@ -252,7 +252,7 @@ struct Round {
 /// A run: servers, a clock, and the machine.
 #[expect(clippy::struct_excessive_bools, reason = "independent properties of a schedule")]
 struct Run {
-    seed: u64,
+    config: Config,
     rng: Rng,
     servers: Vec<Server>,
     syncer: Syncer,
@@ -279,13 +279,6 @@ struct Run {
     is_told: bool,
 }
 
-/// Every second schedule asks for optimistic headers, too.
-fn config(servers: usize, seed: u64) -> Config {
-    let mut config = Config::new(servers);
-    (config.poll, config.optimistic) = (POLL, seed.is_multiple_of(2));
-    config
-}
-
 fn time_of(slot: u64) -> Duration {
     CHAIN.world.network.time_of_slot(slot)
 }
@@ -294,10 +287,12 @@ impl Run {
     /// Starts at a block of a slot, with servers of these kinds.
     fn new(seed: u64, start: u64, kinds: &[Kind], now: Duration) -> Self {
         let root = CHAIN.root(start).expect("a block");
-        let config = config(kinds.len(), seed);
+        let mut config = Config::new(kinds.len());
+        // Every second schedule asks for optimistic headers, too.
+        (config.poll, config.optimistic) = (POLL, seed.is_multiple_of(2));
         let server = |&kind| Server { kind, newest: None, failed_at: None, is_asked: false };
         Self {
-            seed,
+            config,
             rng: Rng::new(seed),
             servers: kinds.iter().map(server).collect(),
             syncer: Syncer::start(CHAIN.world.network.clone(), root, config),
@@ -417,7 +412,7 @@ impl Run {
         assert!(answered <= count);
         let Round { questions, progress, began } = self.round;
         // A period may begin within a round, which then seeks its committee.
-        let optimistic = if self.seed.is_multiple_of(2) { count } else { 0 };
+        let optimistic = if self.config.optimistic { count } else { 0 };
         let most = 2 * count * (progress + 2) + optimistic;
         assert!(questions <= most, "{questions} questions, {progress} moves");
         if self.syncer.client().is_some() && !self.is_disturbed {
@@ -591,8 +586,7 @@ impl Run {
         let read = LightClient::from_json(&client.to_json(), network, now).expect("stored");
         assert_eq!(read.finalized().beacon, client.finalized().beacon);
         assert_eq!(read.optimistic().beacon, client.optimistic().beacon);
-        let config = config(self.servers.len(), self.seed);
-        self.syncer = Syncer::resume(read, config);
+        self.syncer = Syncer::resume(read, self.config);
         self.open = None;
         self.round = Round::default();
         for server in &mut self.servers {
@@ -781,4 +775,34 @@ fn a_clock_that_is_late_at_the_start() {
     let id = ask(&mut syncer, right);
     let actions = syncer.handle(Event::Answer(id, Answer::Bootstrap(&bootstrap)), right);
     assert_eq!(actions[0], Action::Started);
+}
+
+/// A valid answer does not make up for an object in the same round that is proven invalid.
+#[test]
+fn a_server_with_a_false_object_has_not_answered() {
+    let start = CHAIN.block_at(at(30, 5));
+    let slot = at(31, 40);
+    for (is_false, expected) in [(false, 1), (true, 0)] {
+        let mut config = Config::new(1);
+        config.optimistic = true;
+        let root = CHAIN.root(start).expect("a block");
+        let mut syncer = Syncer::start(CHAIN.world.network.clone(), root, config);
+        let mut actions = syncer.handle(Event::Tick, time_of(slot));
+        let mut asked = Vec::new();
+        while let Some(open) = syncer.open() {
+            let mut sent = honest(open.question, slot);
+            if is_false
+                && open.question == Question::Light(Request::Optimistic)
+                && let Sent::Updates(updates) = &mut sent
+            {
+                updates[0].aggregate.signature.0[5] ^= 1;
+            }
+            asked.push(open.question);
+            actions = syncer.handle(Event::Answer(open.id, sent.answer()), time_of(slot));
+        }
+        assert_eq!(asked.last(), Some(&Question::Light(Request::Optimistic)));
+        assert_eq!(actions.last(), Some(&Action::RoundEnded { answered: expected }));
+        let refused = actions.iter().any(|action| matches!(action, Action::Refused { .. }));
+        assert_eq!((syncer.answered(), refused), (expected, is_false));
+    }
 }

@@ -18,11 +18,11 @@
 //! 5. Send [`Event::Tick`] at the time that [`Syncer::wake_at`] returns.
 //!
 //! # Rounds
-//! First in a round, the updates of missing periods are requested, from one server after
+//! In the first part of a round, the updates of missing periods are requested, from one server after
 //! the other: as long as an answer brings progress, the part begins again, with the next server
-//! first. It ends when no server brings progress. Then every server is asked for its newest finality
-//! update. If one of them brought progress, both parts are repeated. [`Action::RoundEnded`] follows,
-//! and the next round begins after [`Config::poll`].
+//! first. It ends when no server brings progress. In the second part, every server is asked for its
+//! newest finality update. If one of them brought progress, both parts are repeated.
+//! [`Action::RoundEnded`] follows, and the next round begins after [`Config::poll`].
 //!
 //! Of the servers that are due, the one with the fewest turns in this round is next. So a server that
 //! reveals one block after the other cannot delay an honest one. A round has at most

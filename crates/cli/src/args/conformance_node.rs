@@ -115,6 +115,8 @@ pub(crate) struct AuditNodeArgs {
     /// The address of a Bitcoin peer that serves compact filters
     #[arg(long, value_name = "HOST:PORT", requires = "network")]
     pub(crate) bitcoin_p2p: Option<String>,
+    // `requires` does not refuse an option beside another kind of node: clap lets the required
+    // argument be missing if it conflicts with one that is given.
     /// The network of --bitcoin-p2p
     #[arg(
         long,

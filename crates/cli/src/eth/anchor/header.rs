@@ -53,9 +53,10 @@ pub(super) fn run(args: &HeaderAnchorArgs) -> anyhow::Result<Report> {
     ))?;
     let (verdict, expected) = match wanted {
         Wanted::Links(linked) => (recheck(&linked, &light_client), None),
-        Wanted::Number(number) => (link(args, &beacon, number)?, None),
+        Wanted::Number(number) => (link(args, &beacon, light_client.network(), number)?, None),
         Wanted::Header { number, hash } => {
-            (compare(link(args, &beacon, number)?, hash), Some(hash))
+            let verdict = link(args, &beacon, light_client.network(), number)?;
+            (compare(verdict, hash), Some(hash))
         }
     };
     let out = verdict.links.as_ref().filter(|_| verdict.exit == Exit::Yes).zip(args.out.as_ref());
@@ -109,13 +110,18 @@ fn light_client(args: &HeaderAnchorArgs, network: Network) -> anyhow::Result<Bea
 }
 
 /// Links a block to the newest finalised one.
-fn link(args: &HeaderAnchorArgs, beacon: &BeaconClient, number: u64) -> anyhow::Result<Verdict> {
+fn link(
+    args: &HeaderAnchorArgs,
+    beacon: &BeaconClient,
+    network: &Network,
+    number: u64,
+) -> anyhow::Result<Verdict> {
     if !args.rpc.is_given() {
         return Err(UsageError("--rpc is missing: give the URL of a provider of headers").into());
     }
     let (builder, _) = eth::rpc::builder(&args.rpc, args.rpc.endpoints(&[])?, stop::on_signals()?);
     let provider = builder.build()?;
-    let history = super::network(&args.beacon.network)?.history();
+    let history = network.history();
     let mut find = |number, accept: &mut dyn FnMut(Bytes, HeaderProof) -> bool| {
         find_proof(&args.archive, number, &history, accept)
     };
