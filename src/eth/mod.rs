@@ -15,12 +15,12 @@
 //! | [`forecast`] | estimates the cost of a query from headers alone |
 //! | `index` | on-disk index of a whole chain's filters, queried in milliseconds (feature `std`) |
 //! | [`receipts`] | verifies receipts against a receipts root, and builds and verifies proofs of single receipts |
+//! | [`transactions`] | verifies transactions against a transactions root |
 //! | [`audit`] | decides block by block if the answer to a query is complete and correct |
 //! | [`follow`] | follows the past and new logs of a query through reorganisations |
 //! | [`provider`] | limits of RPC providers; splits, retries and compares requests |
-//! | `anchor` | why a block hash is believed: the history contract, proofs of headers, grades (feature `anchor`) |
+//! | `anchor` | why a block hash is believed: sync committees of the beacon chain, the history contract, proofs of headers (feature `anchor`) |
 //! | [`certificate`] | an audit's result in a form that others can verify |
-//! | `anchor` | why a block hash is believed: sync committees of the beacon chain (feature `anchor`) |
 //! | [`chain_profile`] | what the filters and receipts of each chain commit to |
 //! | [`log`] | a log with its position in the chain |
 //! | [`json`] | errors in JSON-RPC values, with their position |
@@ -49,4 +49,5 @@ mod names_tests;
 pub mod provider;
 pub mod receipts;
 pub mod scan;
+pub mod transactions;
 mod trie_path;

@@ -135,6 +135,7 @@ fn run(cli: &Cli) -> anyhow::Result<Report> {
             EthCommand::VerifyCertificate(args) => eth::certificate::run(args),
             EthCommand::Scan(args) => eth::scan::run(args, cli.json),
             EthCommand::Follow(args) => eth::follow::run(args, cli.json),
+            EthCommand::Serve(args) => eth::serve::run(args, cli.json),
             EthCommand::Forecast(args) => eth::forecast::run(args),
             EthCommand::Header(args) => eth::header::run(args),
             EthCommand::Stats(args) => eth::stats::run(args),

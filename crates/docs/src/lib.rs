@@ -22,6 +22,7 @@ pages! {
     Audit = "docs/audit.md";
     Conformance = "docs/conformance.md";
     ConformanceEthereum = "docs/conformance-ethereum.md";
+    Endpoint = "docs/endpoint.md";
     Formats = "docs/formats.md";
     Logs = "docs/logs.md";
     MembershipFilters = "docs/membership-filters.md";

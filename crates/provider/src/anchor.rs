@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use chainsieve::alloy_primitives::B256;
 
+use crate::node::Node;
+
 /// A source of trusted block hashes. All ancestors of a trusted block are authentic too, whoever
 /// sent their headers.
 ///
@@ -33,6 +35,23 @@ pub trait AnchorSource: fmt::Debug + Send + Sync {
     /// the call returns, so a call should have a timeout.
     fn refresh(&self) -> Option<Duration> {
         None
+    }
+
+    /// Returns the hash of the newest block that is trusted although it is not final; `None` (the
+    /// default) if that is one of [`blocks`](Self::blocks). No request is sent.
+    fn head(&self) -> Option<B256> {
+        None
+    }
+
+    /// Returns the hash of an earlier block by its number, proven without the headers in between;
+    /// `None` (the default) if the source has no such proofs. `nodes` are asked for parts of the proof,
+    /// and nobody trusts them.
+    ///
+    /// # Errors
+    /// Returns the reason if no proof leads to the block.
+    fn link(&self, number: u64, nodes: &[Node]) -> Result<Option<B256>, String> {
+        let _ = (number, nodes);
+        Ok(None)
     }
 }
 

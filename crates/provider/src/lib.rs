@@ -24,6 +24,8 @@ mod provider;
 mod receipts;
 mod resolve;
 mod scan;
+#[cfg(feature = "server")]
+mod server;
 mod source;
 mod stop;
 mod tagged;
@@ -60,6 +62,8 @@ pub use provider::{AuditResult, Provider};
 pub use receipts::FetchedReceipts;
 pub use resolve::ResolvedQuery;
 pub use scan::{ScanResult, ScannedPart};
+#[cfg(feature = "server")]
+pub use server::{Differences, Event, Limits, RpcServer, RpcServerBuilder, RpcServerError};
 pub use stop::Stop;
 pub use tip::{Beside, OtherNode, Tip};
 pub use warning::Warning;

@@ -69,6 +69,11 @@ impl Stop {
         self.is_set()
     }
 
+    /// Waits until the handle is set.
+    pub fn wait(&self) {
+        self.wait_for(None, || false);
+    }
+
     /// Waits until the handle is set, `is_done` returns `true`, or the timeout has passed.
     /// `is_done` is called again after each [`ring`](Self::ring).
     pub(crate) fn wait_for(&self, timeout: Option<Duration>, mut is_done: impl FnMut() -> bool) {

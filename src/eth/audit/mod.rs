@@ -62,13 +62,13 @@ use core::ops::RangeInclusive;
 
 use alloy_primitives::{B256, Bytes};
 use alloy_trie::EMPTY_ROOT_HASH;
-use alloy_trie::root::ordered_trie_root_with_encoder;
 
 use crate::eth::chain_profile::ChainProfile;
 use crate::eth::header::{BlockRef, ChainBlock, LinkedHeaders};
 use crate::eth::log::LocatedLog;
 use crate::eth::log_query::{BlockSelection, BlockTag, LogQuery, ResolvedBlocks, Semantics};
 use crate::eth::receipts::{BlockReceipts, VerifiedReceipts, VerifyError};
+use crate::eth::transactions;
 
 use answer::Answer;
 use blocks::{Blocks, State};
@@ -477,9 +477,7 @@ impl<'a> Audit<'a> {
     fn transactions(&mut self, block_hash: B256, encodings: &[Bytes]) -> Vec<Action> {
         let Some((block, _)) = self.examined(block_hash) else { return unknown(block_hash) };
         let expected = block.transactions_root;
-        let computed = ordered_trie_root_with_encoder(encodings, |encoding, out| {
-            out.extend_from_slice(encoding);
-        });
+        let computed = transactions::root(encodings);
         if computed != expected {
             let why = Rejection::Transactions { computed, expected };
             return vec![Action::Rejected { block_hash, why }];

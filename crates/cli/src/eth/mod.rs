@@ -16,4 +16,5 @@ pub(crate) mod query;
 pub(crate) mod receipts;
 pub(crate) mod rpc;
 pub(crate) mod scan;
+pub(crate) mod serve;
 pub(crate) mod stats;

@@ -36,6 +36,7 @@ const LINES: [&str; 12] = [
     "conformance serve-node",
     "eth scan",
     "eth follow",
+    "eth serve",
     "eth index build",
     "eth index append",
     "eth index query",
@@ -203,8 +204,8 @@ enum Reader {
 /// Runs a row.
 fn printed(scene: &Scene, row: &Row, json: bool, reader: Reader) -> Output {
     let mut args = scene.args(row);
-    let is_server =
-        ["btc serve", "conformance serve-node"].contains(&row.command) && row.about == Good;
+    let is_server = ["btc serve", "conformance serve-node", "eth serve"].contains(&row.command)
+        && row.about == Good;
     let address = free_address();
     if is_server {
         args.extend(["--listen".into(), address.to_string()]);
@@ -695,6 +696,25 @@ fn logs(scene: &Scene, table: &mut Table) {
     table.printing("eth follow", Undecided, UNDECIDED, Prints::Error, &args);
     table.row("eth follow", Unreachable, BAD_INPUT, &[&unreachable[..], &["--once"]].concat());
     table.row("eth follow", Slip, USAGE, &["--once"]);
+
+    let serve = ["--rpc", &url, "--retries", "0"];
+    table.row("eth serve", Good, YES, &[&serve[..], &["--anchor", &anchor]].concat());
+    table.row("eth serve", Good, YES, &[&serve[..], &["--trust-head"]].concat());
+    table.row(
+        "eth serve",
+        Unreachable,
+        BAD_INPUT,
+        &[&unreachable[..2], &["--trust-head", "--retries", "0"]].concat(),
+    );
+    let taken = [&serve[..], &["--trust-head", "--cache", &garbage]].concat();
+    table.row("eth serve", Bad, BAD_INPUT, &taken);
+    table.row("eth serve", Slip, USAGE, &serve);
+    table.row(
+        "eth serve",
+        Slip,
+        USAGE,
+        &[&serve[..], &["--trust-head", "--listen", "0.0.0.0:1"]].concat(),
+    );
 
     table.row("eth forecast", Good, YES, &[&headers, "--address", WETH]);
     table.row("eth forecast", Bad, BAD_INPUT, &["/no/such/file", "--address", WETH]);

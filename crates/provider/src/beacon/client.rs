@@ -12,16 +12,17 @@ use chainsieve::eth::anchor::sync::{
     Action, Answer, Config, Event, OpenQuestion, Question, Syncer,
 };
 use chainsieve::eth::anchor::sync_committee::{
-    self, Anchor, Bootstrap, LightClient, Request, Update,
+    self, Anchor, Bootstrap, Evidence, LightClient, Request, Update,
 };
 
 use super::builder::BeaconBuilder;
 use super::error::{BeaconError, BeaconFileCause, MAX_FILE};
+use super::link::LinkOptions;
 use super::server::BeaconServer;
 use crate::anchor::AnchorSource;
 use crate::durable_file::{self, DurableFile};
-use crate::node::RpcError;
 use crate::node::transport::unix_time;
+use crate::node::{Node, RpcError};
 use crate::note::{Note, Stage};
 use crate::stop::Stop;
 
@@ -51,6 +52,8 @@ pub struct BeaconClient {
     servers: Vec<BeaconServer>,
     stop: Stop,
     poll: Duration,
+    /// `true` if the servers are asked for the newest signed header.
+    optimistic: bool,
     state: Mutex<State>,
 }
 
@@ -156,7 +159,13 @@ impl BeaconClient {
             }
         };
         let (stop, poll) = (options.stop, config.poll);
-        Ok(Self { servers, stop, poll, state: Mutex::new(State { syncer, file, is_new: false }) })
+        Ok(Self {
+            servers,
+            stop,
+            poll,
+            optimistic,
+            state: Mutex::new(State { syncer, file, is_new: false }),
+        })
     }
 
     /// Returns the servers, in the order in which they were given.
@@ -288,6 +297,25 @@ impl AnchorSource for BeaconClient {
     /// The [poll interval](BeaconBuilder::poll); `None` without servers.
     fn refresh(&self) -> Option<Duration> {
         (!self.servers.is_empty()).then_some(self.poll)
+    }
+
+    /// The newest signed block, if the client [asks for optimistic
+    /// headers](BeaconBuilder::optimistic) and at least two thirds signed it.
+    fn head(&self) -> Option<B256> {
+        let client = self.light_client().filter(|_| self.optimistic)?;
+        let newest = client.optimistic();
+        match newest.evidence {
+            Evidence::Finalized(by) | Evidence::Optimistic(by) if by.is_supermajority() => {
+                newest.execution.bound_hash()
+            }
+            _ => None,
+        }
+    }
+
+    /// By [`link`](BeaconClient::link): the history contract, or parent hashes.
+    fn link(&self, number: u64, nodes: &[Node]) -> Result<Option<B256>, String> {
+        let linked = Self::link(self, number, LinkOptions::new(nodes));
+        linked.map(|(shown, _)| Some(shown.hash)).map_err(|error| error.to_string())
     }
 }
 

@@ -40,6 +40,10 @@ pub(super) struct Caller {
     batch: Arc<AtomicUsize>,
 }
 
+/// The result of a call, or its error object.
+#[cfg(feature = "server")]
+pub(crate) type Forwarded = Result<Box<RawValue>, Box<RawValue>>;
+
 /// An answer to a call. `result` is `Some` for `null` too, which is a valid result.
 #[derive(Deserialize)]
 struct Reply<'a> {
@@ -121,6 +125,23 @@ impl Caller {
             let body = self.transport.post(&[call.method], &request(id, call))?;
             self.single(&body, id, call, &read).map_err(|error| self.clean(error))
         })
+    }
+
+    /// Sends any call once, and returns its result or its error, both as the node wrote them.
+    #[cfg(feature = "server")]
+    pub(super) fn forward(&self, method: &str, params: &str) -> Result<Forwarded, RpcError> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let method = serde_json::Value::from(method);
+        let json = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{method},"params":{params}}}"#);
+        let body = self.transport.post(&["forwarded"], &json)?;
+        let Ok(reply) = object(body.text.trim_start()) else {
+            return Err(of_status(body.status, body.retry_after));
+        };
+        match (reply.error, reply.result) {
+            (Some(error), _) => Ok(Err(error.to_owned())),
+            (None, Some(result)) => Ok(Ok(result.to_owned())),
+            (None, None) => Err(RpcError::Malformed("neither a result nor an error".into())),
+        }
     }
 
     /// Sends several calls in as few requests as the provider accepts, with retries after transient

@@ -200,7 +200,7 @@ impl Node {
 }
 
 /// Reads a header from the JSON of a block; returns `None` for `null`.
-fn from_json(result: &str, what: &str) -> Result<Option<HeaderBuf>, RpcError> {
+pub(super) fn from_json(result: &str, what: &str) -> Result<Option<HeaderBuf>, RpcError> {
     // A node answers `null` for a block that it does not have.
     if result == "null" {
         return Ok(None);

@@ -11,6 +11,8 @@ pub(crate) mod error;
 mod headers;
 mod logs;
 mod receipts;
+#[cfg(feature = "server")]
+pub(crate) mod transactions;
 pub(crate) mod transport;
 
 use std::fmt;
@@ -207,6 +209,12 @@ impl Node {
     ) -> Result<Vec<Result<T, RpcError>>, RpcError> {
         let calls: Vec<Call> = params.iter().map(|params| Call::new(method, params)).collect();
         self.caller.calls(&calls, |_, result| Ok(read(result)))
+    }
+
+    /// Sends any call once, and returns its result or its error as the node wrote it.
+    #[cfg(feature = "server")]
+    pub(crate) fn forward(&self, method: &str, params: &str) -> Result<calls::Forwarded, RpcError> {
+        self.caller.forward(method, params)
     }
 
     /// Asks the node for the chain's id (EIP-155), at each call.

@@ -124,7 +124,7 @@ fn depth(least: u64) -> clap::builder::RangedU64ValueParser {
 }
 
 /// Parses a polling interval: 0.05 to 3,600 seconds.
-fn seconds(text: &str) -> Result<f64, String> {
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| String::from("not a number"))?;
     if (0.05..=3600.0).contains(&seconds) {
         Ok(seconds)

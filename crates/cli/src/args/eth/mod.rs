@@ -9,6 +9,7 @@ mod index;
 pub(crate) mod query;
 pub(crate) mod rpc;
 mod scan;
+mod serve;
 
 use clap::Subcommand;
 
@@ -28,6 +29,7 @@ pub(crate) use index::{
 pub(crate) use query::{QueryArgs, SEMANTICS};
 pub(crate) use rpc::RpcArgs;
 pub(crate) use scan::{ForecastArgs, LinkedHeaderArgs, ScanArgs};
+pub(crate) use serve::{ServeArgs, Unverified};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum EthCommand {
@@ -42,6 +44,8 @@ pub(crate) enum EthCommand {
     Scan(Box<ScanArgs>),
     /// Follow the logs of a query: first in past blocks, then in new ones
     Follow(Box<FollowArgs>),
+    /// Serve JSON-RPC whose answers are proven, between clients and nodes that nobody trusts
+    Serve(Box<ServeArgs>),
     /// Estimate the cost of a query before anything is fetched
     Forecast(Box<ForecastArgs>),
     /// Decode headers: hash, layout, every field, and the fill of the log filter

@@ -83,6 +83,21 @@ impl RpcArgs {
         }
     }
 
+    /// Returns any number of providers. HTTP headers may be given for one alone, because a key of one
+    /// provider must not reach another.
+    pub(crate) fn any_number(&self) -> anyhow::Result<Vec<Endpoint>> {
+        match self.rpc.as_slice() {
+            [] => bail!(MISSING),
+            [_] => Ok(vec![self.endpoint()?]),
+            _ if !self.rpc_header.is_empty() => {
+                bail!(UsageError(
+                    "--rpc-header with more than one --rpc: it would reach each of them"
+                ))
+            }
+            urls => urls.iter().map(|url| with_headers(url, &[])).collect(),
+        }
+    }
+
     /// Returns one provider or two; `headers_of_second` are the HTTP headers of the second one.
     pub(crate) fn endpoints(&self, headers_of_second: &[Secret]) -> anyhow::Result<Vec<Endpoint>> {
         match self.rpc.as_slice() {

@@ -50,13 +50,14 @@ struct Brought {
     warnings: Vec<String>,
 }
 
-/// Returns the light client of the arguments, advanced if beacon nodes are given; `None` if the
-/// arguments ask for none.
+/// Returns the light client of the arguments; `None` if they ask for none. With `newest`, it also asks
+/// for the newest signed header.
 pub(crate) fn beacon(
     args: &BeaconArgs,
     rpc: &RpcArgs,
     chain_id: u64,
     stop: Stop,
+    newest: bool,
 ) -> anyhow::Result<Option<BeaconClient>> {
     if !args.is_given() {
         return Ok(None);
@@ -70,8 +71,12 @@ pub(crate) fn beacon(
         )));
     }
     let limits = (rpc.timeout, rpc.retries);
-    let client = builder(args, network, args.data.clone(), limits, stop)?.build();
-    Ok(Some(client.map_err(in_words)?))
+    let mut client = builder(args, network, args.data.clone(), limits, stop)?;
+    if newest {
+        // A slot: there is no newer header in between.
+        client = client.optimistic().poll(Duration::from_secs(12));
+    }
+    Ok(Some(client.build().map_err(in_words)?))
 }
 
 /// Returns the chain id of a built-in network. Of any other network, the name tells nothing.
@@ -102,7 +107,7 @@ impl Trusted {
         provider: &Provider,
     ) -> anyhow::Result<Self> {
         let chain_id = if args.is_given() { provider.chain_id()? } else { 0 };
-        if let Some(beacon) = beacon(args, rpc, chain_id, provider.stop().clone())? {
+        if let Some(beacon) = beacon(args, rpc, chain_id, provider.stop().clone(), false)? {
             let brought = Brought::of(beacon, provider.nodes())?;
             self.anchors.push(brought.finalized.hash);
             self.brought = Some(brought);
@@ -229,6 +234,14 @@ impl AnchorSource for Following {
 
     fn refresh(&self) -> Option<Duration> {
         self.beacon.as_ref().and_then(BeaconClient::refresh)
+    }
+
+    fn head(&self) -> Option<B256> {
+        self.beacon.as_ref().and_then(AnchorSource::head)
+    }
+
+    fn link(&self, number: u64, nodes: &[Node]) -> Result<Option<B256>, String> {
+        self.beacon.as_ref().map_or(Ok(None), |beacon| AnchorSource::link(beacon, number, nodes))
     }
 }
 

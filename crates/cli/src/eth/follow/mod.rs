@@ -43,7 +43,7 @@ pub(crate) fn run(args: &FollowArgs, json: bool) -> anyhow::Result<Report> {
     let anchors = args.trust.anchor.clone();
     let chain_id = || provider.chain_id().map_err(in_words_of_the_command);
     let chain_id = if args.beacon.is_given() { chain_id()? } else { 0 };
-    let beacon = trusted::beacon(&args.beacon, &args.rpc, chain_id, stop.clone())?;
+    let beacon = trusted::beacon(&args.beacon, &args.rpc, chain_id, stop.clone(), false)?;
     let following = FollowingAnchors { anchors, beacon };
     let begun = following.begin();
     let provider = provider.with_anchor(following);

@@ -1,0 +1,123 @@
+//! `eth serve`: a JSON-RPC endpoint whose answers are proven.
+
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use chainsieve_provider::{Event, Limits, RpcServerBuilder, RpcServerError};
+use serde_json::json;
+
+use crate::args::UsageError;
+use crate::args::eth::{ServeArgs, Unverified};
+use crate::eth::anchor::trusted::{self, Following};
+use crate::eth::profile;
+use crate::eth::rpc::{builder, in_words_of_the_command};
+use crate::exit::Exit;
+use crate::output::{self, Page, Report, json_line, print_note};
+use crate::stop;
+
+/// Events that may wait to be printed. Further ones are lost, so that no slow reader holds the head.
+const WAITING: usize = 1024;
+
+pub(crate) fn run(args: &ServeArgs, json: bool) -> anyhow::Result<Report> {
+    if !args.listen.ip().is_loopback() && !args.listen_anywhere {
+        let words = "--listen: other machines can reach this address; --listen-anywhere allows it";
+        bail!(UsageError(words));
+    }
+    let is_anchored = !args.trust.anchor.is_empty() || args.beacon.is_given();
+    if !is_anchored && !args.trust_head {
+        bail!(UsageError(
+            "nothing is trusted: give --beacon and --checkpoint, --anchor, or --trust-head"
+        ));
+    }
+    let stop = stop::on_signals()?;
+    let (builder, _bar) = builder(&args.rpc, args.rpc.any_number()?, stop.clone());
+    let provider = builder.build()?;
+    let chain_id = provider.chain_id().map_err(in_words_of_the_command)?;
+    let provider = provider.with_profile(profile::of_provider(&args.trust, chain_id)?);
+    let beacon = trusted::beacon(&args.beacon, &args.rpc, chain_id, stop.clone(), true)?;
+    let trust = match (&beacon, args.trust_head) {
+        (Some(_), _) => "light client",
+        (None, false) => "anchor",
+        (None, true) => "the head that the upstreams name",
+    };
+    let following = Following { anchors: args.trust.anchor.clone(), beacon };
+    let (provider, warnings) = if args.trust_head {
+        let words = "all answers are only as authentic as the head that the upstreams name";
+        (provider, vec![words.to_owned()])
+    } else {
+        let warnings = following.begin()?.0;
+        (provider.with_anchor(following), warnings)
+    };
+    for warning in &warnings {
+        print_note(warning);
+    }
+    let upstreams: Vec<_> =
+        provider.nodes().iter().map(|node| node.endpoint().to_string()).collect();
+    let (events, happened) = mpsc::sync_channel::<Event>(WAITING);
+    let server = configured(args, provider.serve()).on_event(move |event| {
+        let _ = events.try_send(event.clone());
+    });
+    let server = server.start(args.listen).map_err(in_words)?;
+    let address = server.address();
+    let mut out = output::Lines::default();
+    out.print(&if json {
+        let members = json!({
+            "address": address.to_string(),
+            "trust": trust,
+            "chain_id": chain_id,
+            "upstreams": upstreams,
+            "warnings": warnings,
+        });
+        json_line("listening", members)
+    } else {
+        format!("listening on http://{address} and ws://{address}; trusted: {trust}\n")
+    })?;
+    while !stop.is_set() {
+        match happened.recv_timeout(Duration::from_millis(200)) {
+            Ok(event) if json => {
+                out.print(&format!("{}\n", serde_json::to_string(&event).context("an event")?))?;
+            }
+            Ok(event) => out.print(&format!("{event}\n"))?,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    let (head, calls) = (server.head(), server.num_calls());
+    drop(server);
+    let json = json!({ "head": head, "calls": calls, "warnings": warnings });
+    Ok(Report::new(Page::default(), json, Exit::Yes).after_lines())
+}
+
+fn configured(args: &ServeArgs, mut server: RpcServerBuilder) -> RpcServerBuilder {
+    let mut limits = Limits::default();
+    limits.max_blocks = args.max_blocks;
+    limits.max_logs = args.max_logs;
+    limits.max_headers = args.max_headers;
+    limits.max_calls = args.max_calls;
+    limits.memory = args.memory << 20;
+    limits.disk = args.cache_size << 20;
+    limits.parallel = args.rpc.parallel;
+    server = server.limits(limits).poll(Duration::from_secs_f64(args.poll));
+    if let Some(folder) = &args.cache {
+        server = server.folder(folder);
+    }
+    if args.trust_head {
+        server = server.trust_head();
+    }
+    if args.unverified == Unverified::Pass {
+        server = server.pass_unverified();
+    }
+    if args.no_compare {
+        server = server.without_comparison();
+    }
+    server
+}
+
+fn in_words(error: RpcServerError) -> anyhow::Error {
+    match error {
+        RpcServerError::Fetch(error) => in_words_of_the_command(error),
+        RpcServerError::Listen { .. } => anyhow::Error::from(error).context("--listen"),
+        error => error.into(),
+    }
+}

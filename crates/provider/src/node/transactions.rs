@@ -1,0 +1,56 @@
+//! Requests the body of a block: its transactions and withdrawals. Not verified here.
+
+use alloy_rpc_types_eth::{Transaction, Withdrawal};
+use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::header::HeaderBuf;
+use chainsieve::eth::transactions::BlockTransactions;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::Node;
+use super::calls::Call;
+use super::error::RpcError;
+
+/// The body of a block as a node gives it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Body {
+    pub(crate) transactions: BlockTransactions,
+    /// `None` before Shanghai.
+    pub(crate) withdrawals: Option<Vec<Withdrawal>>,
+    /// Claimed hashes of the ommers.
+    pub(crate) ommers: Vec<B256>,
+}
+
+impl Node {
+    /// Requests the body of the block with this hash; `None` if the node does not have the block.
+    pub(crate) fn body(&self, hash: B256) -> Result<Option<Body>, RpcError> {
+        #[derive(Deserialize)]
+        struct Block {
+            transactions: Vec<Transaction>,
+            #[serde(default)]
+            withdrawals: Option<Vec<Withdrawal>>,
+            #[serde(default)]
+            uncles: Vec<B256>,
+        }
+        let call = Call::new("eth_getBlockByHash", &json!([hash, true]));
+        self.caller.call(&call, |result| {
+            let malformed = |error: &dyn std::fmt::Display| {
+                RpcError::Malformed(format!("the body of block {hash}: {error}"))
+            };
+            let block: Option<Block> =
+                serde_json::from_str(result).map_err(|error| malformed(&error))?;
+            let Some(block) = block else { return Ok(None) };
+            let transactions = BlockTransactions::try_from(&block.transactions[..])
+                .map_err(|error| malformed(&error))?;
+            let (withdrawals, ommers) = (block.withdrawals, block.uncles);
+            Ok(Some(Body { transactions, withdrawals, ommers }))
+        })
+    }
+
+    /// Requests the header of an ommer of a block; `None` if the node does not have it.
+    pub(crate) fn ommer(&self, block: B256, index: usize) -> Result<Option<HeaderBuf>, RpcError> {
+        let params = json!([block, format!("{index:#x}")]);
+        let call = Call::new("eth_getUncleByBlockHashAndIndex", &params);
+        self.caller.call(&call, |result| super::headers::from_json(result, "an ommer"))
+    }
+}

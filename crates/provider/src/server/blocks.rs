@@ -1,0 +1,301 @@
+//! Receipts and transactions of blocks, proven by the roots of trusted headers, and kept.
+
+use std::fmt;
+use std::sync::Arc;
+
+use chainsieve::alloy_primitives::{B256, Bytes};
+use chainsieve::eth::chain_profile::ChainProfile;
+use chainsieve::eth::header::{BlockRef, ChainBlock};
+use chainsieve::eth::log::LocatedLog;
+use chainsieve::eth::log_query::{LogQuery, Semantics};
+use chainsieve::eth::receipts::{BlockReceipts, VerifyError};
+use chainsieve::eth::transactions::{BlockTransactions, VerifiedTransactions};
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+use super::flight::Flights;
+use super::metrics::{Kept, Metrics, Wrong};
+use super::store::{Kind, Store};
+use crate::node::{Node, RpcError};
+
+/// All receipts of a block, which its header commits to.
+#[derive(Debug)]
+pub(super) struct ProvenReceipts {
+    at: BlockRef,
+    timestamp: u64,
+    receipts: BlockReceipts,
+    bytes: u64,
+}
+
+/// Hashes of all transactions of a block, which its header commits to.
+type Hashes = Arc<[B256]>;
+
+/// Reason why a block is not proven.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Missing {
+    pub(super) block: BlockRef,
+    /// Reasons, one for each upstream that was asked.
+    pub(super) why: Vec<String>,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "block {}: {}", self.block.number, self.why.join("; "))
+    }
+}
+
+#[derive(Debug, Clone)]
+struct ByBytes;
+
+impl Weighter<B256, Arc<ProvenReceipts>> for ByBytes {
+    fn weight(&self, _: &B256, receipts: &Arc<ProvenReceipts>) -> u64 {
+        receipts.bytes
+    }
+}
+
+impl Weighter<B256, Hashes> for ByBytes {
+    fn weight(&self, _: &B256, hashes: &Hashes) -> u64 {
+        32 * hashes.len() as u64 + 100
+    }
+}
+
+/// Proven blocks in memory and on disk, and the upstreams that serve the others.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    nodes: Vec<Node>,
+    profile: ChainProfile,
+    receipts: Cache<B256, Arc<ProvenReceipts>, ByBytes>,
+    hashes: Cache<B256, Hashes, ByBytes>,
+    store: Option<Store>,
+    receipts_in_flight: Flights<B256, Result<Arc<ProvenReceipts>, Missing>>,
+    transactions_in_flight: Flights<B256, Result<Arc<VerifiedTransactions>, Missing>>,
+    metrics: Arc<Metrics>,
+}
+
+/// Number of blocks that the caches in memory are laid out for. More are kept if they are small.
+const ESTIMATED_BLOCKS: usize = 4096;
+
+impl ProvenReceipts {
+    pub(super) fn receipts(&self) -> &BlockReceipts {
+        &self.receipts
+    }
+
+    /// Returns the matching logs, in order, without the hashes of their transactions.
+    pub(super) fn matching(&self, query: &LogQuery, semantics: Semantics) -> Vec<LocatedLog> {
+        let mut matching = Vec::new();
+        let mut log_index = 0;
+        for (receipt, transaction_index) in self.receipts.iter().zip(0..) {
+            for log in &receipt.logs {
+                if query.matches(log, semantics) {
+                    matching.push(LocatedLog {
+                        log: log.clone(),
+                        block_number: self.at.number,
+                        block_hash: self.at.hash,
+                        block_timestamp: Some(self.timestamp),
+                        transaction_hash: None,
+                        transaction_index,
+                        log_index,
+                        removed: false,
+                    });
+                }
+                log_index += 1;
+            }
+        }
+        matching
+    }
+}
+
+impl Blocks {
+    /// `memory` is the maximum number of bytes in memory.
+    pub(super) fn new(
+        nodes: Vec<Node>,
+        profile: ChainProfile,
+        memory: u64,
+        store: Option<Store>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let hashes = memory / 8;
+        Self {
+            nodes,
+            profile,
+            receipts: Cache::with_weighter(ESTIMATED_BLOCKS, memory - hashes, ByBytes),
+            hashes: Cache::with_weighter(ESTIMATED_BLOCKS, hashes, ByBytes),
+            store,
+            receipts_in_flight: Flights::new(),
+            transactions_in_flight: Flights::new(),
+            metrics,
+        }
+    }
+
+    pub(super) fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    pub(super) fn profile(&self) -> &ChainProfile {
+        &self.profile
+    }
+
+    /// Returns the receipts of a block if they are in memory.
+    pub(super) fn receipts_in_memory(&self, hash: B256) -> Option<Arc<ProvenReceipts>> {
+        self.receipts.get(&hash)
+    }
+
+    /// Returns all receipts of a block of the chain.
+    pub(super) fn receipts(&self, block: &ChainBlock<'_>) -> Result<Arc<ProvenReceipts>, Missing> {
+        if let Some(known) = self.receipts.get(&block.hash) {
+            self.metrics.found(Kept::Memory);
+            return Ok(known);
+        }
+        self.receipts_in_flight.run(&block.hash, || {
+            let stored = self.store.as_ref().and_then(|store| {
+                let encodings = store.get(Kind::Receipts, block.receipts_root)?;
+                self.proven(block, BlockReceipts::from_encodings(&encodings).ok()?).ok()
+            });
+            let receipts = if let Some(receipts) = stored {
+                self.metrics.found(Kept::Disk);
+                receipts
+            } else {
+                self.metrics.found(Kept::Nowhere);
+                let receipts = self.fetch_receipts(block)?;
+                if let (Some(store), Some(encodings)) = (&self.store, receipts.encodings()) {
+                    store.put(Kind::Receipts, block.receipts_root, &encodings);
+                }
+                receipts
+            };
+            let bytes = crate::held::bytes_of_receipts(&receipts);
+            let (at, timestamp) = (BlockRef::from(*block), block.timestamp);
+            let proven = Arc::new(ProvenReceipts { at, timestamp, receipts, bytes });
+            self.receipts.insert(block.hash, Arc::clone(&proven));
+            Ok(proven)
+        })
+    }
+
+    /// Checks receipts against the root in the header.
+    fn proven(
+        &self,
+        block: &ChainBlock<'_>,
+        receipts: BlockReceipts,
+    ) -> Result<BlockReceipts, VerifyError> {
+        let (number, root) = (block.number, block.receipts_root);
+        receipts.verify_by_profile(&self.profile, number, root, block.bloom.into())?;
+        Ok(receipts)
+    }
+
+    fn fetch_receipts(&self, block: &ChainBlock<'_>) -> Result<BlockReceipts, Missing> {
+        let at = BlockRef::from(*block);
+        let mut why = Vec::new();
+        let checked = |node: &Node, received: Result<Option<BlockReceipts>, RpcError>| {
+            let problem = match received {
+                Ok(Some(receipts)) => match self.proven(block, receipts) {
+                    Ok(receipts) => return Ok(receipts),
+                    Err(error) => {
+                        if !error.is_undecidable() {
+                            self.metrics.wrong(node, Wrong::Receipts);
+                        }
+                        error.to_string()
+                    }
+                },
+                Ok(None) => "the node does not have the receipts".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            Err(format!("{}: {problem}", node.name()))
+        };
+        for node in &self.nodes {
+            match checked(node, node.receipts(at)) {
+                Ok(receipts) => return Ok(receipts),
+                Err(problem) => why.push(problem),
+            }
+        }
+        // Another method of a node may have what its first one lacks.
+        for node in &self.nodes {
+            let mut found = None;
+            node.receipts_by_each_method(at, |_, received| {
+                found = checked(node, received).ok();
+                found.is_some() || node.options().stop.is_set()
+            });
+            if let Some(receipts) = found {
+                return Ok(receipts);
+            }
+        }
+        Err(Missing { block: at, why })
+    }
+
+    /// Returns the hashes of a block's transactions, in order.
+    pub(super) fn hashes(&self, block: &ChainBlock<'_>) -> Result<Hashes, Missing> {
+        if let Some(known) = self.hashes.get(&block.hash) {
+            return Ok(known);
+        }
+        let transactions = self.transactions(block)?;
+        let hashes: Hashes = transactions.hashes().into();
+        self.hashes.insert(block.hash, Arc::clone(&hashes));
+        Ok(hashes)
+    }
+
+    /// Returns the transactions of a block of the chain.
+    pub(super) fn transactions(
+        &self,
+        block: &ChainBlock<'_>,
+    ) -> Result<Arc<VerifiedTransactions>, Missing> {
+        let root = block.transactions_root;
+        self.transactions_in_flight.run(&block.hash, || {
+            let stored = self.store.as_ref().and_then(|store| {
+                let encodings = store.get(Kind::Transactions, root)?;
+                let encodings = encodings.into_iter().map(Bytes::from).collect();
+                BlockTransactions::from_encodings(encodings).verify(root).ok()
+            });
+            if let Some(transactions) = stored {
+                return Ok(Arc::new(transactions));
+            }
+            let transactions = self.fetch_transactions(block)?;
+            if let Some(store) = &self.store {
+                store.put(Kind::Transactions, root, transactions.encodings());
+            }
+            Ok(Arc::new(transactions))
+        })
+    }
+
+    fn fetch_transactions(&self, block: &ChainBlock<'_>) -> Result<VerifiedTransactions, Missing> {
+        let at = BlockRef::from(*block);
+        let mut why = Vec::new();
+        for node in &self.nodes {
+            let problem = match node.body(at.hash) {
+                Ok(Some(body)) => match body.transactions.verify(block.transactions_root) {
+                    Ok(transactions) => return Ok(transactions),
+                    Err(error) => {
+                        self.metrics.wrong(node, Wrong::Transactions);
+                        error.to_string()
+                    }
+                },
+                Ok(None) => "the node does not have the block".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            why.push(format!("{}: {problem}", node.name()));
+        }
+        Err(Missing { block: at, why })
+    }
+
+    /// Returns the matching logs of a block, in order, with all members proven.
+    pub(super) fn logs(
+        &self,
+        block: &ChainBlock<'_>,
+        query: &LogQuery,
+        semantics: Semantics,
+    ) -> Result<Vec<LocatedLog>, Missing> {
+        let mut logs = self.receipts(block)?.matching(query, semantics);
+        // Without a match, nobody asks for the hashes of transactions.
+        if !logs.is_empty() {
+            let hashes = self.hashes(block)?;
+            for log in &mut logs {
+                let hash =
+                    usize::try_from(log.transaction_index).ok().and_then(|at| hashes.get(at));
+                log.transaction_hash = hash.copied();
+                if log.transaction_hash.is_none() {
+                    let why =
+                        format!("the block has {} transactions, and more receipts", hashes.len());
+                    return Err(Missing { block: BlockRef::from(*block), why: vec![why] });
+                }
+            }
+        }
+        Ok(logs)
+    }
+}

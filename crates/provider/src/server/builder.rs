@@ -1,0 +1,372 @@
+//! Configuration of an endpoint.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use chainsieve::eth::header::BlockRef;
+use jsonrpsee::server::middleware::http::HostFilterLayer;
+use jsonrpsee::server::middleware::rpc::RpcServiceBuilder;
+use jsonrpsee::server::{BatchRequestConfig, Server, ServerConfig, ServerHandle};
+use thiserror::Error;
+use tokio::runtime::Runtime;
+use tokio::sync::{Notify, Semaphore};
+
+use super::blocks::Blocks;
+use super::chain::Chain;
+use super::compare::Compare;
+use super::events::{Event, Events};
+use super::filters::Filters;
+use super::http::OperationsLayer;
+use super::journal::Journal;
+use super::metrics::Metrics;
+use super::store::Store;
+use super::subscriptions::HexIds;
+use super::unverified::UnverifiedLayer;
+use super::{Proven, methods};
+use crate::error::FetchError;
+use crate::provider::Provider;
+use crate::stop::Stop;
+
+/// Limits of what clients may ask for. Each has an error of its own.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Maximum number of blocks of a query (default: 100,000).
+    pub max_blocks: u64,
+    /// Maximum number of blocks of a query whose filter does not rule a match out (default: 10,000).
+    pub max_candidates: u64,
+    /// Maximum number of logs in an answer (default: 100,000).
+    pub max_logs: u64,
+    /// Maximum number of calls that are worked on at the same time (default: 128).
+    pub max_calls: u64,
+    /// Maximum number of connections (default: 1,000).
+    pub max_connections: u32,
+    /// Maximum number of subscriptions of a connection (default: 100).
+    pub max_subscriptions: u32,
+    /// Maximum number of installed filters (default: 10,000).
+    pub max_filters: usize,
+    /// Maximum number of calls in a batch (default: 100).
+    pub max_batch: u32,
+    /// Maximum size of a request in bytes (default: 1 MiB).
+    pub max_request: u32,
+    /// Maximum size of an answer in bytes (default: 128 MiB).
+    pub max_answer: u32,
+    /// Maximum number of headers in memory, at 368 bytes (default: 1,000,000).
+    pub max_headers: u64,
+    /// Maximum size of proven receipts in memory in bytes (default: 256 MiB).
+    pub memory: u64,
+    /// Maximum size of proven receipts and transactions on disk in bytes (default: 4 GiB).
+    pub disk: u64,
+    /// Number of blocks that are fetched at the same time for one query (default: 8).
+    pub parallel: usize,
+    /// Time until a subscription asks again for a block that no upstream had (default: 1 s).
+    pub retry: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_blocks: 100_000,
+            max_candidates: 10_000,
+            max_logs: 100_000,
+            max_calls: 128,
+            max_connections: 1000,
+            max_subscriptions: 100,
+            max_filters: 10_000,
+            max_batch: 100,
+            max_request: 1 << 20,
+            max_answer: 128 << 20,
+            max_headers: 1_000_000,
+            memory: 256 << 20,
+            disk: 4 << 30,
+            parallel: 8,
+            retry: Duration::from_secs(1),
+        }
+    }
+}
+
+/// Configures and starts an endpoint: see [`Provider::serve`].
+#[must_use]
+pub struct RpcServerBuilder {
+    provider: Provider,
+    folder: Option<PathBuf>,
+    limits: Limits,
+    poll: Duration,
+    trust_head: bool,
+    pass_unverified: bool,
+    compare: bool,
+    hosts: Option<Vec<String>>,
+    events: Events,
+}
+
+impl fmt::Debug for RpcServerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RpcServerBuilder").field("provider", &self.provider).finish_non_exhaustive()
+    }
+}
+
+/// Reason why an endpoint does not start.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RpcServerError {
+    /// The provider has no anchor, and the head was not declared as trusted.
+    #[error(
+        "nothing is trusted: give the provider an anchor, or trust the head that upstreams name"
+    )]
+    NoAnchor,
+    /// The upstreams do not name their chain.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    /// The address cannot be listened on.
+    #[error("{address}: {error}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The error of the operating system.
+        error: std::io::Error,
+    },
+    /// A thread or the store of blocks cannot be opened.
+    #[error("{0}")]
+    Open(String),
+}
+
+/// A running endpoint. It ends when it is dropped.
+#[derive(Debug)]
+pub struct RpcServer {
+    address: SocketAddr,
+    proven: Arc<Proven>,
+    handle: ServerHandle,
+    runtime: Option<Runtime>,
+}
+
+impl Provider {
+    /// Returns a builder for an endpoint that gives only proven answers of this provider's nodes.
+    ///
+    /// What is trusted comes from the provider's [anchor](crate::Builder::anchor).
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # fn run(head: chainsieve::alloy_primitives::B256) -> Result<(), Box<dyn std::error::Error>> {
+    /// use chainsieve_provider::Provider;
+    ///
+    /// let provider = Provider::builder().url("https://mainnet.example").anchor(head).build()?;
+    /// let server = provider.serve().start("127.0.0.1:8546".parse()?)?;
+    /// println!("http://{}", server.address());
+    /// server.wait();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn serve(&self) -> RpcServerBuilder {
+        RpcServerBuilder {
+            provider: self.clone(),
+            folder: None,
+            limits: Limits::default(),
+            poll: Duration::from_secs(2),
+            trust_head: false,
+            pass_unverified: false,
+            compare: true,
+            hosts: None,
+            events: Events::default(),
+        }
+    }
+}
+
+impl RpcServerBuilder {
+    /// Keeps proven receipts and transactions in a folder, for later runs.
+    pub fn folder(mut self, folder: impl AsRef<Path>) -> Self {
+        self.folder = Some(folder.as_ref().to_owned());
+        self
+    }
+
+    /// Sets the limits.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Sets the interval at which a newer head is asked for (default: 2 s).
+    pub fn poll(mut self, interval: Duration) -> Self {
+        self.poll = interval;
+        self
+    }
+
+    /// Trusts the head that the upstreams name, if the provider has no anchor. Answers are then as
+    /// authentic as that head.
+    pub fn trust_head(mut self) -> Self {
+        self.trust_head = true;
+        self
+    }
+
+    /// Passes calls whose answers cannot be proven to the upstreams. Only single calls over HTTP are
+    /// passed; the answer has the HTTP header `chainsieve-unverified: 1`.
+    pub fn pass_unverified(mut self) -> Self {
+        self.pass_unverified = true;
+        self
+    }
+
+    /// Does not ask the upstreams for logs, which are otherwise compared with the proven ones to count
+    /// what was left out.
+    pub fn without_comparison(mut self) -> Self {
+        self.compare = false;
+        self
+    }
+
+    /// Accepts requests for these hosts only, for example `localhost:*`. By default, a server on a
+    /// loopback address accepts requests for this machine only, so that no web page can use it through
+    /// a name of its own (DNS rebinding).
+    pub fn hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.hosts = Some(hosts.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Sets a callback for events, for a log.
+    pub fn on_event(mut self, sink: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        self.events = Events(Some(Arc::new(sink)));
+        self
+    }
+
+    /// Starts the endpoint. It listens at once; [`/health`](RpcServer) says when a head is verified.
+    ///
+    /// # Errors
+    /// Returns an error if nothing is trusted, if no upstream names its chain, or if the address or
+    /// the folder cannot be opened.
+    pub fn start(self, address: SocketAddr) -> Result<RpcServer, RpcServerError> {
+        let anchor = self.provider.0.settings.anchor.clone();
+        if anchor.is_none() && !self.trust_head {
+            return Err(RpcServerError::NoAnchor);
+        }
+        let stop = self.provider.stop().child();
+        let provider = self.provider.with_stop(stop.clone());
+        let (chain_id, profile) = (provider.chain_id()?, provider.profile()?);
+        let nodes = provider.nodes().to_vec();
+        let opened = |error: &dyn fmt::Display| RpcServerError::Open(error.to_string());
+        let store = match &self.folder {
+            None => None,
+            Some(folder) => {
+                std::fs::create_dir_all(folder).map_err(|error| opened(&error))?;
+                Some(Store::open(folder, self.limits.disk).map_err(|error| opened(&error))?)
+            }
+        };
+        let metrics = Arc::new(Metrics::new());
+        let compare = if self.compare {
+            let started = Compare::start(nodes.clone(), Arc::clone(&metrics), self.events.clone());
+            started.map_err(|error| opened(&error))?
+        } else {
+            Compare::nothing()
+        };
+        let memory = self.limits.memory;
+        let calls = usize::try_from(self.limits.max_calls).unwrap_or(Semaphore::MAX_PERMITS);
+        let proven = Arc::new(Proven {
+            chain_id,
+            chain: Chain::new(self.limits.max_headers),
+            journal: Journal::new(),
+            blocks: Blocks::new(nodes, profile, memory, store, Arc::clone(&metrics)),
+            filters: Filters::new(self.limits.max_filters),
+            compare,
+            metrics,
+            events: self.events,
+            anchor,
+            pass_unverified: self.pass_unverified,
+            calls: Arc::new(Semaphore::new(calls.min(Semaphore::MAX_PERMITS))),
+            limits: self.limits,
+            stop,
+            stopped: Arc::new(Notify::new()),
+        });
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .thread_name("chainsieve-rpc")
+            .max_blocking_threads(calls.clamp(16, 4096))
+            .enable_all()
+            .build()
+            .map_err(|error| opened(&error))?;
+        let hosts = self.hosts.or_else(|| address.ip().is_loopback().then(this_machine));
+        let listen = serve(Arc::clone(&proven), address, hosts);
+        let (address, handle) = runtime.block_on(listen)?;
+        let thread = std::thread::Builder::new().name("chainsieve-head".into());
+        let (following, poll) = (Arc::clone(&proven), self.poll);
+        thread.spawn(move || following.follow_head(poll)).map_err(|error| opened(&error))?;
+        Ok(RpcServer { address, proven, handle, runtime: Some(runtime) })
+    }
+}
+
+fn this_machine() -> Vec<String> {
+    ["localhost:*", "127.0.0.1:*", "[::1]:*"].map(str::to_owned).into()
+}
+
+async fn serve(
+    proven: Arc<Proven>,
+    address: SocketAddr,
+    hosts: Option<Vec<String>>,
+) -> Result<(SocketAddr, ServerHandle), RpcServerError> {
+    let limits = &proven.limits;
+    let config = ServerConfig::builder()
+        .max_connections(limits.max_connections)
+        .max_subscriptions_per_connection(limits.max_subscriptions)
+        .max_request_body_size(limits.max_request)
+        .max_response_body_size(limits.max_answer)
+        .set_batch_request_config(BatchRequestConfig::Limit(limits.max_batch))
+        .set_id_provider(HexIds)
+        .build();
+    let host = match hosts {
+        None => HostFilterLayer::disable(),
+        Some(hosts) => HostFilterLayer::new(hosts.iter().map(String::as_str))
+            .map_err(|error| RpcServerError::Open(format!("allowed hosts: {error}")))?,
+    };
+    let http = tower::ServiceBuilder::new().layer(host).layer(OperationsLayer(Arc::clone(&proven)));
+    let max_answer = limits.max_answer;
+    let rpc =
+        RpcServiceBuilder::new().layer(UnverifiedLayer { proven: Arc::clone(&proven), max_answer });
+    let failed = |error| RpcServerError::Listen { address, error };
+    let server = Server::builder()
+        .set_config(config)
+        .set_http_middleware(http)
+        .set_rpc_middleware(rpc)
+        .build(address)
+        .await
+        .map_err(failed)?;
+    let address = server.local_addr().map_err(failed)?;
+    let module =
+        methods::module(proven).map_err(|error| RpcServerError::Open(error.to_string()))?;
+    Ok((address, server.start(module)))
+}
+
+impl RpcServer {
+    /// Returns the address that the endpoint listens on.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns the verified head; `None` until there is one.
+    pub fn head(&self) -> Option<BlockRef> {
+        self.proven.chain.head()
+    }
+
+    /// Returns the number of calls of clients so far.
+    pub fn num_calls(&self) -> u64 {
+        self.proven.metrics.num_calls()
+    }
+
+    /// Returns the handle that stops the endpoint.
+    pub fn stop(&self) -> &Stop {
+        &self.proven.stop
+    }
+
+    /// Waits until the endpoint is stopped.
+    pub fn wait(self) {
+        self.proven.stop.wait();
+    }
+}
+
+/// Ends all connections. Calls in progress are not awaited for longer than a second.
+impl Drop for RpcServer {
+    fn drop(&mut self) {
+        self.proven.stop.set();
+        self.proven.stopped.notify_waiters();
+        let _ = self.handle.stop();
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_timeout(Duration::from_secs(1));
+        }
+    }
+}

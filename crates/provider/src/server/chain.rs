@@ -1,0 +1,380 @@
+//! The headers that lead to the trusted head, kept in memory: each is the parent of the next.
+
+use std::ops::RangeInclusive;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::header::{BlockRef, ChainBlock, HeaderBuf, Linked, LinkedHeaders};
+
+use super::journal::BlockHeader;
+use crate::anchor::AnchorSource;
+use crate::error::FetchError;
+use crate::fetched_chain::FetchedChain;
+use crate::node::{Node, RpcError};
+use crate::nodes::first_of;
+
+/// Number of headers of a part, and of an island at most: 3 MB.
+const PART: u64 = 8192;
+/// Number of blocks by which the head may advance at once. If more are missing, the chain starts anew
+/// at the head.
+const MAX_ADVANCE: u64 = 4 * PART;
+
+/// The chain that ends at the trusted head.
+#[derive(Debug)]
+pub(super) struct Chain {
+    /// Maximum number of headers in memory.
+    limit: u64,
+    state: RwLock<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Parts of the chain, ascending. The last block of each is the parent of the next one's first
+    /// block. The last part ends at the head.
+    parts: Vec<Arc<LinkedHeaders>>,
+    /// Ranges of blocks far below the parts, the newest last. The last block of each was linked to a
+    /// finalised block.
+    islands: Vec<Arc<LinkedHeaders>>,
+    finalized: Option<BlockRef>,
+}
+
+/// Blocks that lead to a new head.
+#[derive(Debug, Default)]
+pub(super) struct Branch {
+    /// The blocks, the lowest first.
+    pub(super) blocks: Vec<Arc<BlockHeader>>,
+    /// `true` if the parent of the first one is on the chain.
+    is_linked: bool,
+}
+
+/// What changed when the head moved.
+#[derive(Debug)]
+pub(super) struct Moved {
+    /// Hashes of blocks that left the chain, the highest first.
+    pub(super) removed: Vec<B256>,
+    /// Blocks that joined the chain, the lowest first.
+    pub(super) added: Vec<Arc<BlockHeader>>,
+    /// `true` if blocks between the old head and the new one are missing.
+    pub(super) restarted: bool,
+}
+
+/// Reason why headers are not known.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(super) enum HeadersError {
+    #[error("no head is trusted yet")]
+    NoHead,
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    #[error("{0}")]
+    Link(String),
+    #[error(
+        "the headers from block {first} to the verified head are {headers}, the limit is {limit}"
+    )]
+    TooMany { first: u64, headers: u64, limit: u64 },
+}
+
+/// The headers of a range, which is part of the chain.
+#[derive(Debug, Clone)]
+pub(super) struct Headers {
+    range: RangeInclusive<u64>,
+    parts: Vec<Arc<LinkedHeaders>>,
+}
+
+impl Headers {
+    /// Returns the parts of the range, ascending, each with the numbers that belong to the range.
+    pub(super) fn parts(&self) -> impl Iterator<Item = (&LinkedHeaders, RangeInclusive<u64>)> {
+        self.parts.iter().filter_map(|part| {
+            let numbers = part.numbers()?;
+            let first = *self.range.start().max(numbers.start());
+            let last = *self.range.end().min(numbers.end());
+            (first <= last).then(|| (&**part, first..=last))
+        })
+    }
+}
+
+impl State {
+    fn numbers(&self) -> Option<RangeInclusive<u64>> {
+        let first = *self.parts.first()?.numbers()?.start();
+        let last = *self.parts.last()?.numbers()?.end();
+        Some(first..=last)
+    }
+
+    fn part_of(&self, number: u64) -> Option<&Arc<LinkedHeaders>> {
+        let above = self.parts.partition_point(|part| {
+            part.numbers().is_some_and(|numbers| *numbers.start() <= number)
+        });
+        self.parts.get(above.checked_sub(1)?)
+    }
+
+    fn block(&self, number: u64) -> Option<ChainBlock<'_>> {
+        let on_chain = self.part_of(number).and_then(|part| part.block(number));
+        on_chain.or_else(|| self.islands.iter().rev().find_map(|island| island.block(number)))
+    }
+
+    fn headers(&self, range: &RangeInclusive<u64>) -> Option<Headers> {
+        let covers = |numbers: RangeInclusive<u64>| {
+            numbers.contains(range.start()) && numbers.contains(range.end())
+        };
+        let parts = if self.numbers().is_some_and(covers) {
+            let is_in = |part: &&Arc<LinkedHeaders>| {
+                part.numbers().is_some_and(|numbers| {
+                    numbers.start() <= range.end() && range.start() <= numbers.end()
+                })
+            };
+            self.parts.iter().filter(is_in).cloned().collect()
+        } else {
+            let island = self.islands.iter().rev();
+            vec![island.clone().find(|island| island.numbers().is_some_and(covers))?.clone()]
+        };
+        Some(Headers { range: range.clone(), parts })
+    }
+
+    fn len(&self) -> u64 {
+        self.parts.iter().chain(&self.islands).map(|part| part.len() as u64).sum()
+    }
+
+    /// Links a header whose parent is on the chain. Returns the hashes of the blocks that left the
+    /// chain, the highest first.
+    fn push(&mut self, header: &HeaderBuf) -> Vec<B256> {
+        let mut removed = Vec::new();
+        let view = header.view();
+        while let Some(last) = self.parts.last_mut() {
+            let first = last.numbers().map(|numbers| *numbers.start());
+            if first.is_some_and(|first| first >= view.number()) {
+                let mut all: Vec<B256> = last.blocks().map(|block| block.hash).collect();
+                all.reverse();
+                removed.extend(all);
+                self.parts.pop();
+                continue;
+            }
+            if last.len() as u64 >= PART && last.last_hash() == Some(view.parent_hash()) {
+                let next = last.following();
+                self.parts.push(Arc::new(next));
+            }
+            break;
+        }
+        if self.parts.is_empty() {
+            self.parts.push(Arc::default());
+        }
+        let last = self.parts.last_mut().expect("one was pushed");
+        if let Ok(Linked::Reorganised { removed: others }) = Arc::make_mut(last).push(&view) {
+            removed.extend(others.into_iter().rev());
+        }
+        removed
+    }
+}
+
+impl Chain {
+    pub(super) fn new(limit: u64) -> Self {
+        Self { limit, state: RwLock::default() }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the verified head.
+    pub(super) fn head(&self) -> Option<BlockRef> {
+        let state = self.read();
+        let last = state.parts.last()?;
+        Some(BlockRef { number: *last.numbers()?.end(), hash: last.last_hash()? })
+    }
+
+    pub(super) fn finalized(&self) -> Option<BlockRef> {
+        self.read().finalized
+    }
+
+    /// Returns the hash of the chain's block with this number, if its header is in memory.
+    pub(super) fn hash(&self, number: u64) -> Option<B256> {
+        self.read().block(number).map(|block| block.hash)
+    }
+
+    /// Fetches the headers that lead from the head to the block with this hash; none if it is the head.
+    /// Only this hash is trusted: whatever nodes send must lead to it.
+    pub(super) fn fetch(&self, nodes: &[Node], head: B256) -> Result<Branch, FetchError> {
+        if self.head().is_some_and(|before| before.hash == head) {
+            return Ok(Branch::default());
+        }
+        let header = header_of(nodes, head)?;
+        // A node that lags behind the head names an earlier block, which is no reorganisation.
+        if self.hash(header.view().number()) == Some(head) {
+            return Ok(Branch::default());
+        }
+        let mut new = vec![header];
+        let is_linked = self.walk_back(nodes, &mut new)?;
+        if !is_linked {
+            new.truncate(1);
+        }
+        let blocks = new.into_iter().rev().map(|header| Arc::new(BlockHeader::new(header)));
+        Ok(Branch { blocks: blocks.collect(), is_linked })
+    }
+
+    /// Moves the head to the end of a branch. `moved` is told what changed before anybody sees the new
+    /// head.
+    pub(super) fn advance(&self, branch: Branch, moved: impl FnOnce(Moved)) {
+        let Branch { blocks, is_linked } = branch;
+        if blocks.is_empty() {
+            return;
+        }
+        let mut state = self.write();
+        let restarted = !is_linked && !state.parts.is_empty();
+        if !is_linked {
+            state.parts.clear();
+        }
+        let mut removed = Vec::new();
+        for block in &blocks {
+            removed.extend(state.push(&block.header));
+        }
+        moved(Moved { removed, added: blocks, restarted });
+    }
+
+    /// Fetches headers, the highest first, until the parent of the last one is on the chain. Returns
+    /// `false` if that is too far away.
+    fn walk_back(&self, nodes: &[Node], new: &mut Vec<HeaderBuf>) -> Result<bool, FetchError> {
+        let Some(numbers) = self.read().numbers() else { return Ok(false) };
+        let mut by_number = true;
+        while let Some(lowest) = new.last() {
+            let (number, parent) = (lowest.view().number(), lowest.view().parent_hash());
+            let Some(before) = number.checked_sub(1).filter(|it| numbers.contains(it)) else {
+                let missing = number.saturating_sub(*numbers.end());
+                if number <= *numbers.start() || missing > MAX_ADVANCE {
+                    return Ok(false);
+                }
+                let first = numbers.end().saturating_add(1);
+                if by_number && missing > 2 {
+                    by_number = false;
+                    // The headers in between at once, if a node has those that lead to the head.
+                    new.extend(linked_below(nodes, first..=number - 1, parent));
+                } else {
+                    new.push(header_of(nodes, parent)?);
+                }
+                continue;
+            };
+            if self.hash(before) == Some(parent) {
+                return Ok(true);
+            }
+            new.push(header_of(nodes, parent)?);
+        }
+        Ok(false)
+    }
+
+    /// Sets the newest final block. Returns `true` if it was another one.
+    pub(super) fn set_finalized(&self, finalized: Option<BlockRef>) -> bool {
+        let mut state = self.write();
+        let is_new = state.finalized != finalized;
+        state.finalized = finalized;
+        is_new
+    }
+
+    /// Returns the headers of a range that ends at most at the head. What is missing is fetched, and
+    /// linked to the head or to the finalised block.
+    pub(super) fn headers(
+        &self,
+        nodes: &[Node],
+        anchor: Option<&dyn AnchorSource>,
+        range: RangeInclusive<u64>,
+    ) -> Result<Headers, HeadersError> {
+        loop {
+            let (lowest, parent) = {
+                let state = self.read();
+                if let Some(headers) = state.headers(&range) {
+                    return Ok(headers);
+                }
+                let numbers = state.numbers().ok_or(HeadersError::NoHead)?;
+                let first = state.parts.first().ok_or(HeadersError::NoHead)?;
+                (*numbers.start(), first.parent_hash().ok_or(HeadersError::NoHead)?)
+            };
+            let below = lowest.saturating_sub(*range.start());
+            let in_range = (range.end() - range.start()).saturating_add(1);
+            if below > in_range.saturating_add(PART)
+                && let Some(anchor) = anchor
+                && let Some(hash) = anchor.link(*range.end(), nodes).map_err(HeadersError::Link)?
+            {
+                self.check_room(*range.start(), in_range)?;
+                let island = fetch_below(nodes, range.clone(), hash)?;
+                let mut state = self.write();
+                while state.len() + in_range > self.limit && !state.islands.is_empty() {
+                    state.islands.remove(0);
+                }
+                state.islands.push(Arc::new(island));
+                continue;
+            }
+            self.check_room(*range.start(), below.saturating_add(self.read().len()))?;
+            let last = lowest - 1;
+            let first = last.saturating_sub(PART - 1).max(*range.start());
+            let part = fetch_below(nodes, first..=last, parent)?;
+            let mut state = self.write();
+            // Another thread may have added the same part, or the chain may have started anew.
+            if state.parts.first().and_then(|first| first.parent_hash()) == part.last_hash() {
+                state.parts.insert(0, Arc::new(part));
+            }
+        }
+    }
+
+    fn check_room(&self, first: u64, headers: u64) -> Result<(), HeadersError> {
+        let limit = self.limit;
+        if headers > limit {
+            return Err(HeadersError::TooMany { first, headers, limit });
+        }
+        Ok(())
+    }
+}
+
+fn header_of(nodes: &[Node], hash: B256) -> Result<HeaderBuf, FetchError> {
+    let what = || format!("block {hash}");
+    let found = first_of(nodes, what, |node| node.header_by_hash(hash))?;
+    found.ok_or_else(|| {
+        let name = nodes.first().map_or_else(String::new, Node::name);
+        FetchError::rpc(name, what(), RpcError::NotFound { what: what() })
+    })
+}
+
+/// Returns the headers of a range, the highest first, whose last block has this hash; none if no node
+/// has them.
+fn linked_below(nodes: &[Node], range: RangeInclusive<u64>, last: B256) -> Vec<HeaderBuf> {
+    for node in nodes {
+        let mut headers: Vec<HeaderBuf> = Vec::new();
+        let fetched = node.headers(range.clone(), |part| {
+            headers.extend(part);
+            Ok::<_, RpcError>(())
+        });
+        headers.reverse();
+        let mut expected = last;
+        let leads = headers.iter().all(|header| {
+            let is_parent = header.hash() == expected;
+            expected = header.view().parent_hash();
+            is_parent
+        });
+        if fetched.is_ok() && leads {
+            return headers;
+        }
+    }
+    Vec::new()
+}
+
+/// Fetches the headers of a range whose last block has this hash.
+fn fetch_below(
+    nodes: &[Node],
+    range: RangeInclusive<u64>,
+    hash: B256,
+) -> Result<LinkedHeaders, FetchError> {
+    let mut failed = None;
+    for node in nodes {
+        let mut fetched = FetchedChain::new(false);
+        let error = match fetched.fetch(node, range.clone(), false) {
+            Ok(()) if fetched.chain.last_hash() == Some(hash) => return Ok(fetched.chain),
+            Ok(()) => {
+                let block = *range.end();
+                FetchError::OtherBranch { node: node.name(), block, tries: 1 }
+            }
+            Err(FetchError::Stopped) => return Err(FetchError::Stopped),
+            Err(error) => error,
+        };
+        failed.get_or_insert(error);
+    }
+    Err(failed.expect("a provider has at least one node"))
+}

@@ -1,0 +1,113 @@
+//! Compares what upstreams answer to `eth_getLogs` with the proven logs, and counts what they left out.
+
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::mpsc::{self, SyncSender};
+use std::thread;
+
+use chainsieve::eth::log::LocatedLog;
+use chainsieve::eth::log_query::LogQuery;
+
+use super::events::{Differences, Event, Events};
+use super::metrics::Metrics;
+use crate::node::{Node, RpcError};
+
+/// Number of answers that may wait for their comparison. Further ones are not compared.
+const WAITING: usize = 64;
+
+/// The queue of answers to compare.
+#[derive(Debug)]
+pub(super) struct Compare {
+    /// `None` if nothing is compared.
+    waiting: Option<SyncSender<Proven>>,
+}
+
+/// A query, and its proven logs.
+#[derive(Debug)]
+struct Proven {
+    query: LogQuery,
+    range: RangeInclusive<u64>,
+    logs: Vec<LocatedLog>,
+}
+
+impl Compare {
+    pub(super) const fn nothing() -> Self {
+        Self { waiting: None }
+    }
+
+    /// Starts the thread that asks the upstreams. It ends when the queue is dropped.
+    pub(super) fn start(
+        nodes: Vec<Node>,
+        metrics: Arc<Metrics>,
+        events: Events,
+    ) -> std::io::Result<Self> {
+        let (waiting, proven) = mpsc::sync_channel::<Proven>(WAITING);
+        let thread = thread::Builder::new().name("chainsieve-compare".into());
+        thread.spawn(move || {
+            for proven in proven {
+                for node in &nodes {
+                    compare(node, &proven, &metrics, &events);
+                }
+            }
+        })?;
+        Ok(Self { waiting: Some(waiting) })
+    }
+
+    /// Compares the answers of the upstreams to a query, soon. `range` is that of the query, and
+    /// `logs` are the proven ones.
+    pub(super) fn queue(&self, query: &LogQuery, range: &RangeInclusive<u64>, logs: &[LocatedLog]) {
+        if let Some(waiting) = &self.waiting {
+            let (query, range, logs) = (query.clone(), range.clone(), logs.to_vec());
+            // A full queue loses a comparison, and no answer.
+            let _ = waiting.try_send(Proven { query, range, logs });
+        }
+    }
+}
+
+fn compare(node: &Node, proven: &Proven, metrics: &Metrics, events: &Events) {
+    let Proven { query, range, logs } = proven;
+    // A node that does not have the last block yet lags, which is no omission.
+    let Ok(Some(last)) = node.header(*range.end()) else { return };
+    let is_same = logs.iter().rev().take_while(|log| log.block_number == *range.end());
+    if is_same.clone().any(|log| log.block_hash != last.hash()) {
+        return;
+    }
+    let mut answered = Vec::new();
+    let asked = node.logs(query, range.clone(), |_, found| {
+        answered.extend(found);
+        Ok::<_, RpcError>(())
+    });
+    if asked.is_err() {
+        return;
+    }
+    // A reorganisation meanwhile may have changed any block.
+    if !matches!(node.header(*range.end()), Ok(Some(now)) if now.hash() == last.hash()) {
+        return;
+    }
+    let found = differences(logs, &answered);
+    metrics.compared(node, found);
+    if !found.are_none() {
+        events.log(&Event::WrongLogs { upstream: node.name(), range: range.clone(), found });
+    }
+}
+
+/// Returns how an answer differs from the proven logs. Both may have any order.
+pub(super) fn differences(proven: &[LocatedLog], answered: &[LocatedLog]) -> Differences {
+    let place = |log: &LocatedLog| (log.block_hash, log.log_index);
+    let mut open: HashMap<_, &LocatedLog> = proven.iter().map(|log| (place(log), log)).collect();
+    let mut found = Differences::default();
+    for log in answered {
+        match open.remove(&place(log)) {
+            // Nodes may leave the time out.
+            Some(known) => {
+                let block_timestamp = log.block_timestamp.and(known.block_timestamp);
+                let known = LocatedLog { block_timestamp, ..known.clone() };
+                found.altered += u64::from(known != *log);
+            }
+            None => found.invented += 1,
+        }
+    }
+    found.omitted = open.len() as u64;
+    found
+}

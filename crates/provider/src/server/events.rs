@@ -1,0 +1,103 @@
+//! What the endpoint says to its operator while it runs.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use chainsieve::eth::header::BlockRef;
+
+/// How an answer of `eth_getLogs` of an upstream differs from the proven logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct Differences {
+    /// Number of logs that the answer lacks.
+    pub omitted: u64,
+    /// Number of logs with another member than the proven one.
+    pub altered: u64,
+    /// Number of logs that are in no block of the range.
+    pub invented: u64,
+}
+
+impl Differences {
+    pub(super) const fn are_none(self) -> bool {
+        self.omitted == 0 && self.altered == 0 && self.invented == 0
+    }
+}
+
+/// An event for a log. Its `Display` is a line of text; `serde` writes an object whose member `kind`
+/// names it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Event {
+    /// The verified head moved.
+    Head {
+        /// The new head.
+        head: BlockRef,
+        /// Number of the newest final block, if it is known.
+        finalized: Option<u64>,
+        /// Number of blocks that left the chain.
+        removed: usize,
+    },
+    /// No newer head could be verified. It is tried again.
+    HeadFailed {
+        /// The reason.
+        why: String,
+    },
+    /// An upstream's answer of `eth_getLogs` differs from the proven logs.
+    WrongLogs {
+        /// Scheme, host and port of the upstream.
+        upstream: String,
+        /// The blocks that were asked for.
+        range: RangeInclusive<u64>,
+        /// The differences.
+        found: Differences,
+    },
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Head { head, finalized, removed } => {
+                write!(f, "verified head: block {}, {}", head.number, head.hash)?;
+                if let Some(finalized) = finalized {
+                    write!(f, "; final: block {finalized}")?;
+                }
+                match removed {
+                    0 => Ok(()),
+                    removed => write!(f, "; {removed} blocks left the chain"),
+                }
+            }
+            Self::HeadFailed { why } => write!(f, "no newer head: {why}"),
+            Self::WrongLogs { upstream, range, found } => write!(
+                f,
+                "{upstream} omitted {} logs, altered {} and invented {} in its answer for blocks {} \
+                 to {}",
+                found.omitted,
+                found.altered,
+                found.invented,
+                range.start(),
+                range.end()
+            ),
+        }
+    }
+}
+
+type OnEvent = dyn Fn(&Event) + Send + Sync;
+
+/// Where events go.
+#[derive(Clone, Default)]
+pub(super) struct Events(pub(super) Option<Arc<OnEvent>>);
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Events")
+    }
+}
+
+impl Events {
+    pub(super) fn log(&self, event: &Event) {
+        if let Some(on_event) = &self.0 {
+            on_event(event);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Filters that clients install and poll.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::bloom::BloomAnswer;
+use chainsieve::eth::chain_profile::ChainProfile;
+use chainsieve::eth::header::ChainBlock;
+use chainsieve::eth::log::LocatedLog;
+use chainsieve::eth::log_query::{CompiledQuery, LogQuery};
+
+use super::Proven;
+use super::refusal::Refusal;
+
+/// A filter that is not polled for so long is removed, as by go-ethereum.
+const UNUSED: Duration = Duration::from_secs(300);
+
+/// What a filter selects.
+#[derive(Debug, Clone)]
+enum Selects {
+    Logs(Arc<(LogQuery, CompiledQuery)>),
+    Blocks,
+}
+
+#[derive(Debug)]
+struct Filter {
+    selects: Selects,
+    /// Number of the next change of the chain.
+    next: u64,
+    used: Instant,
+}
+
+/// The installed filters, by their id.
+#[derive(Debug)]
+pub(super) struct Filters {
+    limit: usize,
+    installed: Mutex<HashMap<String, Arc<Mutex<Filter>>>>,
+}
+
+/// What happened since the last poll.
+#[derive(Debug)]
+pub(super) enum Changes {
+    Logs(Vec<LocatedLog>),
+    Blocks(Vec<B256>),
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns an id that nobody can guess.
+pub(super) fn random_id() -> String {
+    let random = getrandom::u64().and_then(|high| Ok((high, getrandom::u64()?)));
+    let (high, low) = random.unwrap_or_default();
+    format!("{:#x}", (u128::from(high) << 64 | u128::from(low)).max(1))
+}
+
+impl Filters {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { limit, installed: Mutex::default() }
+    }
+
+    fn install(&self, filter: Filter) -> Result<String, Refusal> {
+        let mut installed = lock(&self.installed);
+        let now = filter.used;
+        installed.retain(|_, filter| {
+            // A filter that is in use now is locked.
+            filter.try_lock().map_or(true, |filter| now.duration_since(filter.used) < UNUSED)
+        });
+        let (found, limit) = (installed.len() as u64 + 1, self.limit as u64);
+        if found > limit {
+            return Err(Refusal::Limit { what: "filters", found, limit });
+        }
+        let id = random_id();
+        installed.insert(id.clone(), Arc::new(Mutex::new(filter)));
+        Ok(id)
+    }
+
+    fn get(&self, id: &str) -> Result<Arc<Mutex<Filter>>, Refusal> {
+        lock(&self.installed).get(id).cloned().ok_or(Refusal::NoFilter)
+    }
+
+    fn remove(&self, id: &str) -> bool {
+        lock(&self.installed).remove(id).is_some()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        lock(&self.installed).len()
+    }
+
+    /// Returns `true` if a block may contain a log of an installed filter.
+    pub(super) fn may_match(&self, block: &ChainBlock<'_>, profile: &ChainProfile) -> bool {
+        let is_sound = profile.at(block.number).bloom.proves_absence();
+        let installed: Vec<_> = lock(&self.installed).values().cloned().collect();
+        installed.iter().any(|filter| match &lock(filter).selects {
+            Selects::Logs(of) => !is_sound || of.1.answer(block.bloom) != BloomAnswer::No,
+            Selects::Blocks => false,
+        })
+    }
+}
+
+impl Proven {
+    /// Installs a filter of logs, from the next block on.
+    pub(super) fn new_filter(&self, query: LogQuery) -> Result<String, Refusal> {
+        self.heads()?;
+        let compiled = query.compile();
+        self.install(Selects::Logs(Arc::new((query, compiled))))
+    }
+
+    /// Installs a filter of blocks, from the next one on.
+    pub(super) fn new_block_filter(&self) -> Result<String, Refusal> {
+        self.heads()?;
+        self.install(Selects::Blocks)
+    }
+
+    fn install(&self, selects: Selects) -> Result<String, Refusal> {
+        let filter = Filter { selects, next: self.journal.next(), used: Instant::now() };
+        self.filters.install(filter)
+    }
+
+    pub(super) fn uninstall_filter(&self, id: &str) -> bool {
+        self.filters.remove(id)
+    }
+
+    /// Returns what happened since the last poll of a filter. After an error, the next poll returns
+    /// the same changes again.
+    pub(super) fn filter_changes(&self, id: &str) -> Result<Changes, Refusal> {
+        let filter = self.filters.get(id)?;
+        let mut filter = lock(&filter);
+        filter.used = Instant::now();
+        let Some((changes, next)) = self.journal.since(filter.next) else {
+            // What was missed is not known any more: only a new filter has no gap.
+            drop(filter);
+            self.filters.remove(id);
+            return Err(Refusal::NoFilter);
+        };
+        let found = match &filter.selects {
+            Selects::Logs(of) => {
+                let (query, compiled) = &**of;
+                Changes::Logs(self.logs_of_changes(query, compiled, &changes)?)
+            }
+            Selects::Blocks => {
+                let added = changes.iter().filter(|change| !change.removed);
+                Changes::Blocks(added.map(|change| change.block.at.hash).collect())
+            }
+        };
+        filter.next = next;
+        filter.used = Instant::now();
+        Ok(found)
+    }
+
+    /// Returns all logs of a filter, past ones too.
+    pub(super) fn filter_logs(&self, id: &str) -> Result<Vec<LocatedLog>, Refusal> {
+        let filter = self.filters.get(id)?;
+        let selects = {
+            let mut filter = lock(&filter);
+            filter.used = Instant::now();
+            filter.selects.clone()
+        };
+        match selects {
+            Selects::Logs(of) => self.logs(&of.0),
+            Selects::Blocks => Err(Refusal::NoFilter),
+        }
+    }
+}

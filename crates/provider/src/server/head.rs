@@ -1,0 +1,118 @@
+//! The thread that moves the verified head.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::header::{BlockRef, ChainBlock};
+use chainsieve::eth::log_query::BlockTag;
+
+use super::Proven;
+use super::events::Event;
+use crate::error::FetchError;
+use crate::node::RpcError;
+use crate::nodes::first_of;
+
+impl Proven {
+    /// Moves the head until the endpoint is stopped.
+    pub(super) fn follow_head(self: Arc<Self>, poll: Duration) {
+        let mut failed = None;
+        while !self.stop.is_set() {
+            match self.advance() {
+                Ok(()) => failed = None,
+                Err(_) if self.stop.is_set() => return,
+                Err(why) => {
+                    self.metrics.head_failed();
+                    // The same reason is said once.
+                    if failed.as_ref() != Some(&why) {
+                        self.events.log(&Event::HeadFailed { why: why.clone() });
+                        failed = Some(why);
+                    }
+                }
+            }
+            self.stop.wait_timeout(poll);
+        }
+    }
+
+    /// Asks for the newest trusted block, and links it to the chain.
+    fn advance(&self) -> Result<(), String> {
+        let (head, finalized) = self.newest()?;
+        let nodes = self.blocks.nodes();
+        let mut branch = self.chain.fetch(nodes, head);
+        // Nodes may not have the newest signed block yet. The final one is a start.
+        if let (Err(_), None, Some(finalized)) = (&branch, self.chain.head(), finalized) {
+            branch = self.chain.fetch(nodes, finalized.hash);
+        }
+        let branch = branch.map_err(|error| error.to_string())?;
+        // What clients wait for is fetched before they are told of it.
+        if self.filters.len() > 0 {
+            for block in &branch.blocks {
+                self.look_ahead(&ChainBlock::from(&**block));
+            }
+        }
+        let newest = branch.blocks.last().cloned();
+        let mut removed = 0;
+        self.chain.advance(branch, |moved| {
+            removed = moved.removed.len();
+            self.journal.push(&moved.removed, moved.added, moved.restarted);
+        });
+        let now = self.chain.head().ok_or("no head")?;
+        let finalized = finalized.filter(|block| block.number <= now.number);
+        let is_newly_final = self.chain.set_finalized(finalized);
+        if let Some(newest) = &newest {
+            self.metrics.set_head(now.number, newest.header.view().timestamp());
+        }
+        let finalized = finalized.map(|block| block.number);
+        if let Some(finalized) = finalized {
+            self.metrics.set_finalized(finalized);
+        }
+        if newest.is_some() || is_newly_final {
+            self.events.log(&Event::Head { head: now, finalized, removed });
+        }
+        Ok(())
+    }
+
+    /// Returns the newest trusted block, and the newest final one if it is known.
+    fn newest(&self) -> Result<(B256, Option<BlockRef>), String> {
+        let nodes = self.blocks.nodes();
+        let failed = |error: FetchError| error.to_string();
+        let Some(anchor) = &self.anchor else {
+            let named = |tag: BlockTag| {
+                first_of(nodes, || crate::node::named(tag), |node| node.header_at(tag))
+            };
+            let head = named(BlockTag::Latest).map_err(failed)?.ok_or("no upstream has a block")?;
+            let finalized = named(BlockTag::Finalized).unwrap_or_default();
+            return Ok((head.hash(), finalized.as_ref().map(BlockRef::from)));
+        };
+        let blocks = anchor.blocks()?;
+        let mut highest: Option<BlockRef> = None;
+        for hash in blocks {
+            // The same block as before is not asked for again.
+            if let Some(known) = self.chain.finalized().filter(|known| known.hash == hash) {
+                highest = higher(highest, known);
+                continue;
+            }
+            let what = || format!("block {hash}");
+            let header = first_of(nodes, what, |node| node.header_by_hash(hash)).map_err(failed)?;
+            let missing = || {
+                let error = RpcError::NotFound { what: what() };
+                format!("the trusted block: {error}")
+            };
+            highest = higher(highest, BlockRef::from(&header.ok_or_else(missing)?));
+        }
+        let highest = highest.ok_or("no block is trusted")?;
+        Ok((anchor.head().unwrap_or(highest.hash), Some(highest)))
+    }
+
+    /// Fetches what the installed filters will ask for, if a block may have it.
+    fn look_ahead(&self, block: &ChainBlock<'_>) {
+        if self.filters.may_match(block, self.blocks.profile()) {
+            // A failure shows when a client asks.
+            let _ = self.blocks.receipts(block).and_then(|_| self.blocks.hashes(block));
+        }
+    }
+}
+
+fn higher(before: Option<BlockRef>, block: BlockRef) -> Option<BlockRef> {
+    before.filter(|before| before.number >= block.number).or(Some(block))
+}

@@ -1,0 +1,98 @@
+//! What the endpoint serves beside JSON-RPC: `/health` and `/metrics`. It also marks HTTP answers that
+//! were passed on without a proof.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use jsonrpsee::server::{HttpBody, HttpRequest, HttpResponse};
+use serde_json::json;
+use tower::{Layer, Service};
+
+use super::Proven;
+
+/// Name of the HTTP header of an answer that nobody proved.
+pub(super) const UNVERIFIED: &str = "chainsieve-unverified";
+
+/// Set for a request over HTTP whose answer is passed on without a proof.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Passed(pub(super) Arc<AtomicBool>);
+
+#[derive(Debug, Clone)]
+pub(super) struct OperationsLayer(pub(super) Arc<Proven>);
+
+impl<S> Layer<S> for OperationsLayer {
+    type Service = Operations<S>;
+
+    fn layer(&self, inner: S) -> Operations<S> {
+        Operations { inner, proven: Arc::clone(&self.0) }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Operations<S> {
+    inner: S,
+    proven: Arc<Proven>,
+}
+
+impl<S, B> Service<HttpRequest<B>> for Operations<S>
+where
+    S: Service<HttpRequest<B>, Response = HttpResponse>,
+    S::Future: Send + 'static,
+    S::Error: Send + 'static,
+{
+    type Response = HttpResponse;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<HttpResponse, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: HttpRequest<B>) -> Self::Future {
+        let is_get = request.method().as_str() == "GET";
+        let own = match request.uri().path() {
+            "/health" if is_get => Some(health(&self.proven)),
+            "/metrics" if is_get => Some(metrics(&self.proven)),
+            _ => None,
+        };
+        if let Some(own) = own {
+            return Box::pin(std::future::ready(Ok(own)));
+        }
+        let passed = Passed::default();
+        request.extensions_mut().insert(passed.clone());
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let mut answer = answer.await?;
+            if passed.0.load(Ordering::Relaxed) {
+                let value = "1".parse().expect("a digit");
+                answer.headers_mut().insert(UNVERIFIED, value);
+            }
+            Ok(answer)
+        })
+    }
+}
+
+fn response(status: u16, kind: &str, body: String) -> HttpResponse {
+    let built = HttpResponse::builder().status(status).header("content-type", kind);
+    built.body(HttpBody::from(body)).expect("a status and a header")
+}
+
+fn health(proven: &Proven) -> HttpResponse {
+    let head = proven.chain.head();
+    let body = json!({
+        "ready": head.is_some(),
+        "head": head,
+        "finalized": proven.chain.finalized(),
+        "trust": proven.trust(),
+    });
+    let status = if head.is_some() { 200 } else { 503 };
+    response(status, "application/json", body.to_string())
+}
+
+fn metrics(proven: &Proven) -> HttpResponse {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    response(200, kind, proven.metrics.text())
+}

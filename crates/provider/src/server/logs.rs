@@ -1,0 +1,244 @@
+//! Logs of a query: the proven ones of the verified chain, or an error.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::bloom::BloomAnswer;
+use chainsieve::eth::chain_profile::ReceiptsScope;
+use chainsieve::eth::header::{BlockRef, ChainBlock};
+use chainsieve::eth::log::LocatedLog;
+use chainsieve::eth::log_query::{
+    BlockSelection, BlockTag, CompiledQuery, Heads, LogQuery, ResolveError, ResolvedBlocks,
+    Semantics,
+};
+use chainsieve::eth::scan;
+
+use super::Proven;
+use super::blocks::Missing;
+use super::chain::{Headers, HeadersError};
+use super::journal::{BlockHeader, Change};
+use super::refusal::Refusal;
+use crate::in_order::in_order;
+use crate::nodes::first_of;
+
+/// The rules by which logs match: those of go-ethereum.
+pub(super) const SEMANTICS: Semantics = Semantics::Geth;
+/// After so many blocks that could not be proven, no further ones are asked for.
+const MOST_MISSING: usize = 8;
+
+impl Proven {
+    /// Returns the blocks that tags name: those of the verified chain.
+    pub(super) fn heads(&self) -> Result<Heads, Refusal> {
+        let head = self.chain.head().ok_or(Refusal::NotReady)?;
+        let finalized = self.chain.finalized().map(|block| block.number);
+        Ok(Heads { earliest: 0, latest: head.number, safe: finalized, finalized })
+    }
+
+    /// Returns the logs of a query with all members proven, in the order of the chain.
+    pub(super) fn logs(&self, query: &LogQuery) -> Result<Vec<LocatedLog>, Refusal> {
+        if let BlockSelection::AtHash(hash) = *query.blocks() {
+            let unknown = || Refusal::UnknownBlock("unknown block".to_owned());
+            let block = self.block_of(hash)?.ok_or_else(unknown)?;
+            self.check_profile(block.at.number)?;
+            return self.limited(self.blocks.logs(&ChainBlock::from(&*block), query, SEMANTICS)?);
+        }
+        let ResolvedBlocks::Range { first, last } = query.resolve(&self.heads()?)? else {
+            return Err(Refusal::Params("a range or one block".to_owned()));
+        };
+        let (found, limit) = ((last - first).saturating_add(1), self.limits.max_blocks);
+        if found > limit {
+            return Err(Refusal::Limit { what: "blocks", found, limit });
+        }
+        self.check_profile(first)?;
+        self.check_profile(last)?;
+        let range = first..=last;
+        let anchor = self.anchor.as_deref();
+        let headers = self.chain.headers(self.blocks.nodes(), anchor, range.clone())?;
+        self.logs_in(query, &headers, &range)
+    }
+
+    fn logs_in(
+        &self,
+        query: &LogQuery,
+        headers: &Headers,
+        range: &RangeInclusive<u64>,
+    ) -> Result<Vec<LocatedLog>, Refusal> {
+        let candidates = self.candidates(&query.compile(), headers);
+        let limit = self.limits.max_candidates;
+        let found = candidates.len() as u64;
+        if found > limit {
+            return Err(Refusal::Limit { what: "blocks that may contain a log", found, limit });
+        }
+        let is_cold =
+            |block: &&ChainBlock<'_>| self.blocks.receipts_in_memory(block.hash).is_none();
+        let cold = candidates.iter().filter(is_cold).count();
+        let (mut logs, mut missing): (Vec<LocatedLog>, Vec<Missing>) = (Vec::new(), Vec::new());
+        let mut take = |block: &ChainBlock<'_>, found: Result<Vec<LocatedLog>, Missing>| {
+            match found {
+                Ok(found) => logs.extend(found),
+                Err(why) => missing.push(why),
+            }
+            if missing.len() >= MOST_MISSING {
+                return Err(Some(BlockRef::from(*block)));
+            }
+            if logs.len() as u64 > self.limits.max_logs { Err(None) } else { Ok(()) }
+        };
+        let work = |block: &ChainBlock<'_>| self.blocks.logs(block, query, SEMANTICS);
+        let taken = if cold > 1 {
+            let each = |block| (block, work(block));
+            let threads = self.limits.parallel;
+            in_order(threads, candidates.iter(), each, |(block, found)| take(block, found))
+        } else {
+            candidates.iter().try_for_each(|block| take(block, work(block)))
+        };
+        match taken {
+            Ok(()) if missing.is_empty() => {}
+            Err(None) => {
+                let (found, limit) = (logs.len() as u64, self.limits.max_logs);
+                return Err(Refusal::Limit { what: "logs or more", found, limit });
+            }
+            Ok(()) => return Err(Refusal::missing(range, missing)),
+            Err(Some(last)) => {
+                // The others may be missing too.
+                let others = candidates.iter().filter(|block| block.number > last.number);
+                missing.extend(others.map(|block| Missing {
+                    block: BlockRef::from(*block),
+                    why: vec!["not asked for, because others are missing".to_owned()],
+                }));
+                return Err(Refusal::missing(range, missing));
+            }
+        }
+        if cold > 0 {
+            self.compare.queue(query, range, &logs);
+        }
+        Ok(logs)
+    }
+
+    fn limited(&self, logs: Vec<LocatedLog>) -> Result<Vec<LocatedLog>, Refusal> {
+        let (found, limit) = (logs.len() as u64, self.limits.max_logs);
+        if found > limit {
+            return Err(Refusal::Limit { what: "logs", found, limit });
+        }
+        Ok(logs)
+    }
+
+    /// Returns the blocks that may contain a matching log.
+    fn candidates<'a>(
+        &self,
+        compiled: &CompiledQuery,
+        headers: &'a Headers,
+    ) -> Vec<ChainBlock<'a>> {
+        let mut candidates = Vec::new();
+        for (part, numbers) in headers.parts() {
+            let Some(start) = part.numbers().map(|numbers| *numbers.start()) else { continue };
+            let [from, to] = [numbers.start(), numbers.end()].map(|number| index(number - start));
+            let blooms = part.blooms().get(from..=to).unwrap_or_default();
+            let profile = self.blocks.profile();
+            let is_sound = |number: u64| profile.at(number).bloom.proves_absence();
+            if is_sound(*numbers.start()) && is_sound(*numbers.end()) {
+                let found = scan::candidates(compiled, blooms);
+                let block = |at: usize| part.block(numbers.start() + at as u64);
+                candidates.extend(found.into_iter().filter_map(block));
+            } else {
+                candidates.extend(numbers.filter_map(|number| part.block(number)));
+            }
+        }
+        candidates
+    }
+
+    /// Returns an error if the receipts of a block need not have all logs.
+    fn check_profile(&self, number: u64) -> Result<(), Refusal> {
+        let profile = self.blocks.profile();
+        if profile.at(number).receipts == ReceiptsScope::EveryLog {
+            return Ok(());
+        }
+        let why = format!("receipts of {} need not have all logs", profile.name());
+        Err(Refusal::NotProven { reason: "chain_profile", why, proven: vec![], missing: vec![] })
+    }
+
+    /// Returns the header of a block of the verified chain by its hash; `None` if the verified chain
+    /// does not have it.
+    pub(super) fn block_of(&self, hash: B256) -> Result<Option<Arc<BlockHeader>>, Refusal> {
+        let block = if let Some(known) = self.journal.header(hash) {
+            known
+        } else {
+            let what = || format!("block {hash}");
+            let header = first_of(self.blocks.nodes(), what, |node| node.header_by_hash(hash));
+            let Some(header) = header.map_err(HeadersError::from)? else { return Ok(None) };
+            Arc::new(BlockHeader::new(header))
+        };
+        Ok(self.is_on_chain(block.at)?.then_some(block))
+    }
+
+    /// Returns `true` if the verified chain has this block.
+    pub(super) fn is_on_chain(&self, block: BlockRef) -> Result<bool, Refusal> {
+        if block.number > self.heads()?.latest {
+            return Ok(false);
+        }
+        if let Some(hash) = self.chain.hash(block.number) {
+            return Ok(hash == block.hash);
+        }
+        let range = block.number..=block.number;
+        self.chain.headers(self.blocks.nodes(), self.anchor.as_deref(), range)?;
+        Ok(self.chain.hash(block.number) == Some(block.hash))
+    }
+
+    /// Returns the header of the block that a tag names; `None` above the verified head.
+    pub(super) fn block_at(&self, tag: BlockTag) -> Result<Option<Arc<BlockHeader>>, Refusal> {
+        let heads = self.heads()?;
+        let query = LogQuery::new().from_block(tag).to_block(tag);
+        let number = match query.resolve(&heads) {
+            Ok(ResolvedBlocks::Range { first, .. }) => first,
+            Ok(ResolvedBlocks::AtHash(_)) | Err(ResolveError::BeyondHead { .. }) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let anchor = self.anchor.as_deref();
+        self.chain.headers(self.blocks.nodes(), anchor, number..=number)?;
+        let hash = self.chain.hash(number).ok_or(Refusal::NotReady)?;
+        self.block_of(hash)
+    }
+
+    /// Returns the matching logs of changes of the chain, in their order.
+    pub(super) fn logs_of_changes(
+        &self,
+        query: &LogQuery,
+        compiled: &CompiledQuery,
+        changes: &[Change],
+    ) -> Result<Vec<LocatedLog>, Refusal> {
+        let mut logs = Vec::new();
+        for Change { block, removed } in changes {
+            let number = block.at.number;
+            if !is_in(query, number) {
+                continue;
+            }
+            self.check_profile(number)?;
+            let header = ChainBlock::from(&**block);
+            let is_sound = self.blocks.profile().at(number).bloom.proves_absence();
+            if is_sound && compiled.answer(header.bloom) == BloomAnswer::No {
+                continue;
+            }
+            let found = self.blocks.logs(&header, query, SEMANTICS)?;
+            logs.extend(found.into_iter().map(|log| LocatedLog { removed: *removed, ..log }));
+        }
+        self.limited(logs)
+    }
+}
+
+/// Returns `true` if the range of a filter includes a new block: only numbers limit it.
+fn is_in(query: &LogQuery, number: u64) -> bool {
+    match *query.blocks() {
+        BlockSelection::AtHash(_) => false,
+        BlockSelection::Range { from, to } => {
+            let is_before = matches!(from, Some(BlockTag::Number(from)) if number < from);
+            let is_after = matches!(to, Some(BlockTag::Number(to)) if number > to);
+            !is_before && !is_after
+        }
+    }
+}
+
+fn index(offset: u64) -> usize {
+    usize::try_from(offset).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,230 @@
+//! The methods whose answers are proven.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use chainsieve::alloy_primitives::{B256, U64};
+use chainsieve::eth::log_query::{BlockTag, LogQuery};
+use jsonrpsee::RpcModule;
+use jsonrpsee::core::RegisterMethodError;
+use jsonrpsee::types::{ErrorObjectOwned, Params};
+use serde::Deserialize;
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
+
+use super::filters::Changes;
+use super::logs::SEMANTICS;
+use super::refusal::Refusal;
+use super::{Proven, subscriptions};
+
+/// The answer to a call, as JSON.
+type Answer = Result<Box<RawValue>, Refusal>;
+type Method = fn(&Proven, &[&RawValue]) -> Answer;
+
+/// Every method but subscriptions.
+pub(super) const METHODS: [(&str, Method); 13] = [
+    ("eth_blockNumber", block_number),
+    ("eth_chainId", chain_id),
+    ("eth_getBlockByHash", get_block_by_hash),
+    ("eth_getBlockByNumber", get_block_by_number),
+    ("eth_getBlockReceipts", get_block_receipts),
+    ("eth_getFilterChanges", get_filter_changes),
+    ("eth_getFilterLogs", get_filter_logs),
+    ("eth_getLogs", get_logs),
+    ("eth_getTransactionReceipt", get_transaction_receipt),
+    ("eth_newBlockFilter", new_block_filter),
+    ("eth_newFilter", new_filter),
+    ("eth_uninstallFilter", uninstall_filter),
+    ("net_version", net_version),
+];
+
+/// Returns the methods as jsonrpsee takes them.
+pub(super) fn module(proven: Arc<Proven>) -> Result<RpcModule<Proven>, RegisterMethodError> {
+    let mut module = RpcModule::from_arc(proven);
+    for (name, method) in METHODS {
+        module.register_async_method(name, move |params, proven, _| {
+            call(name, method, params, proven)
+        })?;
+    }
+    subscriptions::register(&mut module)?;
+    Ok(module)
+}
+
+/// Calls a method on a thread that may wait, and counts the outcome.
+async fn call(
+    name: &'static str,
+    method: Method,
+    params: Params<'static>,
+    proven: Arc<Proven>,
+) -> Result<Box<RawValue>, ErrorObjectOwned> {
+    let began = Instant::now();
+    let permit = proven.calls.clone().try_acquire_owned();
+    let counted = Arc::clone(&proven);
+    let answer = if let Ok(permit) = permit {
+        let work = move || {
+            let answer = list(&params).and_then(|params| method(&proven, &params));
+            drop(permit);
+            answer
+        };
+        tokio::task::spawn_blocking(work).await.unwrap_or(Err(Refusal::Internal))
+    } else {
+        let limit = counted.limits.max_calls;
+        Err(Refusal::Limit { what: "calls at once", found: limit + 1, limit })
+    };
+    let outcome = answer.as_ref().map_or_else(Refusal::outcome, |_| "ok");
+    counted.metrics.answered(name, outcome, began.elapsed());
+    answer.map_err(ErrorObjectOwned::from)
+}
+
+/// Returns the list of parameters.
+pub(super) fn list<'a>(params: &'a Params<'_>) -> Result<Vec<&'a RawValue>, Refusal> {
+    let Some(text) = params.as_str() else { return Ok(Vec::new()) };
+    serde_json::from_str(text)
+        .map_err(|_| Refusal::Params("the parameters are not a list".to_owned()))
+}
+
+/// Returns the parameter with this index.
+fn param<'a, T: Deserialize<'a>>(params: &[&'a RawValue], index: usize) -> Result<T, Refusal> {
+    let missing = || Refusal::Params(format!("missing value for required argument {index}"));
+    let text = params.get(index).ok_or_else(missing)?.get();
+    serde_json::from_str(text)
+        .map_err(|error| Refusal::Params(format!("invalid argument {index}: {error}")))
+}
+
+pub(super) fn query(params: &[&RawValue], index: usize) -> Result<LogQuery, Refusal> {
+    let text = params.get(index).map_or("{}", |raw| raw.get());
+    Ok(LogQuery::from_json(text, SEMANTICS)?)
+}
+
+fn tag(params: &[&RawValue], index: usize) -> Result<BlockTag, Refusal> {
+    let text: String = param(params, index)?;
+    text.parse().map_err(|error| Refusal::Params(format!("invalid argument {index}: {error}")))
+}
+
+fn written(value: &(impl serde::Serialize + ?Sized)) -> Answer {
+    to_raw_value(value).map_err(|error| Refusal::Params(error.to_string()))
+}
+
+fn get_logs(proven: &Proven, params: &[&RawValue]) -> Answer {
+    written(&proven.logs(&query(params, 0)?)?)
+}
+
+fn new_filter(proven: &Proven, params: &[&RawValue]) -> Answer {
+    let id = proven.new_filter(query(params, 0)?)?;
+    proven.count_filters();
+    written(&id)
+}
+
+fn new_block_filter(proven: &Proven, _: &[&RawValue]) -> Answer {
+    let id = proven.new_block_filter()?;
+    proven.count_filters();
+    written(&id)
+}
+
+fn uninstall_filter(proven: &Proven, params: &[&RawValue]) -> Answer {
+    let id: String = param(params, 0)?;
+    let was_there = proven.uninstall_filter(&id);
+    proven.count_filters();
+    written(&was_there)
+}
+
+fn get_filter_changes(proven: &Proven, params: &[&RawValue]) -> Answer {
+    let id: String = param(params, 0)?;
+    match proven.filter_changes(&id)? {
+        Changes::Logs(logs) => written(&logs),
+        Changes::Blocks(hashes) => written(&hashes),
+    }
+}
+
+fn get_filter_logs(proven: &Proven, params: &[&RawValue]) -> Answer {
+    let id: String = param(params, 0)?;
+    written(&proven.filter_logs(&id)?)
+}
+
+fn block_number(proven: &Proven, _: &[&RawValue]) -> Answer {
+    written(&U64::from(proven.heads()?.latest))
+}
+
+fn chain_id(proven: &Proven, _: &[&RawValue]) -> Answer {
+    written(&U64::from(proven.chain_id))
+}
+
+fn net_version(proven: &Proven, _: &[&RawValue]) -> Answer {
+    written(&proven.chain_id.to_string())
+}
+
+fn get_block_by_number(proven: &Proven, params: &[&RawValue]) -> Answer {
+    let (tag, is_full) = (tag(params, 0)?, param::<Option<bool>>(params, 1)?.unwrap_or_default());
+    match proven.block_at(tag)? {
+        Some(block) => written(&proven.block_json(&block, is_full)?),
+        None => written(&Value::Null),
+    }
+}
+
+fn get_block_by_hash(proven: &Proven, params: &[&RawValue]) -> Answer {
+    let hash: B256 = param(params, 0)?;
+    let is_full = param::<Option<bool>>(params, 1)?.unwrap_or_default();
+    match proven.block_of(hash)? {
+        Some(block) => written(&proven.block_json(&block, is_full)?),
+        None => written(&Value::Null),
+    }
+}
+
+/// A block as `eth_getBlockReceipts` takes it: a tag, a number, a hash, or an object with one of the
+/// last two (EIP-1898).
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum BlockId {
+    Hash(B256),
+    Tag(String),
+    #[serde(rename_all = "camelCase")]
+    Object {
+        block_hash: Option<B256>,
+        block_number: Option<String>,
+    },
+}
+
+fn get_block_receipts(proven: &Proven, params: &[&RawValue]) -> Answer {
+    let by_tag = |text: &str| {
+        let tag = text.parse();
+        let tag = tag.map_err(|error| Refusal::Params(format!("invalid argument 0: {error}")))?;
+        proven.block_at(tag)
+    };
+    let block = match param(params, 0)? {
+        BlockId::Hash(hash) | BlockId::Object { block_hash: Some(hash), block_number: None } => {
+            proven.block_of(hash)?
+        }
+        BlockId::Tag(text) | BlockId::Object { block_hash: None, block_number: Some(text) } => {
+            by_tag(&text)?
+        }
+        BlockId::Object { .. } => {
+            let why = "invalid argument 0: either blockHash or blockNumber";
+            return Err(Refusal::Params(why.to_owned()));
+        }
+    };
+    match block {
+        Some(block) => written(&proven.receipts_json(&block)?),
+        None => written(&Value::Null),
+    }
+}
+
+fn get_transaction_receipt(proven: &Proven, params: &[&RawValue]) -> Answer {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Place {
+        block_hash: B256,
+    }
+    let hash: B256 = param(params, 0)?;
+    // Upstreams say where the transaction is. Only the block proves it.
+    for node in proven.blocks.nodes() {
+        let place = node.call::<Option<Place>>("eth_getTransactionReceipt", &json!([hash]));
+        let Ok(Some(Place { block_hash })) = place else { continue };
+        let Some(block) = proven.block_of(block_hash)? else { continue };
+        if let Some(receipt) = proven.receipt_json(&block, hash)? {
+            return written(&receipt);
+        }
+    }
+    // That a transaction is in no block cannot be proven: this is what nodes answer for one that is
+    // not in a block yet.
+    written(&Value::Null)
+}

@@ -1,0 +1,196 @@
+//! Counters for operators, in the text format of Prometheus.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+use super::events::Differences;
+use crate::node::Node;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfUpstream {
+    upstream: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WrongOf {
+    upstream: String,
+    what: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfMethod {
+    method: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Outcome {
+    method: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Place {
+    place: &'static str,
+}
+
+/// What an upstream sent that the header refutes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wrong {
+    Receipts,
+    Transactions,
+    Withdrawals,
+}
+
+/// Where a block's receipts were found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kept {
+    Memory,
+    Disk,
+    Nowhere,
+}
+
+#[derive(Debug)]
+pub(super) struct Metrics {
+    registry: Registry,
+    calls: AtomicU64,
+    requests: Family<Outcome, Counter>,
+    durations: Family<OfMethod, Histogram>,
+    omitted: Family<OfUpstream, Counter>,
+    altered: Family<OfUpstream, Counter>,
+    invented: Family<OfUpstream, Counter>,
+    compared: Family<OfUpstream, Counter>,
+    wrong: Family<WrongOf, Counter>,
+    found: Family<Place, Counter>,
+    head: Gauge<u64, AtomicU64>,
+    head_time: Gauge<u64, AtomicU64>,
+    finalized: Gauge<u64, AtomicU64>,
+    head_failures: Counter,
+    pub(super) filters: Gauge,
+    pub(super) subscriptions: Gauge,
+    pub(super) unverified: Counter,
+}
+
+impl Metrics {
+    pub(super) fn new() -> Self {
+        let durations = Family::<OfMethod, Histogram>::new_with_constructor(|| {
+            Histogram::new(exponential_buckets(0.0005, 4.0, 9))
+        });
+        let mut metrics = Self {
+            registry: Registry::with_prefix("chainsieve"),
+            calls: AtomicU64::new(0),
+            requests: Family::default(),
+            durations,
+            omitted: Family::default(),
+            altered: Family::default(),
+            invented: Family::default(),
+            compared: Family::default(),
+            wrong: Family::default(),
+            found: Family::default(),
+            head: Gauge::default(),
+            head_time: Gauge::default(),
+            finalized: Gauge::default(),
+            head_failures: Counter::default(),
+            filters: Gauge::default(),
+            subscriptions: Gauge::default(),
+            unverified: Counter::default(),
+        };
+        metrics.register();
+        metrics
+    }
+
+    fn register(&mut self) {
+        let registry = &mut self.registry;
+        let help = "Calls of clients, by method and outcome";
+        registry.register("requests", help, self.requests.clone());
+        let help = "Time from the call of a client to its answer";
+        let durations = self.durations.clone();
+        registry.register_with_unit("request_duration", help, Unit::Seconds, durations);
+        let help = "Logs that an answer of eth_getLogs of the upstream lacked";
+        registry.register("upstream_omitted_logs", help, self.omitted.clone());
+        let help = "Logs of the upstream with a member that is not the proven one";
+        registry.register("upstream_altered_logs", help, self.altered.clone());
+        let help = "Logs of the upstream that are in no block";
+        registry.register("upstream_invented_logs", help, self.invented.clone());
+        let help = "Answers of eth_getLogs of the upstream that were compared with proven logs";
+        registry.register("upstream_compared_answers", help, self.compared.clone());
+        let help = "Blocks whose receipts, transactions or withdrawals from the upstream have a wrong root";
+        registry.register("upstream_wrong_blocks", help, self.wrong.clone());
+        let help = "Where the receipts of blocks were found";
+        registry.register("blocks_found", help, self.found.clone());
+        let help = "Number of the verified head";
+        registry.register("verified_head", help, self.head.clone());
+        let help = "Unix time of the verified head: its lag is the time since then";
+        registry.register("verified_head_timestamp", help, self.head_time.clone());
+        let help = "Number of the newest final block";
+        registry.register("finalized_head", help, self.finalized.clone());
+        let help = "Attempts to verify a newer head that failed";
+        registry.register("head_failures", help, self.head_failures.clone());
+        registry.register("filters", "Installed filters", self.filters.clone());
+        registry.register("subscriptions", "Open subscriptions", self.subscriptions.clone());
+        let help = "Calls that were passed to an upstream without a proof";
+        registry.register("unverified_calls", help, self.unverified.clone());
+    }
+
+    /// Returns all counters as text.
+    pub(super) fn text(&self) -> String {
+        let mut out = String::new();
+        text::encode(&mut out, &self.registry).expect("a string can be written");
+        out
+    }
+
+    pub(super) fn answered(&self, method: &'static str, outcome: &'static str, took: Duration) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.requests.get_or_create(&Outcome { method, outcome }).inc();
+        self.durations.get_or_create(&OfMethod { method }).observe(took.as_secs_f64());
+    }
+
+    pub(super) fn num_calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn wrong(&self, node: &Node, wrong: Wrong) {
+        let what = match wrong {
+            Wrong::Receipts => "receipts",
+            Wrong::Transactions => "transactions",
+            Wrong::Withdrawals => "withdrawals",
+        };
+        self.wrong.get_or_create(&WrongOf { upstream: node.name(), what }).inc();
+    }
+
+    pub(super) fn compared(&self, node: &Node, found: Differences) {
+        let upstream = OfUpstream { upstream: node.name() };
+        self.compared.get_or_create(&upstream).inc();
+        self.omitted.get_or_create(&upstream).inc_by(found.omitted);
+        self.altered.get_or_create(&upstream).inc_by(found.altered);
+        self.invented.get_or_create(&upstream).inc_by(found.invented);
+    }
+
+    pub(super) fn found(&self, kept: Kept) {
+        let place = match kept {
+            Kept::Memory => "memory",
+            Kept::Disk => "disk",
+            Kept::Nowhere => "upstream",
+        };
+        self.found.get_or_create(&Place { place }).inc();
+    }
+
+    pub(super) fn set_head(&self, number: u64, timestamp: u64) {
+        self.head.set(number);
+        self.head_time.set(timestamp);
+    }
+
+    pub(super) fn set_finalized(&self, number: u64) {
+        self.finalized.set(number);
+    }
+
+    pub(super) fn head_failed(&self) {
+        self.head_failures.inc();
+    }
+}

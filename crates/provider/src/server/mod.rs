@@ -1,0 +1,95 @@
+//! A JSON-RPC endpoint for clients that cannot verify: an answer leaves only if it is proven.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `builder` | configuration, start and end |
+//! | `head`, `chain`, `journal` | the verified head, the headers that lead to it, and what changed |
+//! | `blocks`, `store`, `flight` | proven receipts and transactions: in memory, on disk, fetched once |
+//! | `logs`, `filters`, `subscriptions` | answers about logs |
+//! | `methods`, `json`, `refusal` | JSON-RPC: methods, results, errors |
+//! | `unverified`, `http` | what is not proven, `/health` and `/metrics` |
+//! | `compare`, `metrics`, `events` | what upstreams left out, for the operator |
+
+mod blocks;
+mod builder;
+mod chain;
+mod compare;
+mod events;
+mod filters;
+mod flight;
+mod head;
+mod http;
+mod journal;
+mod json;
+mod logs;
+mod methods;
+mod metrics;
+mod refusal;
+mod store;
+mod subscriptions;
+mod unverified;
+
+use std::sync::Arc;
+
+use jsonrpsee::types::ErrorObjectOwned;
+use serde_json::value::RawValue;
+use tokio::sync::{Notify, Semaphore};
+
+pub use builder::{Limits, RpcServer, RpcServerBuilder, RpcServerError};
+pub use events::{Differences, Event};
+
+use crate::anchor::AnchorSource;
+use crate::stop::Stop;
+use refusal::Refusal;
+
+/// What all calls share.
+#[derive(Debug)]
+struct Proven {
+    chain_id: u64,
+    chain: chain::Chain,
+    journal: journal::Journal,
+    blocks: blocks::Blocks,
+    filters: filters::Filters,
+    compare: compare::Compare,
+    metrics: Arc<metrics::Metrics>,
+    events: events::Events,
+    /// Source of the trusted head; `None` if the head that upstreams name is trusted.
+    anchor: Option<Arc<dyn AnchorSource>>,
+    pass_unverified: bool,
+    /// A permit for each call that may be worked on at the same time.
+    calls: Arc<Semaphore>,
+    limits: Limits,
+    stop: Stop,
+    /// Woken when the endpoint ends.
+    stopped: Arc<Notify>,
+}
+
+impl Proven {
+    /// Returns what the answers rest on, in words.
+    fn trust(&self) -> &'static str {
+        if self.anchor.is_some() { "anchor" } else { "head named by the upstreams" }
+    }
+
+    fn count_filters(&self) {
+        self.metrics.filters.set(i64::try_from(self.filters.len()).unwrap_or(i64::MAX));
+    }
+
+    /// Passes a call to the first upstream that answers, and returns its answer without any check.
+    fn forward(&self, method: &str, params: &str) -> Result<Box<RawValue>, ErrorObjectOwned> {
+        let mut failed = None;
+        for node in self.blocks.nodes() {
+            match node.forward(method, params) {
+                Ok(Ok(result)) => return Ok(result),
+                Ok(Err(error)) => {
+                    let error = serde_json::from_str::<ErrorObjectOwned>(error.get());
+                    let malformed = |_| ErrorObjectOwned::owned(-32000, "malformed", None::<()>);
+                    return Err(error.unwrap_or_else(malformed));
+                }
+                Err(error) => failed.get_or_insert(format!("{}: {error}", node.name())),
+            };
+        }
+        let why = failed.unwrap_or_default();
+        let (proven, missing) = (Vec::new(), Vec::new());
+        Err(Refusal::NotProven { reason: "upstream", why, proven, missing }.into())
+    }
+}

@@ -1,0 +1,188 @@
+//! Errors that clients get: JSON-RPC errors whose data a program can read.
+
+use std::ops::RangeInclusive;
+
+use chainsieve::eth::log_query::{QueryJsonError, ResolveError};
+use jsonrpsee::types::ErrorObjectOwned;
+use serde_json::{Value, json};
+
+use super::blocks::Missing;
+use super::chain::HeadersError;
+
+/// Codes of JSON-RPC errors, of the specification and of EIP-1474.
+const INVALID_PARAMS: i32 = -32602;
+const NOT_FOUND: i32 = -32001;
+const UNAVAILABLE: i32 = -32002;
+const NOT_SUPPORTED: i32 = -32004;
+const LIMIT_EXCEEDED: i32 = -32005;
+
+/// Reason why a client gets no answer.
+#[derive(Debug, Clone)]
+pub(super) enum Refusal {
+    /// The parameters are wrong.
+    Params(String),
+    /// The range ends after the verified head.
+    BeyondHead { last: u64, head: u64 },
+    /// The client asks for more than is allowed.
+    Limit { what: &'static str, found: u64, limit: u64 },
+    /// A filter is not installed, or no longer.
+    NoFilter,
+    /// No block has this hash, or it is not on the verified chain.
+    UnknownBlock(String),
+    /// The method is not one of those whose answers are proven.
+    Method(String),
+    /// Nothing is trusted yet.
+    NotReady,
+    /// The call ended without an answer, by a mistake in this program.
+    Internal,
+    /// The answer could not be proven.
+    NotProven {
+        /// A word for programs.
+        reason: &'static str,
+        why: String,
+        /// The blocks whose logs are proven.
+        proven: Vec<RangeInclusive<u64>>,
+        missing: Vec<Missing>,
+    },
+}
+
+/// Most missing blocks and proven ranges that an error lists.
+const LISTED: usize = 100;
+
+impl Refusal {
+    /// Returns a word for the counters.
+    pub(super) const fn outcome(&self) -> &'static str {
+        match self {
+            Self::Params(_) | Self::BeyondHead { .. } => "invalid",
+            Self::Limit { .. } => "limit",
+            Self::NoFilter | Self::UnknownBlock(_) => "not_found",
+            Self::Method(_) => "not_supported",
+            Self::NotReady => "not_ready",
+            Self::Internal => "internal",
+            Self::NotProven { reason, .. } => reason,
+        }
+    }
+
+    /// An answer that lacks these blocks of a range.
+    pub(super) fn missing(range: &RangeInclusive<u64>, missing: Vec<Missing>) -> Self {
+        let why = missing.first().map_or_else(String::new, ToString::to_string);
+        let mut proven = Vec::new();
+        let mut next = *range.start();
+        for Missing { block, .. } in &missing {
+            if block.number > next {
+                proven.push(next..=block.number - 1);
+            }
+            next = block.number + 1;
+        }
+        if next <= *range.end() {
+            proven.push(next..=*range.end());
+        }
+        Self::NotProven { reason: "no_receipts", why, proven, missing }
+    }
+}
+
+impl From<QueryJsonError> for Refusal {
+    fn from(error: QueryJsonError) -> Self {
+        Self::Params(match error {
+            // The words of go-ethereum, for which some clients search.
+            QueryJsonError::HashAndRange => {
+                "invalid argument 0: cannot specify both BlockHash and \
+                                             FromBlock/ToBlock, choose one or the other"
+                    .to_owned()
+            }
+            QueryJsonError::TooManyPositions { .. } => "exceed max topics".to_owned(),
+            error => format!("invalid argument 0: {error}"),
+        })
+    }
+}
+
+impl From<ResolveError> for Refusal {
+    fn from(error: ResolveError) -> Self {
+        match error {
+            ResolveError::BeyondHead { last, head } => Self::BeyondHead { last, head },
+            ResolveError::Reversed { .. } | ResolveError::BeginsAfterHead { .. } => {
+                Self::Params("invalid block range params".to_owned())
+            }
+            ResolveError::Pending => Self::Params("pending logs are not supported".to_owned()),
+            ResolveError::UnknownTag(tag) => Self::UnknownBlock(format!("{tag} block not found")),
+            error => Self::Params(error.to_string()),
+        }
+    }
+}
+
+impl From<HeadersError> for Refusal {
+    fn from(error: HeadersError) -> Self {
+        match error {
+            HeadersError::NoHead => Self::NotReady,
+            HeadersError::TooMany { headers, limit, .. } => {
+                Self::Limit { what: "headers up to the verified head", found: headers, limit }
+            }
+            error => Self::NotProven {
+                reason: "no_headers",
+                why: error.to_string(),
+                proven: Vec::new(),
+                missing: Vec::new(),
+            },
+        }
+    }
+}
+
+impl From<Missing> for Refusal {
+    fn from(missing: Missing) -> Self {
+        let number = missing.block.number;
+        Self::missing(&(number..=number), vec![missing])
+    }
+}
+
+impl From<Refusal> for ErrorObjectOwned {
+    fn from(refusal: Refusal) -> Self {
+        let (code, message, data) = match refusal {
+            Refusal::Params(why) => (INVALID_PARAMS, why, None),
+            Refusal::BeyondHead { last, head } => (
+                INVALID_PARAMS,
+                // The words of go-ethereum.
+                "block range extends beyond current head block".to_owned(),
+                Some(
+                    json!({ "reason": "beyond_verified_head", "last": last, "verifiedHead": head }),
+                ),
+            ),
+            Refusal::Limit { what, found, limit } => (
+                LIMIT_EXCEEDED,
+                format!("{found} {what}: the limit is {limit}"),
+                Some(json!({ "reason": "limit", "what": what, "found": found, "limit": limit })),
+            ),
+            Refusal::NoFilter => (-32000, "filter not found".to_owned(), None),
+            Refusal::UnknownBlock(what) => {
+                (NOT_FOUND, what, Some(json!({ "reason": "unknown_block" })))
+            }
+            Refusal::Method(method) => (
+                NOT_SUPPORTED,
+                format!("answers of {method} cannot be proven, and are not passed on"),
+                Some(json!({ "reason": "unverified_method" })),
+            ),
+            Refusal::NotReady => (
+                UNAVAILABLE,
+                "no block is verified yet".to_owned(),
+                Some(json!({ "reason": "not_ready" })),
+            ),
+            Refusal::Internal => (-32603, "internal error".to_owned(), None),
+            Refusal::NotProven { reason, why, proven, missing } => {
+                let ranges = proven.iter().take(LISTED);
+                let ranges: Vec<Value> =
+                    ranges.map(|range| json!([range.start(), range.end()])).collect();
+                let blocks = missing.iter().take(LISTED).map(|missing| {
+                    let Missing { block, why } = missing;
+                    json!({ "number": block.number, "hash": block.hash, "why": why })
+                });
+                let data = json!({
+                    "reason": reason,
+                    "proven": ranges,
+                    "missing": blocks.collect::<Vec<_>>(),
+                    "missingCount": missing.len(),
+                });
+                (UNAVAILABLE, format!("not proven: {why}"), Some(data))
+            }
+        };
+        Self::owned(code, message, data)
+    }
+}

@@ -1,0 +1,126 @@
+//! Subscriptions over WebSocket: new heads, and logs of new blocks and of blocks that left the chain.
+
+use std::sync::Arc;
+
+use chainsieve::eth::log_query::{CompiledQuery, LogQuery};
+use jsonrpsee::RpcModule;
+use jsonrpsee::core::RegisterMethodError;
+use jsonrpsee::core::server::{PendingSubscriptionSink, SubscriptionSink};
+use jsonrpsee::core::traits::IdProvider;
+use jsonrpsee::types::{ErrorObjectOwned, SubscriptionId};
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::filters::random_id;
+use super::journal::Change;
+use super::refusal::Refusal;
+use super::{Proven, json, methods};
+
+/// Ids of subscriptions: hex, as clients of Ethereum expect them.
+#[derive(Debug)]
+pub(super) struct HexIds;
+
+impl IdProvider for HexIds {
+    fn next_id(&self) -> SubscriptionId<'static> {
+        SubscriptionId::Str(random_id().into())
+    }
+}
+
+/// What a subscription selects.
+enum Selects {
+    Heads,
+    Logs(Arc<(LogQuery, CompiledQuery)>),
+}
+
+pub(super) fn register(module: &mut RpcModule<Proven>) -> Result<(), RegisterMethodError> {
+    module.register_subscription(
+        "eth_subscribe",
+        "eth_subscription",
+        "eth_unsubscribe",
+        |params, pending, proven, _| async move {
+            match methods::list(&params).and_then(|params| selected(&params)) {
+                Ok(selects) => run(proven, pending, selects).await,
+                Err(refusal) => {
+                    pending.reject(ErrorObjectOwned::from(refusal)).await;
+                }
+            }
+        },
+    )?;
+    Ok(())
+}
+
+fn selected(params: &[&RawValue]) -> Result<Selects, Refusal> {
+    let kind = params.first().map_or("", |raw| raw.get());
+    match kind {
+        "\"newHeads\"" => Ok(Selects::Heads),
+        "\"logs\"" => {
+            let query = methods::query(params, 1)?;
+            let compiled = query.compile();
+            Ok(Selects::Logs(Arc::new((query, compiled))))
+        }
+        _ => Err(Refusal::Params(format!("no subscription {kind}: newHeads and logs are served"))),
+    }
+}
+
+/// Sends what happens until the client leaves, or until it is so slow that something is lost: the
+/// subscription then ends, so that nobody takes a gap for silence.
+async fn run(proven: Arc<Proven>, pending: PendingSubscriptionSink, selects: Selects) {
+    let mut changed = proven.journal.watch();
+    let mut next = proven.journal.next();
+    let Ok(sink) = pending.accept().await else { return };
+    proven.metrics.subscriptions.inc();
+    let stop = proven.stopped.clone();
+    while let Some((changes, end)) = proven.journal.since(next) {
+        if end == next {
+            tokio::select! {
+                woken = changed.changed() => if woken.is_err() { break },
+                () = sink.closed() => break,
+                () = stop.notified() => break,
+            }
+        } else if let Ok(messages) = messages(&proven, &selects, changes).await {
+            if send(&sink, messages).await.is_err() {
+                break;
+            }
+            next = end;
+        } else {
+            // A block is not proven yet.
+            tokio::select! {
+                () = tokio::time::sleep(proven.limits.retry) => {}
+                () = sink.closed() => break,
+                () = stop.notified() => break,
+            }
+        }
+    }
+    proven.metrics.subscriptions.dec();
+}
+
+async fn send(sink: &SubscriptionSink, messages: Vec<Box<RawValue>>) -> Result<(), ()> {
+    for message in messages {
+        sink.send(message).await.map_err(drop)?;
+    }
+    Ok(())
+}
+
+/// Returns the messages for some changes: all of them, or none if a block is not proven yet.
+async fn messages(
+    proven: &Arc<Proven>,
+    selects: &Selects,
+    changes: Vec<Change>,
+) -> Result<Vec<Box<RawValue>>, Refusal> {
+    match selects {
+        Selects::Heads => {
+            let added = changes.iter().filter(|change| !change.removed);
+            added.map(|change| raw(&json::head(&change.block)?)).collect()
+        }
+        Selects::Logs(of) => {
+            let (proven, of) = (Arc::clone(proven), Arc::clone(of));
+            let logs =
+                tokio::task::spawn_blocking(move || proven.logs_of_changes(&of.0, &of.1, &changes));
+            let logs = logs.await.unwrap_or(Err(Refusal::Internal))?;
+            logs.iter().map(raw).collect()
+        }
+    }
+}
+
+fn raw(value: &impl serde::Serialize) -> Result<Box<RawValue>, Refusal> {
+    to_raw_value(value).map_err(|error| Refusal::Params(error.to_string()))
+}

@@ -1,0 +1,103 @@
+//! Methods whose answers cannot be proven: refused, or passed to an upstream if the operator wants it.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use jsonrpsee::core::middleware::{Batch, Notification, Request, RpcServiceT};
+use jsonrpsee::core::server::MethodResponse;
+use jsonrpsee::server::middleware::rpc::ResponseFuture;
+use jsonrpsee::types::{ErrorObjectOwned, ResponsePayload};
+use serde_json::value::RawValue;
+use tower::Layer;
+
+use super::Proven;
+use super::http::Passed;
+use super::methods::METHODS;
+use super::refusal::Refusal;
+
+#[derive(Debug, Clone)]
+pub(super) struct UnverifiedLayer {
+    pub(super) proven: Arc<Proven>,
+    /// Maximum size of an answer in bytes.
+    pub(super) max_answer: u32,
+}
+
+impl<S> Layer<S> for UnverifiedLayer {
+    type Service = Unverified<S>;
+
+    fn layer(&self, inner: S) -> Unverified<S> {
+        Unverified { inner, layer: self.clone() }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Unverified<S> {
+    inner: S,
+    layer: UnverifiedLayer,
+}
+
+fn is_proven(method: &str) -> bool {
+    ["eth_subscribe", "eth_unsubscribe"].contains(&method)
+        || METHODS.iter().any(|(name, _)| *name == method)
+}
+
+impl<S> RpcServiceT for Unverified<S>
+where
+    S: RpcServiceT<
+            MethodResponse = MethodResponse,
+            BatchResponse = MethodResponse,
+            NotificationResponse = MethodResponse,
+        > + Send
+        + Sync
+        + Clone
+        + 'static,
+{
+    type MethodResponse = MethodResponse;
+    type BatchResponse = MethodResponse;
+    type NotificationResponse = MethodResponse;
+
+    fn call<'a>(&self, request: Request<'a>) -> impl Future<Output = MethodResponse> + Send + 'a {
+        if is_proven(&request.method) {
+            return ResponseFuture::future(futures_util::future::Either::Left(
+                self.inner.call(request),
+            ));
+        }
+        let UnverifiedLayer { proven, max_answer } = self.layer.clone();
+        let is_passed = proven.pass_unverified;
+        // Over WebSocket, an answer could not be marked.
+        let passed = request.extensions.get::<Passed>().cloned().filter(|_| is_passed);
+        let method = request.method.to_string();
+        let id = request.id.clone().into_owned();
+        let Some(passed) = passed else {
+            let refusal = ErrorObjectOwned::from(Refusal::Method(method));
+            return ResponseFuture::ready(MethodResponse::error(id, refusal));
+        };
+        let params = request.params.as_ref().map_or("[]", |params| params.get()).to_owned();
+        let forwarded = async move {
+            let counted = Arc::clone(&proven);
+            let answer = tokio::task::spawn_blocking(move || proven.forward(&method, &params));
+            counted.metrics.unverified.inc();
+            passed.0.store(true, Ordering::Relaxed);
+            let answer: Result<Box<RawValue>, ErrorObjectOwned> =
+                answer.await.unwrap_or_else(|_| Err(Refusal::Internal.into()));
+            let payload = match answer {
+                Ok(result) => ResponsePayload::success(result),
+                Err(error) => ResponsePayload::error(error),
+            };
+            MethodResponse::response(id, payload.into(), max_answer as usize)
+        };
+        ResponseFuture::future(futures_util::future::Either::Right(forwarded))
+    }
+
+    fn batch<'a>(&self, batch: Batch<'a>) -> impl Future<Output = MethodResponse> + Send + 'a {
+        self.inner.batch(batch)
+    }
+
+    fn notification<'a>(
+        &self,
+        notification: Notification<'a>,
+    ) -> impl Future<Output = MethodResponse> + Send + 'a {
+        self.inner.notification(notification)
+    }
+}

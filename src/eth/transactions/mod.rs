@@ -1,0 +1,117 @@
+//! Transactions of a block, verified against the transactions root of its header.
+//!
+//! Receipts and logs do not contain the hash of their transaction: the transactions root binds hashes
+//! to their index in the block. As with receipts, all transactions of a block are verified together,
+//! because leaving one out changes the root.
+//!
+//! Sources: Yellow Paper 4.3 (the trie), EIP-2718 (typed transactions).
+
+#[cfg(feature = "alloy-rpc")]
+mod alloy_transactions;
+
+use alloc::vec::Vec;
+
+use alloy_primitives::{B256, Bytes};
+use alloy_trie::root::ordered_trie_root_with_encoder;
+use chainsieve_lanes::hash::keccak256;
+
+#[cfg(feature = "alloy-rpc")]
+pub use alloy_transactions::TransactionHashError;
+
+/// All transactions of a block as a source gives them, in order. Not verified.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BlockTransactions {
+    encodings: Vec<Bytes>,
+}
+
+/// All transactions of a block, verified against its transactions root.
+///
+/// The transactions are authentic if the header with the root is authentic.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct VerifiedTransactions {
+    encodings: Vec<Bytes>,
+    hashes: Vec<B256>,
+}
+
+/// Error of transactions that have another root than the header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{count} transactions have the root {computed}, the header has {expected}")]
+pub struct TransactionsRootError {
+    /// Number of the transactions.
+    pub count: usize,
+    /// Root of the given transactions.
+    pub computed: B256,
+    /// Root in the header.
+    pub expected: B256,
+}
+
+impl BlockTransactions {
+    /// Takes the consensus encodings of all transactions of a block, in order: RLP of a legacy
+    /// transaction, or a type byte and the RLP of its fields (EIP-2718).
+    pub const fn from_encodings(encodings: Vec<Bytes>) -> Self {
+        Self { encodings }
+    }
+
+    /// Returns the root of the trie of these transactions.
+    ///
+    /// # Cost
+    /// Hashes every encoding and every node of the trie.
+    pub fn root(&self) -> B256 {
+        root(&self.encodings)
+    }
+
+    /// Verifies that these are all transactions of a block with this transactions root.
+    ///
+    /// # Errors
+    /// Returns a [`TransactionsRootError`] if the root of these transactions differs.
+    ///
+    /// # Cost
+    /// The cost of [`root`](Self::root), and one hash for each transaction.
+    ///
+    /// # Examples
+    /// ```
+    /// use chainsieve::alloy_primitives::{B256, b256, bytes};
+    /// use chainsieve::eth::transactions::BlockTransactions;
+    ///
+    /// // A block without transactions.
+    /// let root = b256!("0x56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421");
+    /// assert_eq!(BlockTransactions::default().verify(root)?.hashes(), [B256::ZERO; 0]);
+    /// let one = BlockTransactions::from_encodings(vec![bytes!("c0")]);
+    /// assert!(one.verify(root).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn verify(
+        self,
+        transactions_root: B256,
+    ) -> Result<VerifiedTransactions, TransactionsRootError> {
+        let (computed, expected) = (self.root(), transactions_root);
+        if computed != expected {
+            let count = self.encodings.len();
+            return Err(TransactionsRootError { count, computed, expected });
+        }
+        let hashes = self.encodings.iter().map(|encoding| B256::new(keccak256(encoding))).collect();
+        Ok(VerifiedTransactions { encodings: self.encodings, hashes })
+    }
+}
+
+impl VerifiedTransactions {
+    /// Returns the hashes, in the order of the transactions.
+    pub fn hashes(&self) -> &[B256] {
+        &self.hashes
+    }
+
+    /// Returns the consensus encodings, in the order of the transactions.
+    pub fn encodings(&self) -> &[Bytes] {
+        &self.encodings
+    }
+
+    /// Returns the hash of the transaction with this index; `None` if the block has fewer.
+    pub fn hash(&self, index: u64) -> Option<B256> {
+        self.hashes.get(usize::try_from(index).ok()?).copied()
+    }
+}
+
+/// Returns the root of the trie of these encodings, each under its index.
+pub(crate) fn root(encodings: &[Bytes]) -> B256 {
+    ordered_trie_root_with_encoder(encodings, |encoding, out| out.extend_from_slice(encoding))
+}
