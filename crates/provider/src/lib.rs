@@ -64,6 +64,8 @@ pub use resolve::ResolvedQuery;
 pub use scan::{ScanResult, ScannedPart};
 #[cfg(feature = "server")]
 pub use server::{Differences, Event, Limits, RpcServer, RpcServerBuilder, RpcServerError};
+#[cfg(feature = "alloy-layer")]
+pub use server::{ProvenLayer, ProvenProvider};
 pub use stop::Stop;
 pub use tip::{Beside, OtherNode, Tip};
 pub use warning::Warning;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use chainsieve::eth::header::BlockRef;
@@ -29,6 +29,9 @@ use super::{Proven, methods};
 use crate::error::FetchError;
 use crate::provider::Provider;
 use crate::stop::Stop;
+
+/// Number of new blocks whose contents may wait to be fetched.
+const AHEAD: usize = 256;
 
 /// Limits of what clients may ask for. Each has an error of its own.
 #[derive(Debug, Clone)]
@@ -128,6 +131,9 @@ pub enum RpcServerError {
         /// The error of the operating system.
         error: std::io::Error,
     },
+    /// No block could be verified.
+    #[error("no head: {0}")]
+    NoHead(String),
     /// A thread or the store of blocks cannot be opened.
     #[error("{0}")]
     Open(String),
@@ -233,7 +239,38 @@ impl RpcServerBuilder {
     /// # Errors
     /// Returns an error if nothing is trusted, if no upstream names its chain, or if the address or
     /// the folder cannot be opened.
-    pub fn start(self, address: SocketAddr) -> Result<RpcServer, RpcServerError> {
+    pub fn start(mut self, address: SocketAddr) -> Result<RpcServer, RpcServerError> {
+        let (poll, hosts) = (self.poll, self.hosts.take());
+        let proven = self.open()?;
+        let calls = usize::try_from(proven.limits.max_calls).unwrap_or(usize::MAX);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .thread_name("chainsieve-rpc")
+            .max_blocking_threads(calls.clamp(16, 4096))
+            .enable_all()
+            .build()
+            .map_err(|error| RpcServerError::Open(error.to_string()))?;
+        let hosts = hosts.or_else(|| address.ip().is_loopback().then(this_machine));
+        let listen = serve(Arc::clone(&proven), address, hosts);
+        let (address, handle) = runtime.block_on(listen)?;
+        follow_head(&proven, poll)?;
+        Ok(RpcServer { address, proven, handle, runtime: Some(runtime) })
+    }
+
+    /// Starts without an address, for clients in this process. Returns when a head is verified.
+    ///
+    /// # Errors
+    /// Returns the errors of [`start`](Self::start), and [`RpcServerError::NoHead`].
+    #[cfg(feature = "alloy-layer")]
+    pub fn layer(self) -> Result<super::alloy_layer::ProvenLayer, RpcServerError> {
+        let poll = self.poll;
+        let proven = self.open()?;
+        proven.advance().map_err(RpcServerError::NoHead)?;
+        follow_head(&proven, poll)?;
+        Ok(super::alloy_layer::ProvenLayer::new(proven))
+    }
+
+    /// Opens everything but an address.
+    fn open(self) -> Result<Arc<Proven>, RpcServerError> {
         let anchor = self.provider.0.settings.anchor.clone();
         if anchor.is_none() && !self.trust_head {
             return Err(RpcServerError::NoAnchor);
@@ -258,7 +295,8 @@ impl RpcServerBuilder {
             Compare::nothing()
         };
         let memory = self.limits.memory;
-        let calls = usize::try_from(self.limits.max_calls).unwrap_or(Semaphore::MAX_PERMITS);
+        let calls = usize::try_from(self.limits.max_calls).unwrap_or(usize::MAX);
+        let (ahead, blocks) = mpsc::sync_channel(AHEAD);
         let proven = Arc::new(Proven {
             chain_id,
             chain: Chain::new(self.limits.max_headers),
@@ -273,22 +311,29 @@ impl RpcServerBuilder {
             calls: Arc::new(Semaphore::new(calls.min(Semaphore::MAX_PERMITS))),
             limits: self.limits,
             stop,
+            ahead,
             stopped: Arc::new(Notify::new()),
         });
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .thread_name("chainsieve-rpc")
-            .max_blocking_threads(calls.clamp(16, 4096))
-            .enable_all()
-            .build()
-            .map_err(|error| opened(&error))?;
-        let hosts = self.hosts.or_else(|| address.ip().is_loopback().then(this_machine));
-        let listen = serve(Arc::clone(&proven), address, hosts);
-        let (address, handle) = runtime.block_on(listen)?;
-        let thread = std::thread::Builder::new().name("chainsieve-head".into());
-        let (following, poll) = (Arc::clone(&proven), self.poll);
-        thread.spawn(move || following.follow_head(poll)).map_err(|error| opened(&error))?;
-        Ok(RpcServer { address, proven, handle, runtime: Some(runtime) })
+        // The thread holds no reference, so that the last one to leave ends it.
+        let looking = Arc::downgrade(&proven);
+        spawn("chainsieve-ahead", move || {
+            while let Ok(block) = blocks.recv() {
+                let Some(proven) = looking.upgrade() else { return };
+                proven.look_ahead(&block);
+            }
+        })?;
+        Ok(proven)
     }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), RpcServerError> {
+    let spawned = std::thread::Builder::new().name(name.into()).spawn(run);
+    spawned.map(drop).map_err(|error| RpcServerError::Open(error.to_string()))
+}
+
+fn follow_head(proven: &Arc<Proven>, poll: Duration) -> Result<(), RpcServerError> {
+    let following = Arc::clone(proven);
+    spawn("chainsieve-head", move || following.follow_head(poll))
 }
 
 fn this_machine() -> Vec<String> {

@@ -15,6 +15,8 @@ use crate::nodes::first_of;
 
 /// Number of headers of a part, and of an island at most: 3 MB.
 const PART: u64 = 8192;
+/// Number of ranges far below the head that are kept.
+const MOST_ISLANDS: usize = 64;
 /// Number of blocks by which the head may advance at once. If more are missing, the chain starts anew
 /// at the head.
 const MAX_ADVANCE: u64 = 4 * PART;
@@ -133,6 +135,28 @@ impl State {
         self.parts.iter().chain(&self.islands).map(|part| part.len() as u64).sum()
     }
 
+    fn add_island(&mut self, island: LinkedHeaders, limit: u64) {
+        if self.islands.len() >= MOST_ISLANDS {
+            self.islands.remove(0);
+        }
+        self.islands.push(Arc::new(island));
+        self.keep_within(limit);
+    }
+
+    /// Removes the oldest islands, and then the lowest parts, until no more than `limit` headers are
+    /// left. The newest of each stays.
+    fn keep_within(&mut self, limit: u64) {
+        while self.len() > limit {
+            if self.islands.len() > 1 {
+                self.islands.remove(0);
+            } else if self.parts.len() > 1 {
+                self.parts.remove(0);
+            } else {
+                return;
+            }
+        }
+    }
+
     /// Links a header whose parent is on the chain. Returns the hashes of the blocks that left the
     /// chain, the highest first.
     fn push(&mut self, header: &HeaderBuf) -> Vec<B256> {
@@ -229,6 +253,7 @@ impl Chain {
         for block in &blocks {
             removed.extend(state.push(&block.header));
         }
+        state.keep_within(self.limit);
         moved(Moved { removed, added: blocks, restarted });
     }
 
@@ -278,39 +303,46 @@ impl Chain {
         anchor: Option<&dyn AnchorSource>,
         range: RangeInclusive<u64>,
     ) -> Result<Headers, HeadersError> {
+        let (first, last) = (*range.start(), *range.end());
+        let in_range = (last - first).saturating_add(1);
+        let mut no_link = None;
         loop {
-            let (lowest, parent) = {
+            let (lowest, parent, held) = {
                 let state = self.read();
                 if let Some(headers) = state.headers(&range) {
                     return Ok(headers);
                 }
                 let numbers = state.numbers().ok_or(HeadersError::NoHead)?;
-                let first = state.parts.first().ok_or(HeadersError::NoHead)?;
-                (*numbers.start(), first.parent_hash().ok_or(HeadersError::NoHead)?)
+                let part = state.parts.first().ok_or(HeadersError::NoHead)?;
+                let parent = part.parent_hash().ok_or(HeadersError::NoHead)?;
+                (*numbers.start(), parent, (numbers.end() - numbers.start()).saturating_add(1))
             };
-            let below = lowest.saturating_sub(*range.start());
-            let in_range = (range.end() - range.start()).saturating_add(1);
+            let below = lowest.saturating_sub(first);
             if below > in_range.saturating_add(PART)
-                && let Some(anchor) = anchor
-                && let Some(hash) = anchor.link(*range.end(), nodes).map_err(HeadersError::Link)?
+                && let (Some(anchor), None) = (anchor, &no_link)
             {
-                self.check_room(*range.start(), in_range)?;
-                let island = fetch_below(nodes, range.clone(), hash)?;
-                let mut state = self.write();
-                while state.len() + in_range > self.limit && !state.islands.is_empty() {
-                    state.islands.remove(0);
+                match anchor.link(last, nodes) {
+                    Ok(Some(hash)) => {
+                        self.check_room(first, in_range)?;
+                        let island = fetch_below(nodes, range.clone(), hash)?;
+                        self.write().add_island(island, self.limit);
+                        continue;
+                    }
+                    Ok(None) => no_link = Some("no proofs".to_owned()),
+                    Err(why) => no_link = Some(why),
                 }
-                state.islands.push(Arc::new(island));
-                continue;
             }
-            self.check_room(*range.start(), below.saturating_add(self.read().len()))?;
-            let last = lowest - 1;
-            let first = last.saturating_sub(PART - 1).max(*range.start());
-            let part = fetch_below(nodes, first..=last, parent)?;
+            if let Err(error) = self.check_room(first, below.saturating_add(held)) {
+                return Err(no_link.map_or(error, HeadersError::Link));
+            }
+            let end = lowest - 1;
+            let start = end.saturating_sub(PART - 1).max(first);
+            let part = fetch_below(nodes, start..=end, parent)?;
             let mut state = self.write();
             // Another thread may have added the same part, or the chain may have started anew.
-            if state.parts.first().and_then(|first| first.parent_hash()) == part.last_hash() {
+            if state.parts.first().and_then(|part| part.parent_hash()) == part.last_hash() {
                 state.parts.insert(0, Arc::new(part));
+                state.keep_within(self.limit);
             }
         }
     }

@@ -14,7 +14,7 @@ use super::metrics::Metrics;
 use crate::node::{Node, RpcError};
 
 /// Number of answers that may wait for their comparison. Further ones are not compared.
-const WAITING: usize = 64;
+const WAITING: usize = 16;
 
 /// The queue of answers to compare.
 #[derive(Debug)]

@@ -9,6 +9,7 @@ use chainsieve::eth::log_query::BlockTag;
 
 use super::Proven;
 use super::events::Event;
+use super::journal::BlockHeader;
 use crate::error::FetchError;
 use crate::node::RpcError;
 use crate::nodes::first_of;
@@ -35,7 +36,7 @@ impl Proven {
     }
 
     /// Asks for the newest trusted block, and links it to the chain.
-    fn advance(&self) -> Result<(), String> {
+    pub(super) fn advance(&self) -> Result<(), String> {
         let (head, finalized) = self.newest()?;
         let nodes = self.blocks.nodes();
         let mut branch = self.chain.fetch(nodes, head);
@@ -44,18 +45,17 @@ impl Proven {
             branch = self.chain.fetch(nodes, finalized.hash);
         }
         let branch = branch.map_err(|error| error.to_string())?;
-        // What clients wait for is fetched before they are told of it.
-        if self.filters.len() > 0 {
-            for block in &branch.blocks {
-                self.look_ahead(&ChainBlock::from(&**block));
-            }
-        }
         let newest = branch.blocks.last().cloned();
         let mut removed = 0;
+        let added = branch.blocks.clone();
         self.chain.advance(branch, |moved| {
             removed = moved.removed.len();
             self.journal.push(&moved.removed, moved.added, moved.restarted);
         });
+        for block in added {
+            // A full queue only means that a client waits for what it asks for.
+            let _ = self.ahead.try_send(block);
+        }
         let now = self.chain.head().ok_or("no head")?;
         let finalized = finalized.filter(|block| block.number <= now.number);
         let is_newly_final = self.chain.set_finalized(finalized);
@@ -105,10 +105,11 @@ impl Proven {
     }
 
     /// Fetches what the installed filters will ask for, if a block may have it.
-    fn look_ahead(&self, block: &ChainBlock<'_>) {
-        if self.filters.may_match(block, self.blocks.profile()) {
+    pub(super) fn look_ahead(&self, block: &BlockHeader) {
+        let block = ChainBlock::from(block);
+        if self.filters.len() > 0 && self.filters.may_match(&block, self.blocks.profile()) {
             // A failure shows when a client asks.
-            let _ = self.blocks.receipts(block).and_then(|_| self.blocks.hashes(block));
+            let _ = self.blocks.receipts(&block).and_then(|_| self.blocks.hashes(&block));
         }
     }
 }

@@ -68,6 +68,9 @@ impl Journal {
     /// blocks in between are missing: whoever reads from an earlier place has missed something.
     pub(super) fn push(&self, removed: &[B256], added: Vec<Arc<BlockHeader>>, gap: bool) {
         let mut state = self.state();
+        // Of a block that the journal has forgotten, nobody can be told any more.
+        let is_forgotten = |hash: &B256| !state.changes.iter().any(|it| it.block.at.hash == *hash);
+        let gap = gap || (state.first > 0 && removed.iter().any(is_forgotten));
         if gap {
             state.first += state.changes.len() as u64 + 1;
             state.changes.clear();

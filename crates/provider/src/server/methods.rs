@@ -78,7 +78,11 @@ async fn call(
 
 /// Returns the list of parameters.
 pub(super) fn list<'a>(params: &'a Params<'_>) -> Result<Vec<&'a RawValue>, Refusal> {
-    let Some(text) = params.as_str() else { return Ok(Vec::new()) };
+    params.as_str().map_or(Ok(Vec::new()), list_of)
+}
+
+/// Returns the list of parameters in a text.
+pub(super) fn list_of(text: &str) -> Result<Vec<&RawValue>, Refusal> {
     serde_json::from_str(text)
         .map_err(|_| Refusal::Params("the parameters are not a list".to_owned()))
 }

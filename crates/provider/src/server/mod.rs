@@ -8,8 +8,11 @@
 //! | `logs`, `filters`, `subscriptions` | answers about logs |
 //! | `methods`, `json`, `refusal` | JSON-RPC: methods, results, errors |
 //! | `unverified`, `http` | what is not proven, `/health` and `/metrics` |
+//! | `alloy_layer` | the same methods for alloy's provider, in one process |
 //! | `compare`, `metrics`, `events` | what upstreams left out, for the operator |
 
+#[cfg(feature = "alloy-layer")]
+mod alloy_layer;
 mod blocks;
 mod builder;
 mod chain;
@@ -30,11 +33,14 @@ mod subscriptions;
 mod unverified;
 
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 
 use jsonrpsee::types::ErrorObjectOwned;
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, Semaphore};
 
+#[cfg(feature = "alloy-layer")]
+pub use alloy_layer::{ProvenLayer, ProvenProvider};
 pub use builder::{Limits, RpcServer, RpcServerBuilder, RpcServerError};
 pub use events::{Differences, Event};
 
@@ -60,6 +66,8 @@ struct Proven {
     calls: Arc<Semaphore>,
     limits: Limits,
     stop: Stop,
+    /// New blocks, of which is fetched what filters will ask for.
+    ahead: SyncSender<Arc<journal::BlockHeader>>,
     /// Woken when the endpoint ends.
     stopped: Arc<Notify>,
 }

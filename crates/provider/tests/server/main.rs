@@ -1,5 +1,7 @@
 //! The endpoint over nodes that serve the chains of the corpus, honestly or not.
 
+#[cfg(feature = "alloy-layer")]
+mod alloy_layer;
 mod anchored;
 mod lies;
 mod operations;
