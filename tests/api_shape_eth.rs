@@ -51,6 +51,7 @@ fn types_can_be_shared_between_threads() {
         Index[Folder], Operation, Part, QueryStats, SegmentFile, Settings, Verified,
         Verifier['static, Folder], Writer[Folder],
     );
+    each!(shared, transactions: BlockTransactions, VerifiedTransactions);
     each!(shared, json: JsonPath);
     each!(shared, log: LocatedLog);
     each!(

@@ -11,3 +11,4 @@ mod facts;
 mod published;
 mod readings;
 mod receipts;
+mod transactions;

@@ -4,7 +4,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use chainsieve::eth::header::BlockRef;
 use jsonrpsee::server::middleware::http::HostFilterLayer;
@@ -146,6 +147,8 @@ pub struct RpcServer {
     proven: Arc<Proven>,
     handle: ServerHandle,
     runtime: Option<Runtime>,
+    /// The thread that follows the head.
+    head: JoinHandle<()>,
 }
 
 impl Provider {
@@ -252,8 +255,8 @@ impl RpcServerBuilder {
         let hosts = hosts.or_else(|| address.ip().is_loopback().then(this_machine));
         let listen = serve(Arc::clone(&proven), address, hosts);
         let (address, handle) = runtime.block_on(listen)?;
-        follow_head(&proven, poll)?;
-        Ok(RpcServer { address, proven, handle, runtime: Some(runtime) })
+        let head = follow_head(&proven, poll)?;
+        Ok(RpcServer { address, proven, handle, runtime: Some(runtime), head })
     }
 
     /// Starts without an address, for clients in this process. Returns when a head is verified.
@@ -326,12 +329,15 @@ impl RpcServerBuilder {
     }
 }
 
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), RpcServerError> {
+fn spawn(
+    name: &str,
+    run: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, RpcServerError> {
     let spawned = std::thread::Builder::new().name(name.into()).spawn(run);
-    spawned.map(drop).map_err(|error| RpcServerError::Open(error.to_string()))
+    spawned.map_err(|error| RpcServerError::Open(error.to_string()))
 }
 
-fn follow_head(proven: &Arc<Proven>, poll: Duration) -> Result<(), RpcServerError> {
+fn follow_head(proven: &Arc<Proven>, poll: Duration) -> Result<JoinHandle<()>, RpcServerError> {
     let following = Arc::clone(proven);
     spawn("chainsieve-head", move || following.follow_head(poll))
 }
@@ -404,14 +410,22 @@ impl RpcServer {
     }
 }
 
-/// Ends all connections. Calls in progress are not awaited for longer than a second.
+/// Time that calls and requests in progress have when an endpoint ends.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Ends all connections. Calls and requests in progress are awaited for a second or two, so that the
+/// folder is usually closed afterwards.
 impl Drop for RpcServer {
     fn drop(&mut self) {
         self.proven.stop.set();
         self.proven.stopped.notify_waiters();
         let _ = self.handle.stop();
         if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_timeout(Duration::from_secs(1));
+            runtime.shutdown_timeout(GRACE);
+        }
+        let began = Instant::now();
+        while !self.head.is_finished() && began.elapsed() < GRACE {
+            std::thread::sleep(Duration::from_millis(2));
         }
     }
 }

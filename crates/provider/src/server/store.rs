@@ -4,8 +4,8 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{self, SyncSender, TrySendError};
-use std::thread;
+use std::sync::mpsc::{self, SyncSender};
+use std::thread::{self, JoinHandle};
 
 use chainsieve::alloy_primitives::{B256, Bytes};
 use redb::{Database, Durability, ReadableDatabase as _, ReadableTable as _, TableDefinition};
@@ -42,7 +42,19 @@ pub(super) struct StoreError {
 #[derive(Debug)]
 pub(super) struct Store {
     database: Arc<Database>,
-    waiting: SyncSender<Value>,
+    /// `None` only while the store is dropped.
+    waiting: Option<SyncSender<Value>>,
+    writer: Option<JoinHandle<()>>,
+}
+
+/// Writes what waits, and closes the file.
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.waiting = None;
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -71,9 +83,9 @@ impl Store {
         let (waiting, values) = mpsc::sync_channel(WAITING);
         let writer = Writer { database: Arc::clone(&database), limit, size };
         let thread = thread::Builder::new().name("chainsieve-store".into());
-        let spawned = thread.spawn(move || writer.run(&values));
-        spawned.map_err(|error| failed(redb::Error::Io(error)))?;
-        Ok(Self { database, waiting })
+        let writer = thread.spawn(move || writer.run(&values));
+        let writer = writer.map_err(|error| failed(redb::Error::Io(error)))?;
+        Ok(Self { database, waiting: Some(waiting), writer: Some(writer) })
     }
 
     /// Returns the encodings that were stored under a root; `None` if there are none, or if they
@@ -91,8 +103,9 @@ impl Store {
         let mut rlp = Vec::new();
         alloy_rlp::encode_list::<_, Bytes>(encodings, &mut rlp);
         let value = Value { key: key(kind, root), rlp };
-        match self.waiting.try_send(value) {
-            Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
+        if let Some(waiting) = &self.waiting {
+            // What does not fit is fetched again when it is needed.
+            let _ = waiting.try_send(value);
         }
     }
 }

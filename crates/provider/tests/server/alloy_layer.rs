@@ -26,7 +26,7 @@ fn logs_receipts_and_blocks_are_proven() {
         assert_eq!(provider.get_block_number().await.expect("proven"), chain.run.last());
         let logs = provider.get_logs(&Filter::new().from_block(0)).await.expect("proven");
         let logs: Vec<LocatedLog> =
-            logs.iter().map(|log| log.try_into().expect("a place")).collect();
+            logs.into_iter().map(|log| log.try_into().expect("a place")).collect();
         let expected: Vec<_> =
             upstream.blocks().iter().flat_map(|block| block.logs.clone()).collect();
         assert_eq!(logs, expected);

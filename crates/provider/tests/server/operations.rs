@@ -218,8 +218,6 @@ fn blocks_on_disk() {
         let answer = ask(server.address(), "eth_getLogs", &all());
         let calls = upstream.take_calls();
         let asked = calls.iter().filter(|call| *call == "debug_getRawReceipts").count();
-        // What waits to be written needs a moment.
-        std::thread::sleep(Duration::from_millis(300));
         (answer["result"].clone(), asked)
     };
     let (first, asked) = run();
