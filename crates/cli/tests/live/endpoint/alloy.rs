@@ -56,7 +56,7 @@ pub(super) fn ask(scene: &Scene) {
     // A filter that is polled, also after a reorganisation.
     let everything = Filter::new();
     let id = runtime.block_on(provider.new_filter(&everything)).expect("a filter");
-    let mut changes =
+    let changes =
         || -> Vec<Log> { runtime.block_on(provider.get_filter_changes(id)).expect("changes") };
     assert_eq!(changes(), Vec::<Log>::new());
     let last = |truth: &Truth, blocks: usize, removed: bool| -> Vec<Log> {
