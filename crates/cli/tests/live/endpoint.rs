@@ -37,7 +37,6 @@ pub(crate) fn tests() -> Vec<Trial> {
         live("eth_serve_answers_alloy", anvil, alloy::ask),
         live("eth_serve_answers_plain_calls", anvil, plain::calls),
         live("eth_serve_answers_up_to_the_anchor", anvil, plain::anchored),
-        live("eth_serve_tells_of_blocks_before_its_start", anvil, plain::removed_before_the_start),
         live("eth_serve_tells_viem_of_reorganisations", viem, |scene| {
             watching::watch(scene, clients::Client::Viem);
         }),

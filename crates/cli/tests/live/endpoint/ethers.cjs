@@ -49,7 +49,8 @@ const receipt = (receipt) => ({
     type: hex(receipt.type),
     status: hex(receipt.status),
     logsBloom: receipt.logsBloom,
-    logs: receipt.logs.map(log),
+    // ethers does not read `removed` in receipts, where it is always false.
+    logs: receipt.logs.map((found) => ({ ...log(found), removed: false })),
 });
 
 const transaction = (transaction) => ({

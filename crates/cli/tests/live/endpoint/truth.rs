@@ -94,6 +94,12 @@ pub(super) fn block(block: &Value, full: bool) -> Value {
     known
 }
 
+/// Returns the size of a block in bytes. anvil does not count the empty list of withdrawals.
+pub(super) fn size(block: &Value) -> Value {
+    assert_eq!(block["withdrawals"], json!([]));
+    json!(format!("{:#x}", number(&block["size"]) + 1))
+}
+
 /// A block of the node.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
