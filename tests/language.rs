@@ -59,7 +59,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
         let path = entry.expect("an entry").path();
         let name = path.file_name().and_then(|name| name.to_str()).expect("text");
         if path.is_dir() {
-            if !["target", "node_modules", "corpus"].contains(&name) {
+            if !["target", "node_modules", "venv", "corpus"].contains(&name) {
                 files(&path, found);
             }
         } else if path.extension().is_some_and(|extension| extension == "rs" || extension == "md") {

@@ -206,7 +206,8 @@ fn rust_files(directory: &str) -> Vec<(PathBuf, String)> {
         for entry in entries {
             let path = entry.expect("a directory entry").path();
             // Skip build output and packages of others.
-            let is_foreign = path.ends_with("target") || path.ends_with("node_modules");
+            let is_foreign =
+                ["target", "node_modules", "venv"].iter().any(|name| path.ends_with(name));
             if path.is_dir() && !is_foreign {
                 directories.push(path);
             } else if path.is_file() && path.extension().is_some_and(|extension| extension == "rs")

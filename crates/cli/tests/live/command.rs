@@ -141,13 +141,14 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    fn of(path: &Path) -> Self {
+    /// Returns the lines of a file, none of which are read yet.
+    pub(crate) fn of(path: &Path) -> Self {
         let file = File::open(path).expect("the output");
         Self { file, read: 0, half: Vec::new(), values: Vec::new() }
     }
 
     /// Reads all complete lines so far; an incomplete last line is kept for the next call.
-    fn read(&mut self) -> &[Value] {
+    pub(crate) fn read(&mut self) -> &[Value] {
         self.file.seek(SeekFrom::Start(self.read)).expect("a file");
         let mut bytes = Vec::new();
         self.file.read_to_end(&mut bytes).expect("a file");

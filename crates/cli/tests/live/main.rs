@@ -1,4 +1,4 @@
-//! Tests of the command against independent software: Bitcoin and Ethereum nodes and a client, each
+//! Tests of the command against independent software: Bitcoin and Ethereum nodes and clients, each
 //! on loopback and at a pinned version (`peers/install` installs them).
 //!
 //! If the software that a test needs is missing, the test is ignored, and the reason is printed
@@ -12,6 +12,7 @@ mod bcoin_spv;
 mod bip157_client;
 mod client_library;
 mod command;
+mod endpoint;
 mod ethereum;
 mod evm_nodes;
 mod follow;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
     tests.extend(bcoin_spv::tests());
     tests.extend(bip157_client::tests());
     tests.extend(client_library::tests());
+    tests.extend(endpoint::tests());
     tests.extend(follow::tests());
     tests.extend(index_rpc::tests());
     tests.extend(provider_library::tests());

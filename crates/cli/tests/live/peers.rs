@@ -19,6 +19,12 @@ pub(crate) enum Need {
     Hardhat,
     /// ganache, and the Node.js that runs it.
     Ganache,
+    /// viem, and the Node.js that runs it.
+    Viem,
+    /// ethers, and the Node.js that runs it.
+    Ethers,
+    /// web3.py and the Python client of Prometheus, and the Python that runs them.
+    Web3Py,
 }
 
 /// Reasons why tests are not run, each with the names of the tests. [`say_what_is_missing`] prints
@@ -46,6 +52,39 @@ pub(crate) fn hardhat() -> Result<PathBuf, String> {
 /// Returns the path of ganache's program, which `node` runs.
 pub(crate) fn ganache() -> Result<PathBuf, String> {
     of_node_js("ganache", "dist/node/cli.js")
+}
+
+/// Returns the folder in which scripts of Node.js find a package. Scripts are told of it by
+/// `NODE_PATH`.
+pub(crate) fn modules_with(package: &str) -> Result<PathBuf, String> {
+    of_node_js(package, "package.json")?;
+    Ok(folder().join("node_modules"))
+}
+
+/// Returns the Python that has the packages of `peers/requirements.txt`.
+pub(crate) fn python() -> Result<PathBuf, String> {
+    static FOUND: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
+        let pins = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/live/peers/requirements.txt");
+        let pins = fs::read(pins).map_err(|_| "peers/requirements.txt cannot be read")?;
+        let how = "crates/cli/tests/live/peers/install installs it, if there is a Python";
+        let venv = folder().join("venv");
+        match fs::read(venv.join("requirements.txt")) {
+            Err(_) => Err(format!("web3.py is not installed: {how}")),
+            Ok(found) if found != pins => {
+                Err(format!("web3.py is installed at other versions: {how}"))
+            }
+            Ok(_) => {
+                let program = venv.join("bin/python");
+                let python = Command::new(&program).arg("--version").stdout(Stdio::null()).status();
+                if python.is_ok_and(|status| status.success()) {
+                    Ok(program)
+                } else {
+                    Err(format!("the Python of web3.py does not start: {how}"))
+                }
+            }
+        }
+    });
+    FOUND.clone()
 }
 
 /// Returns the path of a package's program that Node.js runs.
@@ -103,6 +142,9 @@ pub(crate) fn missing(test: &'static str, needs: &[Need]) -> Option<String> {
         Need::Anvil => anvil().err(),
         Need::Hardhat => hardhat().err(),
         Need::Ganache => ganache().err(),
+        Need::Viem => modules_with("viem").err(),
+        Need::Ethers => modules_with("ethers").err(),
+        Need::Web3Py => python().err(),
     })?;
     let mut missing = MISSING.lock().expect("no panic holds it");
     missing.entry(why.clone()).or_default().push(test);

@@ -4,7 +4,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use jsonrpsee::core::middleware::{Batch, Notification, Request, RpcServiceT};
+use jsonrpsee::core::middleware::{
+    Batch, BatchEntry, BatchEntryErr, Notification, Request, RpcServiceT,
+};
 use jsonrpsee::core::server::MethodResponse;
 use jsonrpsee::server::middleware::rpc::ResponseFuture;
 use jsonrpsee::types::{ErrorObjectOwned, ResponsePayload};
@@ -91,7 +93,15 @@ where
     }
 
     fn batch<'a>(&self, batch: Batch<'a>) -> impl Future<Output = MethodResponse> + Send + 'a {
-        self.inner.batch(batch)
+        // A mark on the answer to a whole batch would say nothing of its calls, so none is passed on.
+        let refused = |entry| match entry {
+            Ok(BatchEntry::Call(request)) if !is_proven(&request.method) => {
+                let refusal = Refusal::Method(request.method.to_string());
+                Err(BatchEntryErr::new(request.id, refusal.into()))
+            }
+            entry => entry,
+        };
+        self.inner.batch(Batch::from(batch.into_iter().map(refused).collect()))
     }
 
     fn notification<'a>(

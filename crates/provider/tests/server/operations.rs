@@ -99,7 +99,8 @@ fn methods_that_are_not_proven() {
     // Not in a batch, where a mark on the whole answer would say nothing.
     let number = json!({ "jsonrpc": "2.0", "id": 8, "method": "eth_blockNumber" });
     let (headers, answer) = post(passing.address(), &json!([call, number]).to_string());
-    assert!(answer[0]["error"]["code"].is_i64(), "{answer}");
+    assert_eq!(answer[0]["error"]["code"], -32004, "{answer}");
+    assert_eq!(answer[0]["error"]["data"]["reason"], "unverified_method");
     assert_eq!(answer[1]["result"], format!("{:#x}", chain.run.last()));
     assert!(headers.get("chainsieve-unverified").is_none());
     // A proven answer has no mark.

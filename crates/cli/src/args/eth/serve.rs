@@ -66,7 +66,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) cache: Option<PathBuf>,
     /// Maximum size of the folder's contents in MiB; the oldest are removed
-    #[arg(long, value_name = "MIB", default_value_t = 4096, value_parser = count(1..=1 << 24_u64), requires = "cache")]
+    #[arg(long, value_name = "MIB", default_value_t = 4096, value_parser = count(1..=1_u64 << 24), requires = "cache")]
     pub(crate) cache_size: u64,
     /// What happens to calls whose answers cannot be proven
     #[arg(long, value_enum, default_value_t = Unverified::Refuse)]
@@ -90,7 +90,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "CALLS", default_value_t = 128, value_parser = count(1..=4096_u64), hide_short_help = true)]
     pub(crate) max_calls: u64,
     /// Maximum size of proven receipts in memory in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = count(1..=1 << 20_u64), hide_short_help = true)]
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = count(1..=1_u64 << 20), hide_short_help = true)]
     pub(crate) memory: u64,
     /// Trust the head that the upstreams name
     #[arg(long, help_heading = "What you trust", conflicts_with_all = ["anchor", "beacon", "data", "checkpoint"])]

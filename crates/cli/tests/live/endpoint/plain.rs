@@ -1,0 +1,205 @@
+//! Calls of JSON-RPC without a client library, as `curl` and `cast rpc` send them: one by one and in
+//! batches. Whole objects are compared with anvil's.
+
+use serde_json::{Value, json};
+
+use super::truth::{self, Truth};
+use super::{Endpoint, questions};
+use crate::ethereum::Step;
+use crate::harness::Scene;
+
+/// Returns a receipt without `blobGasPrice`, which no block commits to, and without anvil's own
+/// member `blockTimestamp`.
+fn receipt(receipt: &Value) -> Value {
+    let mut receipt = receipt.clone();
+    let members = receipt.as_object_mut().expect("an object");
+    members.remove("blobGasPrice");
+    members.remove("blockTimestamp");
+    receipt
+}
+
+/// Returns a block without the members that are optional: `totalDifficulty`, and `blockTimestamp` of
+/// transactions.
+fn full(block: &Value) -> Value {
+    let mut block = block.clone();
+    block["size"] = truth::size(&block);
+    block.as_object_mut().expect("an object").remove("totalDifficulty");
+    for transaction in block["transactions"].as_array_mut().expect("transactions") {
+        transaction.as_object_mut().expect("an object").remove("blockTimestamp");
+    }
+    block
+}
+
+/// Returns a block with the hashes of its transactions.
+fn short(block: &Value) -> Value {
+    let mut block = full(block);
+    let transactions = block["transactions"].as_array().expect("transactions").iter();
+    block["transactions"] = transactions.map(|one| one["hash"].clone()).collect();
+    block
+}
+
+/// Compares an answer, and names the members that differ.
+fn check(what: &str, found: &Value, right: &Value) {
+    match (found, right) {
+        (Value::Object(object), Value::Object(members)) => {
+            for name in object.keys().chain(members.keys()) {
+                let has = (object.contains_key(name), members.contains_key(name));
+                assert_eq!(has, (true, true), "{what}.{name}");
+                check(&format!("{what}.{name}"), &found[name], &right[name]);
+            }
+        }
+        (Value::Array(list), Value::Array(items)) if list.len() == items.len() => {
+            for ((found, right), index) in list.iter().zip(items).zip(0..) {
+                check(&format!("{what}[{index}]"), found, right);
+            }
+        }
+        _ => assert_eq!(found, right, "{what}"),
+    }
+}
+
+/// Returns calls, each with its right result.
+fn all(truth: &Truth, filters: &[Value]) -> Vec<(&'static str, Value, Value)> {
+    let head = truth.blocks.last().expect("blocks");
+    let hex = |number: u64| format!("{number:#x}");
+    let mut calls = vec![
+        ("eth_chainId", json!([]), json!("0x7a69")),
+        ("net_version", json!([]), json!("31337")),
+        ("eth_blockNumber", json!([]), json!(hex(truth.height()))),
+        ("eth_getBlockByNumber", json!(["latest", true]), full(&head.json)),
+        ("eth_getBlockByNumber", json!(["earliest", false]), short(&truth.blocks[0].json)),
+        ("eth_getBlockByNumber", json!([hex(truth.height() + 1), false]), Value::Null),
+        ("eth_getBlockByHash", json!([format!("0x{:064x}", 7), false]), Value::Null),
+        ("eth_getTransactionReceipt", json!([format!("0x{:064x}", 7)]), Value::Null),
+    ];
+    for filter in filters {
+        let logs = truth.logs(filter).into_iter().cloned().collect();
+        calls.push(("eth_getLogs", json!([filter]), logs));
+    }
+    // The head is the default of both ends, and tags name blocks.
+    let of_head: Value = head.logs().cloned().collect();
+    calls.push(("eth_getLogs", json!([{}]), of_head.clone()));
+    calls.push(("eth_getLogs", json!([{ "fromBlock": "latest", "toBlock": "latest" }]), of_head));
+    let everything = truth.logs(&json!({})).into_iter().cloned().collect();
+    let range = json!({ "fromBlock": "earliest", "toBlock": "latest" });
+    calls.push(("eth_getLogs", json!([range]), everything));
+    for block in &truth.blocks {
+        let (number, hash) = (&block.json["number"], &block.json["hash"]);
+        calls.push(("eth_getBlockByNumber", json!([number, true]), full(&block.json)));
+        calls.push(("eth_getBlockByNumber", json!([number, false]), short(&block.json)));
+        calls.push(("eth_getBlockByHash", json!([hash, true]), full(&block.json)));
+        let receipts: Value = block.receipts.iter().map(receipt).collect();
+        for of in [json!(number), json!(hash), json!({ "blockHash": hash })] {
+            calls.push(("eth_getBlockReceipts", json!([of]), receipts.clone()));
+        }
+        for one in &block.receipts {
+            let hash = &one["transactionHash"];
+            calls.push(("eth_getTransactionReceipt", json!([hash]), receipt(one)));
+        }
+    }
+    calls
+}
+
+pub(super) fn calls(scene: &Scene) {
+    let (node, mut chain) = questions::chain(scene, 46);
+    let endpoint = Endpoint::of(scene, &node);
+    let truth = Truth::of(&node);
+    let calls = all(&truth, &questions::filters(&truth, &chain));
+    for (method, params, right) in &calls {
+        check(&format!("{method} {params}"), &endpoint.call(method, params), right);
+    }
+    for batch in calls.chunks(60) {
+        check_batch(&endpoint, batch);
+    }
+
+    // Filters.
+    let filter = json!({ "address": chain.runners });
+    let logs = endpoint.call("eth_newFilter", &json!([filter]));
+    let blocks = endpoint.call("eth_newBlockFilter", &json!([]));
+    let changes = |id: &Value| endpoint.call("eth_getFilterChanges", &json!([id]));
+    assert_eq!((changes(&logs), changes(&blocks)), (json!([]), json!([])));
+    chain.mine(&node, Step::EveryAddress);
+    chain.mine(&node, Step::Empty);
+    endpoint.until_head(&node);
+    let truth = Truth::of(&node);
+    let new = &truth.blocks[truth.blocks.len() - 2..];
+    let hashes: Value = new.iter().map(|block| block.json["hash"].clone()).collect();
+    let found: Value = new[0].logs().cloned().collect();
+    assert_eq!((changes(&logs), changes(&blocks)), (found, hashes));
+    assert_eq!((changes(&logs), changes(&blocks)), (json!([]), json!([])));
+    let of_range = json!({ "fromBlock": "earliest", "address": chain.runners[0] });
+    let id = endpoint.call("eth_newFilter", &json!([of_range]));
+    let right: Value =
+        truth.logs(&json!({ "address": chain.runners[0] })).into_iter().cloned().collect();
+    assert_eq!(endpoint.call("eth_getFilterLogs", &json!([id])), right);
+    for (id, was_there) in [(&logs, true), (&logs, false), (&blocks, true), (&json!("0x1"), false)]
+    {
+        assert_eq!(endpoint.call("eth_uninstallFilter", &json!([id])), json!(was_there));
+    }
+    assert_eq!(
+        endpoint.error("eth_getFilterChanges", &json!([logs]))["message"],
+        "filter not found"
+    );
+    endpoint.end();
+}
+
+/// Sends calls in one batch, with calls that fail between them. Every answer has the id of its call.
+fn check_batch(endpoint: &Endpoint, calls: &[(&str, Value, Value)]) {
+    let call = |id: Value, method: &str, params: &Value| json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+    let mut batch = vec![call(json!("a balance"), "eth_getBalance", &json!([]))];
+    batch.extend(
+        calls.iter().zip(0..).map(|((method, params, _), id)| call(json!(id), method, params)),
+    );
+    batch.push(call(json!("no filter"), "eth_getLogs", &json!([{ "address": 7 }])));
+    let (status, text) = endpoint.rpc.post(&json!(batch).to_string()).expect("an answer");
+    assert_eq!(status, 200, "{text}");
+    let answers: Vec<Value> = serde_json::from_str(&text).expect("a batch");
+    assert_eq!(answers.len(), batch.len());
+    for answer in answers {
+        let right = match &answer["id"] {
+            Value::String(name) => {
+                let code = if name == "a balance" { -32004 } else { -32602 };
+                assert_eq!(answer["error"]["code"], code, "{answer}");
+                continue;
+            }
+            id => &calls[usize::try_from(id.as_u64().expect("an id")).expect("short")].2,
+        };
+        check(&format!("answer {}", answer["id"]), &answer["result"], right);
+    }
+}
+
+/// With `--anchor`, the head stays that block, whatever the node has.
+pub(super) fn anchored(scene: &Scene) {
+    let (node, mut chain) = questions::chain(scene, 47);
+    let mut truth = Truth::of(&node);
+    let anchor = truth.blocks.len() - 5;
+    truth.blocks.truncate(anchor + 1);
+    let hash = truth.blocks[anchor].json["hash"].clone();
+    let mut endpoint =
+        Endpoint::start(scene, node.rpc().url(), &["--anchor", hash.as_str().expect("text")]);
+    let head = endpoint.running.wait_for("a head", |line| line["kind"] == "head");
+    assert_eq!(head["head"]["hash"], hash);
+    assert_eq!(endpoint.listening["trust"], "anchor");
+    let filters = questions::filters(&truth, &chain);
+    for _ in 0..2 {
+        for (method, params, right) in all(&truth, &filters) {
+            check(&format!("{method} {params}"), &endpoint.call(method, &params), &right);
+        }
+        // A block after the anchor is known to the node only.
+        let after = node.block(truth.height() + 1);
+        let beyond = json!([{ "fromBlock": "0x0", "toBlock": after["number"] }]);
+        assert_eq!(
+            endpoint.error("eth_getLogs", &beyond)["data"]["reason"],
+            "beyond_verified_head"
+        );
+        let of_hash = json!([{ "blockHash": after["hash"] }]);
+        assert_eq!(endpoint.error("eth_getLogs", &of_hash)["data"]["reason"], "unknown_block");
+        assert_eq!(endpoint.call("eth_getBlockByHash", &json!([after["hash"], true])), Value::Null);
+        let transaction = &node.block(truth.height() + 2)["transactions"][0];
+        assert!(transaction.is_string());
+        assert_eq!(endpoint.call("eth_getTransactionReceipt", &json!([transaction])), Value::Null);
+        // The node's chain changes after the anchor.
+        chain.reorganise(&node, 3);
+        chain.mine(&node, Step::Several(2));
+    }
+    endpoint.end();
+}
