@@ -18,6 +18,7 @@ use tower::{Service, ServiceExt as _};
 use super::Proven;
 use super::methods::{METHODS, list_of};
 use super::refusal::Refusal;
+use super::unverified::PENDING;
 
 /// A layer that makes the answers of alloy's provider proven ones.
 ///
@@ -132,6 +133,10 @@ impl Service<RequestPacket> for ProvenTransport {
 
 impl ProvenTransport {
     async fn single(&self, request: SerializedRequest) -> Result<Response, TransportError> {
+        if request.method() == PENDING {
+            let refusal = Refusal::Method(PENDING.to_owned());
+            return Ok(Response { id: request.id().clone(), payload: failure(refusal) });
+        }
         let proven = METHODS.iter().find(|(name, _)| *name == request.method());
         let Some(&(name, method)) = proven else {
             let mut inner = self.inner.clone();
@@ -155,15 +160,17 @@ impl ProvenTransport {
         self.running.0.metrics.answered(name, outcome, began.elapsed());
         let payload = match answer {
             Ok(result) => ResponsePayload::Success(result),
-            Err(refusal) => {
-                let error = ErrorObjectOwned::from(refusal);
-                ResponsePayload::Failure(ErrorPayload {
-                    code: i64::from(error.code()),
-                    message: error.message().to_owned().into(),
-                    data: error.data().map(ToOwned::to_owned),
-                })
-            }
+            Err(refusal) => failure(refusal),
         };
         Ok(Response { id, payload })
     }
+}
+
+fn failure(refusal: Refusal) -> ResponsePayload {
+    let error = ErrorObjectOwned::from(refusal);
+    ResponsePayload::Failure(ErrorPayload {
+        code: i64::from(error.code()),
+        message: error.message().to_owned().into(),
+        data: error.data().map(ToOwned::to_owned),
+    })
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use chainsieve::eth::header::BlockRef;
 use jsonrpsee::server::middleware::http::HostFilterLayer;
 use jsonrpsee::server::middleware::rpc::RpcServiceBuilder;
-use jsonrpsee::server::{BatchRequestConfig, Server, ServerConfig, ServerHandle};
+use jsonrpsee::server::{BatchRequestConfig, PingConfig, Server, ServerConfig, ServerHandle};
 use thiserror::Error;
 use tokio::runtime::Runtime;
 use tokio::sync::{Notify, Semaphore};
@@ -31,6 +31,8 @@ use crate::error::FetchError;
 use crate::provider::Provider;
 use crate::stop::Stop;
 
+/// Maximum size of an upstream's answer, which is at least ten times the largest block's.
+const MAX_ANSWER: u64 = 64 << 20;
 /// Number of new blocks whose contents may wait to be fetched.
 const AHEAD: usize = 256;
 
@@ -248,11 +250,12 @@ impl RpcServerBuilder {
         let calls = usize::try_from(proven.limits.max_calls).unwrap_or(usize::MAX);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .thread_name("chainsieve-rpc")
-            .max_blocking_threads(calls.clamp(16, 4096))
+            // Subscriptions and calls that are passed on have threads of their own.
+            .max_blocking_threads(calls.saturating_mul(3).clamp(16, 8192))
             .enable_all()
             .build()
             .map_err(|error| RpcServerError::Open(error.to_string()))?;
-        let hosts = hosts.or_else(|| address.ip().is_loopback().then(this_machine));
+        let hosts = hosts.or_else(|| address.ip().is_loopback().then(|| this_machine(address)));
         let listen = serve(Arc::clone(&proven), address, hosts);
         let (address, handle) = runtime.block_on(listen)?;
         let head = follow_head(&proven, poll)?;
@@ -281,7 +284,8 @@ impl RpcServerBuilder {
         let stop = self.provider.stop().child();
         let provider = self.provider.with_stop(stop.clone());
         let (chain_id, profile) = (provider.chain_id()?, provider.profile()?);
-        let nodes = provider.nodes().to_vec();
+        let nodes = provider.nodes().iter().map(|node| node.with_max_answer(MAX_ANSWER));
+        let nodes: Vec<_> = nodes.collect();
         let opened = |error: &dyn fmt::Display| RpcServerError::Open(error.to_string());
         let store = match &self.folder {
             None => None,
@@ -311,7 +315,9 @@ impl RpcServerBuilder {
             events: self.events,
             anchor,
             pass_unverified: self.pass_unverified,
-            calls: Arc::new(Semaphore::new(calls.min(Semaphore::MAX_PERMITS))),
+            calls: permits(calls),
+            background: permits(calls),
+            passed: permits(calls),
             limits: self.limits,
             stop,
             ahead,
@@ -329,6 +335,10 @@ impl RpcServerBuilder {
     }
 }
 
+fn permits(count: usize) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)))
+}
+
 fn spawn(
     name: &str,
     run: impl FnOnce() + Send + 'static,
@@ -342,8 +352,9 @@ fn follow_head(proven: &Arc<Proven>, poll: Duration) -> Result<JoinHandle<()>, R
     spawn("chainsieve-head", move || following.follow_head(poll))
 }
 
-fn this_machine() -> Vec<String> {
-    ["localhost:*", "127.0.0.1:*", "[::1]:*"].map(str::to_owned).into()
+fn this_machine(address: SocketAddr) -> Vec<String> {
+    let names = ["localhost:*", "127.0.0.1:*", "[::1]:*"].map(str::to_owned);
+    names.into_iter().chain([address.to_string()]).collect()
 }
 
 async fn serve(
@@ -359,13 +370,16 @@ async fn serve(
         .max_response_body_size(limits.max_answer)
         .set_batch_request_config(BatchRequestConfig::Limit(limits.max_batch))
         .set_id_provider(HexIds)
+        .enable_ws_ping(PingConfig::new())
         .build();
+    let only_this_machine = hosts.is_some();
     let host = match hosts {
         None => HostFilterLayer::disable(),
         Some(hosts) => HostFilterLayer::new(hosts.iter().map(String::as_str))
             .map_err(|error| RpcServerError::Open(format!("allowed hosts: {error}")))?,
     };
-    let http = tower::ServiceBuilder::new().layer(host).layer(OperationsLayer(Arc::clone(&proven)));
+    let operations = OperationsLayer { proven: Arc::clone(&proven), only_this_machine };
+    let http = tower::ServiceBuilder::new().layer(host).layer(operations);
     let max_answer = limits.max_answer;
     let rpc =
         RpcServiceBuilder::new().layer(UnverifiedLayer { proven: Arc::clone(&proven), max_answer });

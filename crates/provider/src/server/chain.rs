@@ -1,7 +1,7 @@
 //! The headers that lead to the trusted head, kept in memory: each is the parent of the next.
 
 use std::ops::RangeInclusive;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::header::{BlockRef, ChainBlock, HeaderBuf, Linked, LinkedHeaders};
@@ -27,6 +27,8 @@ pub(super) struct Chain {
     /// Maximum number of headers in memory.
     limit: u64,
     state: RwLock<State>,
+    /// Held while headers of past blocks are fetched, so that equal questions fetch them once.
+    fetching: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -83,6 +85,11 @@ pub(super) struct Headers {
 }
 
 impl Headers {
+    /// Returns the hash of a block of the range.
+    pub(super) fn hash(&self, number: u64) -> Option<B256> {
+        self.parts.iter().find_map(|part| part.block(number)).map(|block| block.hash)
+    }
+
     /// Returns the parts of the range, ascending, each with the numbers that belong to the range.
     pub(super) fn parts(&self) -> impl Iterator<Item = (&LinkedHeaders, RangeInclusive<u64>)> {
         self.parts.iter().filter_map(|part| {
@@ -139,21 +146,23 @@ impl State {
         if self.islands.len() >= MOST_ISLANDS {
             self.islands.remove(0);
         }
+        // The new one fits: it was checked against the limit.
+        self.drop_islands(limit.saturating_sub(island.len() as u64));
+        self.drop_parts(limit.saturating_sub(island.len() as u64));
         self.islands.push(Arc::new(island));
-        self.keep_within(limit);
     }
 
-    /// Removes the oldest islands, and then the lowest parts, until no more than `limit` headers are
-    /// left. The newest of each stays.
-    fn keep_within(&mut self, limit: u64) {
-        while self.len() > limit {
-            if self.islands.len() > 1 {
-                self.islands.remove(0);
-            } else if self.parts.len() > 1 {
-                self.parts.remove(0);
-            } else {
-                return;
-            }
+    /// Removes the oldest islands until no more than `limit` headers are left.
+    fn drop_islands(&mut self, limit: u64) {
+        while self.len() > limit && !self.islands.is_empty() {
+            self.islands.remove(0);
+        }
+    }
+
+    /// Removes the lowest parts until no more than `limit` headers are left. The newest one stays.
+    fn drop_parts(&mut self, limit: u64) {
+        while self.len() > limit && self.parts.len() > 1 {
+            self.parts.remove(0);
         }
     }
 
@@ -190,7 +199,7 @@ impl State {
 
 impl Chain {
     pub(super) fn new(limit: u64) -> Self {
-        Self { limit, state: RwLock::default() }
+        Self { limit, state: RwLock::default(), fetching: Mutex::default() }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State> {
@@ -253,7 +262,8 @@ impl Chain {
         for block in &blocks {
             removed.extend(state.push(&block.header));
         }
-        state.keep_within(self.limit);
+        state.drop_islands(self.limit);
+        state.drop_parts(self.limit);
         moved(Moved { removed, added: blocks, restarted });
     }
 
@@ -275,14 +285,14 @@ impl Chain {
                     // The headers in between at once, if a node has those that lead to the head.
                     new.extend(linked_below(nodes, first..=number - 1, parent));
                 } else {
-                    new.push(header_of(nodes, parent)?);
+                    new.push(parent_of(nodes, parent, number)?);
                 }
                 continue;
             };
             if self.hash(before) == Some(parent) {
                 return Ok(true);
             }
-            new.push(header_of(nodes, parent)?);
+            new.push(parent_of(nodes, parent, number)?);
         }
         Ok(false)
     }
@@ -303,6 +313,10 @@ impl Chain {
         anchor: Option<&dyn AnchorSource>,
         range: RangeInclusive<u64>,
     ) -> Result<Headers, HeadersError> {
+        if let Some(headers) = self.read().headers(&range) {
+            return Ok(headers);
+        }
+        let _fetching = self.fetching.lock().unwrap_or_else(PoisonError::into_inner);
         let (first, last) = (*range.start(), *range.end());
         let in_range = (last - first).saturating_add(1);
         let mut no_link = None;
@@ -342,7 +356,7 @@ impl Chain {
             // Another thread may have added the same part, or the chain may have started anew.
             if state.parts.first().and_then(|part| part.parent_hash()) == part.last_hash() {
                 state.parts.insert(0, Arc::new(part));
-                state.keep_within(self.limit);
+                state.drop_islands(self.limit);
             }
         }
     }
@@ -363,6 +377,20 @@ fn header_of(nodes: &[Node], hash: B256) -> Result<HeaderBuf, FetchError> {
         let name = nodes.first().map_or_else(String::new, Node::name);
         FetchError::rpc(name, what(), RpcError::NotFound { what: what() })
     })
+}
+
+/// Returns the header of the parent of block `number`.
+fn parent_of(nodes: &[Node], hash: B256, number: u64) -> Result<HeaderBuf, FetchError> {
+    let header = header_of(nodes, hash)?;
+    let found = header.view().number();
+    if found.checked_add(1) == Some(number) {
+        return Ok(header);
+    }
+    // Its hash is right, so block `number` itself is made up.
+    let what = format!("block {hash}");
+    let words = format!("the parent of block {number} has the number {found}");
+    let name = nodes.first().map_or_else(String::new, Node::name);
+    Err(FetchError::rpc(name, what, RpcError::Malformed(words)))
 }
 
 /// Returns the headers of a range, the highest first, whose last block has this hash; none if no node

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
 use std::thread;
 
+use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::LogQuery;
 
@@ -15,6 +16,9 @@ use crate::node::{Node, RpcError};
 
 /// Number of answers that may wait for their comparison. Further ones are not compared.
 const WAITING: usize = 16;
+
+/// Number of logs more than the proven ones after which a node's answer is read no further.
+const MOST_INVENTED: usize = 10_000;
 
 /// The queue of answers to compare.
 #[derive(Debug)]
@@ -28,6 +32,8 @@ pub(super) struct Compare {
 struct Proven {
     query: LogQuery,
     range: RangeInclusive<u64>,
+    /// Hash of the last block of the range.
+    last: B256,
     logs: Vec<LocatedLog>,
 }
 
@@ -56,33 +62,38 @@ impl Compare {
 
     /// Compares the answers of the upstreams to a query, soon. `range` is that of the query, and
     /// `logs` are the proven ones.
-    pub(super) fn queue(&self, query: &LogQuery, range: &RangeInclusive<u64>, logs: &[LocatedLog]) {
+    pub(super) fn queue(
+        &self,
+        query: &LogQuery,
+        range: &RangeInclusive<u64>,
+        last: B256,
+        logs: &[LocatedLog],
+    ) {
         if let Some(waiting) = &self.waiting {
             let (query, range, logs) = (query.clone(), range.clone(), logs.to_vec());
             // A full queue loses a comparison, and no answer.
-            let _ = waiting.try_send(Proven { query, range, logs });
+            let _ = waiting.try_send(Proven { query, range, last, logs });
         }
     }
 }
 
 fn compare(node: &Node, proven: &Proven, metrics: &Metrics, events: &Events) {
-    let Proven { query, range, logs } = proven;
-    // A node that does not have the last block yet lags, which is no omission.
-    let Ok(Some(last)) = node.header(*range.end()) else { return };
-    let is_same = logs.iter().rev().take_while(|log| log.block_number == *range.end());
-    if is_same.clone().any(|log| log.block_hash != last.hash()) {
+    let Proven { query, range, last, logs } = proven;
+    // A node that has another last block, or none, is on another branch or lags, which is no omission.
+    let has_last = || matches!(node.header(*range.end()), Ok(Some(own)) if own.hash() == *last);
+    if !has_last() {
         return;
     }
     let mut answered = Vec::new();
+    let most = logs.len() + MOST_INVENTED;
     let asked = node.logs(query, range.clone(), |_, found| {
         answered.extend(found);
-        Ok::<_, RpcError>(())
+        // An answer without end must not fill the memory.
+        let too_many = answered.len() > most;
+        if too_many { Err(RpcError::Malformed("too many logs".into())) } else { Ok(()) }
     });
-    if asked.is_err() {
-        return;
-    }
     // A reorganisation meanwhile may have changed any block.
-    if !matches!(node.header(*range.end()), Ok(Some(now)) if now.hash() == last.hash()) {
+    if answered.len() <= most && (asked.is_err() || !has_last()) {
         return;
     }
     let found = differences(logs, &answered);

@@ -17,6 +17,9 @@ use super::refusal::Refusal;
 /// A filter that is not polled for so long is removed, as by go-ethereum.
 const UNUSED: Duration = Duration::from_secs(300);
 
+/// Maximum number of addresses and topics of a filter or subscription.
+const MOST_VALUES: u64 = 4096;
+
 /// What a filter selects.
 #[derive(Debug, Clone)]
 enum Selects {
@@ -79,7 +82,15 @@ impl Filters {
     }
 
     fn get(&self, id: &str) -> Result<Arc<Mutex<Filter>>, Refusal> {
-        lock(&self.installed).get(id).cloned().ok_or(Refusal::NoFilter)
+        let mut installed = lock(&self.installed);
+        let is_unused = |filter: &Filter| filter.used.elapsed() >= UNUSED;
+        let found = installed.get(id).cloned().ok_or(Refusal::NoFilter)?;
+        // A filter that is in use now is locked.
+        if found.try_lock().is_ok_and(|filter| is_unused(&filter)) {
+            installed.remove(id);
+            return Err(Refusal::NoFilter);
+        }
+        Ok(found)
     }
 
     fn remove(&self, id: &str) -> bool {
@@ -95,6 +106,7 @@ impl Filters {
         let is_sound = profile.at(block.number).bloom.proves_absence();
         let installed: Vec<_> = lock(&self.installed).values().cloned().collect();
         installed.iter().any(|filter| match filter.try_lock().as_deref() {
+            Ok(Filter { used, .. }) if used.elapsed() >= UNUSED => false,
             Ok(Filter { selects: Selects::Logs(of), .. }) => {
                 !is_sound || of.1.answer(block.bloom) != BloomAnswer::No
             }
@@ -109,8 +121,19 @@ impl Proven {
     /// Installs a filter of logs, from the next block on.
     pub(super) fn new_filter(&self, query: LogQuery) -> Result<String, Refusal> {
         self.heads()?;
+        self.check_size(&query)?;
         let compiled = query.compile();
         self.install(Selects::Logs(Arc::new((query, compiled))))
+    }
+
+    /// Returns an error if a query that is kept has too many values.
+    pub(super) fn check_size(&self, query: &LogQuery) -> Result<(), Refusal> {
+        let topics = query.topics().iter().map(|topics| topics.values().len()).sum::<usize>();
+        let (found, limit) = ((query.address_set().len() + topics) as u64, MOST_VALUES);
+        if found > limit {
+            return Err(Refusal::Limit { what: "addresses and topics", found, limit });
+        }
+        Ok(())
     }
 
     /// Installs a filter of blocks, from the next one on.
@@ -143,7 +166,15 @@ impl Proven {
         let found = match &filter.selects {
             Selects::Logs(of) => {
                 let (query, compiled) = &**of;
-                Changes::Logs(self.logs_of_changes(query, compiled, &changes)?)
+                match self.logs_of_changes(query, compiled, &changes) {
+                    Ok(logs) => Changes::Logs(logs),
+                    Err(gap @ Refusal::Gap(_)) => {
+                        drop(filter);
+                        self.filters.remove(id);
+                        return Err(gap);
+                    }
+                    Err(refusal) => return Err(refusal),
+                }
             }
             Selects::Blocks => {
                 let added = changes.iter().filter(|change| !change.removed);

@@ -16,18 +16,23 @@ use super::Proven;
 /// Name of the HTTP header of an answer that nobody proved.
 pub(super) const UNVERIFIED: &str = "chainsieve-unverified";
 
-/// Set for a request over HTTP whose answer is passed on without a proof.
+/// Set for a request over HTTP, not for a WebSocket, whose answer is passed on without a proof.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Passed(pub(super) Arc<AtomicBool>);
 
 #[derive(Debug, Clone)]
-pub(super) struct OperationsLayer(pub(super) Arc<Proven>);
+pub(super) struct OperationsLayer {
+    pub(super) proven: Arc<Proven>,
+    /// `true` if no page of another host may connect.
+    pub(super) only_this_machine: bool,
+}
 
 impl<S> Layer<S> for OperationsLayer {
     type Service = Operations<S>;
 
     fn layer(&self, inner: S) -> Operations<S> {
-        Operations { inner, proven: Arc::clone(&self.0) }
+        let only_this_machine = self.only_this_machine;
+        Operations { inner, proven: Arc::clone(&self.proven), only_this_machine }
     }
 }
 
@@ -35,6 +40,7 @@ impl<S> Layer<S> for OperationsLayer {
 pub(super) struct Operations<S> {
     inner: S,
     proven: Arc<Proven>,
+    only_this_machine: bool,
 }
 
 impl<S, B> Service<HttpRequest<B>> for Operations<S>
@@ -62,7 +68,16 @@ where
             return Box::pin(std::future::ready(Ok(own)));
         }
         let passed = Passed::default();
-        request.extensions_mut().insert(passed.clone());
+        if request.headers().contains_key("upgrade") {
+            // A browser lets any page open a WebSocket, and says which page it is.
+            let origin = request.headers().get("origin").map(|origin| origin.as_bytes().to_vec());
+            if self.only_this_machine && origin.is_some_and(|origin| !is_of_this_machine(&origin)) {
+                let body = "pages of other hosts cannot use this endpoint".to_owned();
+                return Box::pin(std::future::ready(Ok(response(403, "text/plain", body))));
+            }
+        } else {
+            request.extensions_mut().insert(passed.clone());
+        }
         let answer = self.inner.call(request);
         Box::pin(async move {
             let mut answer = answer.await?;
@@ -73,6 +88,19 @@ where
             Ok(answer)
         })
     }
+}
+
+/// Returns `true` if the origin of a page is a server on this machine.
+fn is_of_this_machine(origin: &[u8]) -> bool {
+    let host = str::from_utf8(origin).ok().and_then(|text| text.split_once("://")).map(|it| it.1);
+    host.is_some_and(|host| {
+        let name = if host.starts_with('[') {
+            host.split_inclusive(']').next()
+        } else {
+            host.split(':').next()
+        };
+        name.is_some_and(|name| ["localhost", "127.0.0.1", "[::1]"].contains(&name))
+    })
 }
 
 fn response(status: u16, kind: &str, body: String) -> HttpResponse {

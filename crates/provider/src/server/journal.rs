@@ -68,16 +68,15 @@ impl Journal {
     /// blocks in between are missing: whoever reads from an earlier place has missed something.
     pub(super) fn push(&self, removed: &[B256], added: Vec<Arc<BlockHeader>>, gap: bool) {
         let mut state = self.state();
-        // Of a block that the journal has forgotten, nobody can be told any more.
+        // Of a block that the journal does not know, nobody can be told.
         let is_forgotten = |hash: &B256| !state.changes.iter().any(|it| it.block.at.hash == *hash);
-        let gap = gap || (state.first > 0 && removed.iter().any(is_forgotten));
+        let gap = gap || removed.iter().any(is_forgotten);
         if gap {
             state.first += state.changes.len() as u64 + 1;
             state.changes.clear();
         }
         for hash in removed {
             let is_it = |change: &&Change| !change.removed && change.block.at.hash == *hash;
-            // A block that joined the chain before the journal began was told to nobody.
             if let Some(known) = state.changes.iter().rev().find(is_it) {
                 let block = Arc::clone(&known.block);
                 state.changes.push_back(Change { block, removed: true });

@@ -110,7 +110,8 @@ impl Proven {
             }
         }
         if cold > 0 {
-            self.compare.queue(query, range, &logs);
+            let last = headers.hash(*range.end()).unwrap_or_default();
+            self.compare.queue(query, range, last, &logs);
         }
         Ok(logs)
     }
@@ -148,7 +149,7 @@ impl Proven {
     }
 
     /// Returns an error if the receipts of a block need not have all logs.
-    fn check_profile(&self, number: u64) -> Result<(), Refusal> {
+    pub(super) fn check_profile(&self, number: u64) -> Result<(), Refusal> {
         let profile = self.blocks.profile();
         if profile.at(number).receipts == ReceiptsScope::EveryLog {
             return Ok(());
@@ -180,8 +181,8 @@ impl Proven {
             return Ok(hash == block.hash);
         }
         let range = block.number..=block.number;
-        self.chain.headers(self.blocks.nodes(), self.anchor.as_deref(), range)?;
-        Ok(self.chain.hash(block.number) == Some(block.hash))
+        let headers = self.chain.headers(self.blocks.nodes(), self.anchor.as_deref(), range)?;
+        Ok(headers.hash(block.number) == Some(block.hash))
     }
 
     /// Returns the header of the block that a tag names; `None` above the verified head.
@@ -196,9 +197,14 @@ impl Proven {
             Err(error) => return Err(error.into()),
         };
         let anchor = self.anchor.as_deref();
-        self.chain.headers(self.blocks.nodes(), anchor, number..=number)?;
-        let hash = self.chain.hash(number).ok_or(Refusal::NotReady)?;
-        self.block_of(hash)
+        let headers = self.chain.headers(self.blocks.nodes(), anchor, number..=number)?;
+        let hash = headers.hash(number).ok_or(Refusal::NotReady)?;
+        // The block exists, so a node that does not have it is no answer.
+        self.block_of(hash)?.map(Some).ok_or_else(|| {
+            let why =
+                vec!["no upstream has the header, or the block has just left the chain".into()];
+            Missing { block: BlockRef { number, hash }, why }.into()
+        })
     }
 
     /// Returns the matching logs of changes of the chain, in their order.
@@ -209,7 +215,7 @@ impl Proven {
         changes: &[Change],
     ) -> Result<Vec<LocatedLog>, Refusal> {
         let mut logs = Vec::new();
-        for Change { block, removed } in changes {
+        for Change { block, removed } in without_pairs(changes) {
             let number = block.at.number;
             if !is_in(query, number) {
                 continue;
@@ -220,11 +226,29 @@ impl Proven {
             if is_sound && compiled.answer(header.bloom) == BloomAnswer::No {
                 continue;
             }
-            let found = self.blocks.logs(&header, query, SEMANTICS)?;
+            let found = match self.blocks.logs(&header, query, SEMANTICS) {
+                Ok(found) => found,
+                // Nodes need not keep what has left the chain, so waiting may never end.
+                Err(missing) if *removed => return Err(Refusal::Gap(missing)),
+                Err(missing) => return Err(missing.into()),
+            };
             logs.extend(found.into_iter().map(|log| LocatedLog { removed: *removed, ..log }));
         }
         self.limited(logs)
     }
+}
+
+/// Returns the changes without blocks that joined the chain and left it again.
+fn without_pairs(changes: &[Change]) -> Vec<&Change> {
+    let mut left: Vec<&Change> = Vec::new();
+    for change in changes {
+        let same = |other: &&Change| !other.removed && other.block.at == change.block.at;
+        match left.iter().rposition(same) {
+            Some(joined) if change.removed => drop(left.remove(joined)),
+            _ => left.push(change),
+        }
+    }
+    left
 }
 
 /// Returns `true` if the range of a filter includes a new block: only numbers limit it.

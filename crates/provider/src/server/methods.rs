@@ -22,7 +22,7 @@ type Answer = Result<Box<RawValue>, Refusal>;
 type Method = fn(&Proven, &[&RawValue]) -> Answer;
 
 /// Every method but subscriptions.
-pub(super) const METHODS: [(&str, Method); 13] = [
+pub(super) const METHODS: [(&str, Method); 14] = [
     ("eth_blockNumber", block_number),
     ("eth_chainId", chain_id),
     ("eth_getBlockByHash", get_block_by_hash),
@@ -36,6 +36,7 @@ pub(super) const METHODS: [(&str, Method); 13] = [
     ("eth_newFilter", new_filter),
     ("eth_uninstallFilter", uninstall_filter),
     ("net_version", net_version),
+    ("web3_clientVersion", client_version),
 ];
 
 /// Returns the methods as jsonrpsee takes them.
@@ -220,15 +221,30 @@ fn get_transaction_receipt(proven: &Proven, params: &[&RawValue]) -> Answer {
     }
     let hash: B256 = param(params, 0)?;
     // Upstreams say where the transaction is. Only the block proves it.
+    let (mut has_none, mut failed) = (false, None);
     for node in proven.blocks.nodes() {
         let place = node.call::<Option<Place>>("eth_getTransactionReceipt", &json!([hash]));
-        let Ok(Some(Place { block_hash })) = place else { continue };
-        let Some(block) = proven.block_of(block_hash)? else { continue };
-        if let Some(receipt) = proven.receipt_json(&block, hash)? {
-            return written(&receipt);
+        let receipt = match place {
+            Ok(Some(Place { block_hash })) => proven
+                .block_of(block_hash)
+                .and_then(|block| block.map_or(Ok(None), |it| proven.receipt_json(&it, hash))),
+            Ok(None) => Ok(None),
+            Err(error) => Err(Refusal::Upstream(format!("{}: {error}", node.name()))),
+        };
+        match receipt {
+            Ok(Some(receipt)) => return written(&receipt),
+            Ok(None) => has_none = true,
+            Err(refusal) => drop(failed.get_or_insert(refusal)),
         }
     }
     // That a transaction is in no block cannot be proven: this is what nodes answer for one that is
     // not in a block yet.
-    written(&Value::Null)
+    match failed {
+        Some(refusal) if !has_none => Err(refusal),
+        _ => written(&Value::Null),
+    }
+}
+
+fn client_version(_: &Proven, _: &[&RawValue]) -> Answer {
+    written(concat!("chainsieve/", env!("CARGO_PKG_VERSION")))
 }

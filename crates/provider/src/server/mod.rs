@@ -64,6 +64,9 @@ struct Proven {
     pass_unverified: bool,
     /// A permit for each call that may be worked on at the same time.
     calls: Arc<Semaphore>,
+    /// Permits for the work of subscriptions, and for calls that are passed on.
+    background: Arc<Semaphore>,
+    passed: Arc<Semaphore>,
     limits: Limits,
     stop: Stop,
     /// New blocks, of which is fetched what filters will ask for.
@@ -96,8 +99,6 @@ impl Proven {
                 Err(error) => failed.get_or_insert(format!("{}: {error}", node.name())),
             };
         }
-        let why = failed.unwrap_or_default();
-        let (proven, missing) = (Vec::new(), Vec::new());
-        Err(Refusal::NotProven { reason: "upstream", why, proven, missing }.into())
+        Err(Refusal::Upstream(failed.unwrap_or_default()).into())
     }
 }

@@ -33,8 +33,13 @@ pub(super) enum Refusal {
     Method(String),
     /// Nothing is trusted yet.
     NotReady,
+    /// A block left the chain, and nobody has its logs any more: what was sent of it cannot be taken
+    /// back one by one.
+    Gap(Missing),
     /// The call ended without an answer, by a mistake in this program.
     Internal,
+    /// No upstream answered.
+    Upstream(String),
     /// The answer could not be proven.
     NotProven {
         /// A word for programs.
@@ -59,6 +64,8 @@ impl Refusal {
             Self::Method(_) => "not_supported",
             Self::NotReady => "not_ready",
             Self::Internal => "internal",
+            Self::Gap(_) => "gap",
+            Self::Upstream(_) => "upstream",
             Self::NotProven { reason, .. } => reason,
         }
     }
@@ -165,6 +172,12 @@ impl From<Refusal> for ErrorObjectOwned {
                 "no block is verified yet".to_owned(),
                 Some(json!({ "reason": "not_ready" })),
             ),
+            Refusal::Gap(missing) => (
+                UNAVAILABLE,
+                format!("a removed block is not available any more: {missing}"),
+                Some(json!({ "reason": "gap" })),
+            ),
+            Refusal::Upstream(why) => (UNAVAILABLE, why, Some(json!({ "reason": "upstream" }))),
             Refusal::Internal => (-32603, "internal error".to_owned(), None),
             Refusal::NotProven { reason, why, proven, missing } => {
                 let ranges = proven.iter().take(LISTED);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use chainsieve::eth::log_query::{CompiledQuery, LogQuery};
 use jsonrpsee::RpcModule;
 use jsonrpsee::core::RegisterMethodError;
+use jsonrpsee::core::SubscriptionError;
 use jsonrpsee::core::server::{PendingSubscriptionSink, SubscriptionSink};
 use jsonrpsee::core::traits::IdProvider;
 use jsonrpsee::types::{ErrorObjectOwned, SubscriptionId};
@@ -37,15 +38,30 @@ pub(super) fn register(module: &mut RpcModule<Proven>) -> Result<(), RegisterMet
         "eth_subscription",
         "eth_unsubscribe",
         |params, pending, proven, _| async move {
-            match methods::list(&params).and_then(|params| selected(&params)) {
+            let selects = methods::list(&params).and_then(|params| selected(&params));
+            let selects = selects.and_then(|selects| proven.check(selects));
+            match selects {
                 Ok(selects) => run(proven, pending, selects).await,
                 Err(refusal) => {
                     pending.reject(ErrorObjectOwned::from(refusal)).await;
+                    Ok(())
                 }
             }
         },
     )?;
     Ok(())
+}
+
+impl Proven {
+    /// Returns an error if a subscription could never send anything.
+    fn check(&self, selects: Selects) -> Result<Selects, Refusal> {
+        let heads = self.heads()?;
+        if let Selects::Logs(of) = &selects {
+            self.check_size(&of.0)?;
+            self.check_profile(heads.latest)?;
+        }
+        Ok(selects)
+    }
 }
 
 fn selected(params: &[&RawValue]) -> Result<Selects, Refusal> {
@@ -61,36 +77,66 @@ fn selected(params: &[&RawValue]) -> Result<Selects, Refusal> {
     }
 }
 
-/// Sends what happens until the client leaves, or until it is so slow that something is lost: the
-/// subscription then ends, so that nobody takes a gap for silence.
-async fn run(proven: Arc<Proven>, pending: PendingSubscriptionSink, selects: Selects) {
+/// Sends what happens until the client leaves, or until something is lost: the subscription then ends
+/// with an error, so that nobody takes a gap for silence.
+async fn run(
+    proven: Arc<Proven>,
+    pending: PendingSubscriptionSink,
+    selects: Selects,
+) -> Result<(), SubscriptionError> {
     let mut changed = proven.journal.watch();
     let mut next = proven.journal.next();
-    let Ok(sink) = pending.accept().await else { return };
-    proven.metrics.subscriptions.inc();
+    let Ok(sink) = pending.accept().await else { return Ok(()) };
+    let _counted = Counted::new(&proven);
     let stop = proven.stopped.clone();
-    while let Some((changes, end)) = proven.journal.since(next) {
+    loop {
+        let gap = || SubscriptionError::from("some changes are lost: subscribe again");
+        let (changes, end) = proven.journal.since(next).ok_or_else(gap)?;
         if end == next {
             tokio::select! {
-                woken = changed.changed() => if woken.is_err() { break },
-                () = sink.closed() => break,
-                () = stop.notified() => break,
+                woken = changed.changed() => if woken.is_err() { return Ok(()) },
+                () = sink.closed() => return Ok(()),
+                () = stop.notified() => return Ok(()),
             }
-        } else if let Ok(messages) = messages(&proven, &selects, changes).await {
-            if send(&sink, messages).await.is_err() {
-                break;
+            continue;
+        }
+        match messages(&proven, &selects, changes).await {
+            Ok(messages) => {
+                if send(&sink, messages).await.is_err() {
+                    return Ok(());
+                }
+                next = end;
             }
-            next = end;
-        } else {
             // A block is not proven yet.
-            tokio::select! {
-                () = tokio::time::sleep(proven.limits.retry) => {}
-                () = sink.closed() => break,
-                () = stop.notified() => break,
+            Err(Refusal::NotProven { reason: "no_receipts", .. }) => {
+                tokio::select! {
+                    () = tokio::time::sleep(proven.limits.retry) => {}
+                    () = sink.closed() => return Ok(()),
+                    () = stop.notified() => return Ok(()),
+                }
+            }
+            Err(refusal) => {
+                let error = ErrorObjectOwned::from(refusal);
+                return Err(error.message().to_owned().into());
             }
         }
     }
-    proven.metrics.subscriptions.dec();
+}
+
+/// Counts an open subscription.
+struct Counted(Arc<Proven>);
+
+impl Counted {
+    fn new(proven: &Arc<Proven>) -> Self {
+        proven.metrics.subscriptions.inc();
+        Self(Arc::clone(proven))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.metrics.subscriptions.dec();
+    }
 }
 
 async fn send(sink: &SubscriptionSink, messages: Vec<Box<RawValue>>) -> Result<(), ()> {
@@ -113,8 +159,11 @@ async fn messages(
         }
         Selects::Logs(of) => {
             let (proven, of) = (Arc::clone(proven), Arc::clone(of));
-            let logs =
-                tokio::task::spawn_blocking(move || proven.logs_of_changes(&of.0, &of.1, &changes));
+            let permit = proven.background.clone().acquire_owned().await;
+            let logs = tokio::task::spawn_blocking(move || {
+                let _permit = permit;
+                proven.logs_of_changes(&of.0, &of.1, &changes)
+            });
             let logs = logs.await.unwrap_or(Err(Refusal::Internal))?;
             logs.iter().map(raw).collect()
         }

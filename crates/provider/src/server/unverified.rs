@@ -39,6 +39,9 @@ pub(super) struct Unverified<S> {
     layer: UnverifiedLayer,
 }
 
+/// Installs a filter at the node, whose changes would be asked for here.
+pub(super) const PENDING: &str = "eth_newPendingTransactionFilter";
+
 fn is_proven(method: &str) -> bool {
     ["eth_subscribe", "eth_unsubscribe"].contains(&method)
         || METHODS.iter().any(|(name, _)| *name == method)
@@ -68,7 +71,8 @@ where
         let UnverifiedLayer { proven, max_answer } = self.layer.clone();
         let is_passed = proven.pass_unverified;
         // Over WebSocket, an answer could not be marked.
-        let passed = request.extensions.get::<Passed>().cloned().filter(|_| is_passed);
+        let passed = request.extensions.get::<Passed>().cloned();
+        let passed = passed.filter(|_| is_passed && request.method != PENDING);
         let method = request.method.to_string();
         let id = request.id.clone().into_owned();
         let Some(passed) = passed else {
@@ -78,7 +82,11 @@ where
         let params = request.params.as_ref().map_or("[]", |params| params.get()).to_owned();
         let forwarded = async move {
             let counted = Arc::clone(&proven);
-            let answer = tokio::task::spawn_blocking(move || proven.forward(&method, &params));
+            let permit = counted.passed.clone().acquire_owned().await;
+            let answer = tokio::task::spawn_blocking(move || {
+                let _permit = permit;
+                proven.forward(&method, &params)
+            });
             counted.metrics.unverified.inc();
             passed.0.store(true, Ordering::Relaxed);
             let answer: Result<Box<RawValue>, ErrorObjectOwned> =

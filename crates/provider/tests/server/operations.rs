@@ -223,8 +223,13 @@ fn blocks_on_disk() {
     };
     let (first, asked) = run();
     assert!(asked > 100, "{asked}");
-    let (second, asked) = run();
-    assert_eq!(second, first);
-    assert!(asked < 20, "{asked}");
+    // What does not fit into the queue of the writer is stored by a later run.
+    let mut left = asked;
+    while left > 0 {
+        let (again, asked) = run();
+        assert_eq!(again, first);
+        assert!(asked < left, "{asked} of {left}");
+        left = asked;
+    }
     let _ = std::fs::remove_dir_all(&folder);
 }
