@@ -121,19 +121,9 @@ impl Proven {
     /// Installs a filter of logs, from the next block on.
     pub(super) fn new_filter(&self, query: LogQuery) -> Result<String, Refusal> {
         self.heads()?;
-        self.check_size(&query)?;
+        check_size(&query)?;
         let compiled = query.compile();
         self.install(Selects::Logs(Arc::new((query, compiled))))
-    }
-
-    /// Returns an error if a query that is kept has too many values.
-    pub(super) fn check_size(&self, query: &LogQuery) -> Result<(), Refusal> {
-        let topics = query.topics().iter().map(|topics| topics.values().len()).sum::<usize>();
-        let (found, limit) = ((query.address_set().len() + topics) as u64, MOST_VALUES);
-        if found > limit {
-            return Err(Refusal::Limit { what: "addresses and topics", found, limit });
-        }
-        Ok(())
     }
 
     /// Installs a filter of blocks, from the next one on.
@@ -199,4 +189,14 @@ impl Proven {
             Selects::Blocks => Err(Refusal::NoFilter),
         }
     }
+}
+
+/// Returns an error if a query that is kept has too many values.
+pub(super) fn check_size(query: &LogQuery) -> Result<(), Refusal> {
+    let topics = query.topics().iter().map(|topics| topics.values().len()).sum::<usize>();
+    let (found, limit) = ((query.address_set().len() + topics) as u64, MOST_VALUES);
+    if found > limit {
+        return Err(Refusal::Limit { what: "addresses and topics", found, limit });
+    }
+    Ok(())
 }
