@@ -27,7 +27,7 @@ use super::serve::{Folder as Blocks, Server as Peer};
 use super::*;
 
 /// Commands that print line by line. All other commands print one document.
-const LINES: [&str; 12] = [
+const LINES: [&str; 13] = [
     "btc cf build",
     "btc cf scan",
     "btc serve",

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::truth::{self, Truth};
+use super::truth::{self, Truth, check};
 use super::{Endpoint, questions};
 use crate::ethereum::Step;
 use crate::harness::Scene;
@@ -38,25 +38,6 @@ fn short(block: &Value) -> Value {
     block
 }
 
-/// Compares an answer, and names the members that differ.
-fn check(what: &str, found: &Value, right: &Value) {
-    match (found, right) {
-        (Value::Object(object), Value::Object(members)) => {
-            for name in object.keys().chain(members.keys()) {
-                let has = (object.contains_key(name), members.contains_key(name));
-                assert_eq!(has, (true, true), "{what}.{name}");
-                check(&format!("{what}.{name}"), &found[name], &right[name]);
-            }
-        }
-        (Value::Array(list), Value::Array(items)) if list.len() == items.len() => {
-            for ((found, right), index) in list.iter().zip(items).zip(0..) {
-                check(&format!("{what}[{index}]"), found, right);
-            }
-        }
-        _ => assert_eq!(found, right, "{what}"),
-    }
-}
-
 /// Returns calls, each with its right result.
 fn all(truth: &Truth, filters: &[Value]) -> Vec<(&'static str, Value, Value)> {
     let head = truth.blocks.last().expect("blocks");
@@ -79,7 +60,7 @@ fn all(truth: &Truth, filters: &[Value]) -> Vec<(&'static str, Value, Value)> {
     let of_head: Value = head.logs().cloned().collect();
     calls.push(("eth_getLogs", json!([{}]), of_head.clone()));
     calls.push(("eth_getLogs", json!([{ "fromBlock": "latest", "toBlock": "latest" }]), of_head));
-    let everything = truth.logs(&json!({})).into_iter().cloned().collect();
+    let everything = truth.logs(&json!({ "fromBlock": "0x0" })).into_iter().cloned().collect();
     let range = json!({ "fromBlock": "earliest", "toBlock": "latest" });
     calls.push(("eth_getLogs", json!([range]), everything));
     for block in &truth.blocks {
@@ -128,8 +109,8 @@ pub(super) fn calls(scene: &Scene) {
     assert_eq!((changes(&logs), changes(&blocks)), (json!([]), json!([])));
     let of_range = json!({ "fromBlock": "earliest", "address": chain.runners[0] });
     let id = endpoint.call("eth_newFilter", &json!([of_range]));
-    let right: Value =
-        truth.logs(&json!({ "address": chain.runners[0] })).into_iter().cloned().collect();
+    let of_range = json!({ "fromBlock": "0x0", "address": chain.runners[0] });
+    let right: Value = truth.logs(&of_range).into_iter().cloned().collect();
     assert_eq!(endpoint.call("eth_getFilterLogs", &json!([id])), right);
     for (id, was_there) in [(&logs, true), (&logs, false), (&blocks, true), (&json!("0x1"), false)]
     {

@@ -100,6 +100,25 @@ pub(super) fn size(block: &Value) -> Value {
     json!(format!("{:#x}", number(&block["size"]) + 1))
 }
 
+/// Compares an answer, and names the members that differ.
+pub(super) fn check(what: &str, found: &Value, right: &Value) {
+    match (found, right) {
+        (Value::Object(object), Value::Object(members)) => {
+            for name in object.keys().chain(members.keys()) {
+                let has = (object.contains_key(name), members.contains_key(name));
+                assert_eq!(has, (true, true), "{what}.{name}");
+                check(&format!("{what}.{name}"), &found[name], &right[name]);
+            }
+        }
+        (Value::Array(list), Value::Array(items)) if list.len() == items.len() => {
+            for ((found, right), index) in list.iter().zip(items).zip(0..) {
+                check(&format!("{what}[{index}]"), found, right);
+            }
+        }
+        _ => assert_eq!(found, right, "{what}"),
+    }
+}
+
 /// A block of the node.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
