@@ -107,22 +107,35 @@ pub(super) fn watch(scene: &Scene, client: Client) {
     });
 
     let mut story = Story { now: Truth::of(&node), changes: Vec::new() };
-    happen(&node, &mut chain, &endpoint, &mut story);
+    // Each client sees each block before the next change: what joins and leaves the chain between
+    // two polls need not be told.
+    let mut seen = |chain: &mut Chain, story: &mut Story| {
+        story.note(&node, &endpoint);
+        for (name, stream) in streams(client) {
+            let mut polls = 0;
+            wait_until(name, || {
+                assert!(process.ended().is_none(), "{}", process.log());
+                // ethers polls its filters when it sees a new block, and misses one that comes while
+                // it polls. Empty blocks change no logs.
+                polls += 1;
+                if client == Client::Ethers && polls % 50 == 0 && name.starts_with("http logs") {
+                    chain.mine(&node, Step::Empty);
+                    story.note(&node, &endpoint);
+                }
+                let expected = story.expected(client, stream, &address).len();
+                let found = lines.read().iter().filter(|line| line["stream"] == name).count();
+                stream == Stream::Ascending || found >= expected
+            });
+        }
+    };
+    happen(&node, &mut chain, &mut story, &mut seen);
     let removed = story.changes.iter().filter(|(block, left)| *left && block.logs().count() > 0);
     assert!(removed.count() >= 3, "blocks with logs left the chain");
 
     for (name, stream) in streams(client) {
-        let mut polls = 0;
+        let expected = story.expected(client, stream, &address);
         let items = wait_for(name, || {
             assert!(process.ended().is_none(), "{}", process.log());
-            // ethers polls its filters when it sees a new block, and misses one that comes while it
-            // polls. Empty blocks change no logs.
-            polls += 1;
-            if client == Client::Ethers && polls % 50 == 0 && name.starts_with("http logs") {
-                chain.mine(&node, Step::Empty);
-                story.note(&node, &endpoint);
-            }
-            let expected = story.expected(client, stream, &address);
             let lines = lines.read().iter();
             let items =
                 lines.filter(|line| line["stream"] == name).map(|line| line["item"].clone());
@@ -133,7 +146,6 @@ pub(super) fn watch(scene: &Scene, client: Client) {
             };
             is_complete.then_some(items)
         });
-        let expected = story.expected(client, stream, &address);
         if stream == Stream::Ascending {
             let numbers: Vec<_> = items.iter().map(crate::anvil::number).collect();
             assert!(numbers.windows(2).all(|pair| pair[1] <= pair[0] + 1), "{name}: {numbers:?}");
@@ -146,32 +158,37 @@ pub(super) fn watch(scene: &Scene, client: Client) {
     endpoint.end();
 }
 
-/// The chain grows, and two reorganisations follow. The endpoint sees each of them.
-fn happen(node: &Anvil, chain: &mut Chain, endpoint: &Endpoint, story: &mut Story) {
+/// The chain grows, and two reorganisations follow. Everyone sees each of them.
+fn happen(
+    node: &Anvil,
+    chain: &mut Chain,
+    story: &mut Story,
+    seen: &mut dyn FnMut(&mut Chain, &mut Story),
+) {
     for step in [Step::Several(2), Step::EveryAddress, Step::Empty, Step::One(2)] {
         chain.mine(node, step);
-        story.note(node, endpoint);
+        seen(chain, story);
     }
     // Several blocks at once.
     for step in [Step::Several(2), Step::Plain, Step::EveryAddress] {
         chain.mine(node, step);
     }
-    story.note(node, endpoint);
-    chain.reorganise(node, 4);
-    story.note(node, endpoint);
+    seen(chain, story);
+    chain.reorganise(node, 5);
+    seen(chain, story);
     // The node's head moves back, and another branch grows from there.
     let snapshot = node.rpc().call("evm_snapshot", &json!([]));
     let height = node.height();
     for step in [Step::Several(3), Step::One(1)] {
         chain.mine(node, step);
-        story.note(node, endpoint);
+        seen(chain, story);
     }
     assert_eq!(node.rpc().call("evm_revert", &json!([snapshot])), json!(true));
     wait_until("the older head", || node.height() == height);
     chain.mine(node, Step::EveryAddress);
     chain.mine(node, Step::Several(2));
-    story.note(node, endpoint);
+    seen(chain, story);
     // The last logs: when they arrive, nothing before them is missing.
     chain.mine(node, Step::EveryAddress);
-    story.note(node, endpoint);
+    seen(chain, story);
 }
