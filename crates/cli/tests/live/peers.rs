@@ -19,6 +19,8 @@ pub(crate) enum Need {
     Hardhat,
     /// ganache, and the Node.js that runs it.
     Ganache,
+    /// Lodestar's light client, and the Node.js that runs it.
+    Lodestar,
 }
 
 /// Reasons why tests are not run, each with the names of the tests. [`say_what_is_missing`] prints
@@ -46,6 +48,14 @@ pub(crate) fn hardhat() -> Result<PathBuf, String> {
 /// Returns the path of ganache's program, which `node` runs.
 pub(crate) fn ganache() -> Result<PathBuf, String> {
     of_node_js("ganache", "dist/node/cli.js")
+}
+
+/// Returns the folder `node_modules` that has Lodestar's light client and what a script needs with it.
+pub(crate) fn lodestar() -> Result<PathBuf, String> {
+    for package in ["config", "light-client", "params", "types"] {
+        of_node_js(&format!("@lodestar/{package}"), "lib/index.js")?;
+    }
+    Ok(folder().join("node_modules"))
 }
 
 /// Returns the path of a package's program that Node.js runs.
@@ -103,6 +113,7 @@ pub(crate) fn missing(test: &'static str, needs: &[Need]) -> Option<String> {
         Need::Anvil => anvil().err(),
         Need::Hardhat => hardhat().err(),
         Need::Ganache => ganache().err(),
+        Need::Lodestar => lodestar().err(),
     })?;
     let mut missing = MISSING.lock().expect("no panic holds it");
     missing.entry(why.clone()).or_default().push(test);
