@@ -29,24 +29,17 @@ const TYPES = {
 const bytes = (hex) => Uint8Array.from(Buffer.from(hex.replace(/^0x/, ''), 'hex'));
 const hex = (bytes) => `0x${Buffer.from(bytes).toString('hex')}`;
 
-/** Returns Lodestar's configuration of a network. A fork without an epoch is left out. */
+/** Returns Lodestar's configuration of a network. */
 function configOf({ forks, genesis_validators_root: root }) {
   const config = { ...defaultChainConfig };
+  // Forks that the network does not list are not scheduled.
+  for (const key of Object.keys(config)) if (key.endsWith('_FORK_EPOCH')) config[key] = Infinity;
   for (const { name, version, epoch } of forks) {
+    if (epoch === null) continue;
     const fork = name === 'phase0' ? 'GENESIS' : name.toUpperCase();
-    if (epoch === null) {
-      if (`${fork}_FORK_EPOCH` in config) config[`${fork}_FORK_EPOCH`] = Infinity;
-      continue;
-    }
     if (!(`${fork}_FORK_VERSION` in config)) throw Error(`Lodestar does not know ${name}`);
     config[`${fork}_FORK_VERSION`] = bytes(version);
-    if (fork !== 'GENESIS') config[`${fork}_FORK_EPOCH`] = epoch;
-  }
-  // Forks that the network does not list are not scheduled.
-  const listed = new Set(forks.map(({ name }) => name.toUpperCase()));
-  for (const key of Object.keys(config)) {
-    const fork = /^(.*)_FORK_EPOCH$/.exec(key)?.[1];
-    if (fork && !listed.has(fork)) config[key] = Infinity;
+    if (name !== 'phase0') config[`${fork}_FORK_EPOCH`] = epoch;
   }
   return createBeaconConfig(config, bytes(root));
 }
