@@ -42,6 +42,7 @@ fn check(plan: &Plan, wanted: &[u64], sources: &Sources) {
             Step::HistoryContract { at, numbers } => {
                 let depth = sources.state_depth.expect("state");
                 assert!(contains(&ranges, *at) && HEAD.number - at <= depth, "{plan:?}");
+                assert!(*at == HEAD.number || sources.headers, "{plan:?}");
                 assert!(!numbers.is_empty(), "{plan:?}");
                 for number in numbers {
                     assert!(*number >= at - 8191 && number < at, "{plan:?}");
@@ -99,6 +100,11 @@ fn near_blocks() {
     let plan = planned(&[head - 100], &HEADERS);
     assert_eq!(plan.steps, [Step::Parents { from: head, to: head - 100 }]);
     assert_eq!(plan.cost.requests, 101);
+    // Without headers, only the one of the believed block is known.
+    let state = Sources { state_depth: Some(u64::MAX), ..NONE };
+    let contract = Step::HistoryContract { at: head, numbers: vec![head - 8191] };
+    assert_eq!(planned(&[head - 8191], &state).steps, [contract]);
+    assert_eq!(planned(&[head - 8192], &state).unreachable, [head - 8192]);
 }
 
 #[test]

@@ -24,7 +24,7 @@ use super::network::Network;
 /// What the sources of a caller serve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sources {
-    /// Headers by number or hash.
+    /// Headers by number or hash. The header of the believed block is taken to be known.
     pub headers: bool,
     /// Answers to `eth_getProof`: the number of blocks before the believed block whose state is
     /// served. 0 is that block only, `u64::MAX` an archive. `None` if no state is served, which is
@@ -95,7 +95,7 @@ pub enum Step {
     /// The hashes of blocks in the state of block `at`, by one `eth_getProof`:
     /// [`Link::HistoryContract`](super::links::Link::HistoryContract).
     HistoryContract {
-        /// Number of the block whose state is used. Its header is needed, too.
+        /// Number of the block whose state is used. Its header is part of the link.
         at: u64,
         /// Numbers of the earlier blocks, descending.
         numbers: Vec<u64>,
@@ -320,13 +320,14 @@ impl<'a> Planner<'a> {
 
     fn by_contract(&self, number: u64, back: u64) -> Option<(Way, Cost)> {
         let depth = self.sources.state_depth.filter(|_| self.usable.contract)?;
-        if number < self.chain.history_contract || !self.sources.headers {
+        if number < self.chain.history_contract {
             return None;
         }
         // Block `head - 8191` is the last one in reach of the head itself.
         let hop = back.saturating_sub(1) / SERVE_WINDOW;
         let served = hop < MAX_HOPS && hop * SERVE_WINDOW <= depth;
-        if !served || (hop > 0 && !self.usable.hops) {
+        // Each further hop starts from a header that is not known yet.
+        if !served || (hop > 0 && !(self.usable.hops && self.sources.headers)) {
             return None;
         }
         let hop = usize::try_from(hop).ok()?;

@@ -1,5 +1,6 @@
-//! Tests of the command against independent software: Bitcoin and Ethereum nodes and clients, each
-//! on loopback and at a pinned version (`peers/install` installs them).
+//! Tests against independent software at pinned versions, which `peers/install` installs: of the
+//! command against Bitcoin and Ethereum nodes and clients on loopback, and of the light client of the
+//! beacon chain against that of Lodestar.
 //!
 //! If the software that a test needs is missing, the test is ignored, and the reason is printed
 //! above the list: such a test is never reported as passed. If `CI` is set, a test whose software
@@ -18,6 +19,7 @@ mod evm_nodes;
 mod follow;
 mod harness;
 mod index_rpc;
+mod lodestar;
 mod peers;
 mod provider_library;
 mod regtest;
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
     tests.extend(endpoint::tests());
     tests.extend(follow::tests());
     tests.extend(index_rpc::tests());
+    tests.extend(lodestar::tests());
     tests.extend(provider_library::tests());
     tests.extend(soak::tests());
     tests.extend(through_liars::tests());

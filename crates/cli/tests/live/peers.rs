@@ -25,6 +25,8 @@ pub(crate) enum Need {
     Ethers,
     /// web3.py and the Python client of Prometheus, and the Python that runs them.
     Web3Py,
+    /// Lodestar's light client, and the Node.js that runs it.
+    Lodestar,
 }
 
 /// Reasons why tests are not run, each with the names of the tests. [`say_what_is_missing`] prints
@@ -87,6 +89,14 @@ pub(crate) fn python() -> Result<PathBuf, String> {
     FOUND.clone()
 }
 
+/// Returns the folder `node_modules` that has Lodestar's light client and what a script needs with it.
+pub(crate) fn lodestar() -> Result<PathBuf, String> {
+    for package in ["config", "light-client", "params", "types"] {
+        of_node_js(&format!("@lodestar/{package}"), "lib/index.js")?;
+    }
+    Ok(folder().join("node_modules"))
+}
+
 /// Returns the path of a package's program that Node.js runs.
 fn of_node_js(package: &str, program: &str) -> Result<PathBuf, String> {
     static FOUND: LazyLock<bool> = LazyLock::new(|| {
@@ -145,6 +155,7 @@ pub(crate) fn missing(test: &'static str, needs: &[Need]) -> Option<String> {
         Need::Viem => modules_with("viem").err(),
         Need::Ethers => modules_with("ethers").err(),
         Need::Web3Py => python().err(),
+        Need::Lodestar => lodestar().err(),
     })?;
     let mut missing = MISSING.lock().expect("no panic holds it");
     missing.entry(why.clone()).or_default().push(test);

@@ -403,8 +403,53 @@ fn an_index() {
     let args = ["eth", "index", "build", &path, "--rpc", &url.url(), "--to", "17686152"];
     assert_eq!(discreet(&[&args[..], &more].concat()).code, YES);
     let append = ["eth", "index", "append", &path];
-    let output = light.run(&append, &honest_archive(), &[]);
-    assert_ne!(output.code, YES, "{}", output.stdout);
+    // To replace the made-up blocks, it looks for the last common one, which this provider lacks.
+    let words = ["the node does not have block 17686110"];
+    light.fails(&append, &honest_archive(), &[], BAD_INPUT, &words);
+    let info = run(&["eth", "index", "info", &path, "--json"]);
+    let info: Value = serde_json::from_str(&info.stdout).expect("JSON");
+    assert!(info.to_string().contains(&other), "{info:#}");
+}
+
+/// `--data` of an earlier `eth anchor sync`, without a beacon node.
+#[test]
+fn the_folder_of_an_earlier_sync() {
+    let mut light = Light::new("light-folder");
+    let data = light.folder.path("data");
+    let keep = ["--data".to_owned(), data];
+    let network = light.args[4..].to_vec();
+    let before = [&network[..], &keep].concat();
+    let [query, from] = [&QUERY[..], &["--from", "17686111"]];
+    let more = [query, from].concat();
+    let commands: [&[&str]; 3] =
+        [&["eth", "audit"], &["eth", "scan"], &["eth", "follow", "--once", "--poll", "0.05"]];
+
+    // Without a checkpoint, an empty folder is worth nothing.
+    let with_server = std::mem::replace(&mut light.args, before.clone());
+    for command in commands {
+        let words = ["no light client there yet", "--checkpoint"];
+        light.fails(command, &honest_archive(), &more, USAGE, &words);
+    }
+    let args = [&["eth", "anchor", "sync"].map(str::to_owned)[..], &with_server, &keep].concat();
+    let args: Vec<_> = args.iter().map(String::as_str).collect();
+    assert_eq!(discreet(&args).code, YES);
+    let asked = light.server.take_asked().len();
+    assert!(asked > 0);
+
+    for command in commands {
+        let (lines, notes) = light.lines(command, &honest_archive(), &more, YES);
+        let named = lines.iter().rev().find(|line| line["light_client"].is_object());
+        let named = &named.unwrap_or_else(|| panic!("{command:?}: {notes}"))["light_client"];
+        assert_eq!(named["finalized"]["execution"]["hash"], json!(final_block()), "{command:?}");
+    }
+    let index = light.folder.path("index");
+    let build = ["eth", "index", "build", &index, "--from", "17686111", "--label", "test"];
+    let (lines, _) = light.lines(&build, &honest_archive(), &[], YES);
+    assert_eq!(lines.last().expect("a summary")["last_hash"], json!(final_block()));
+    // The beacon node was not asked again, and a provider of another chain is refused as before.
+    assert_eq!(light.server.take_asked().len(), 0);
+    let (json, _) = light.audit(&honest(made_up()), &[], UNDECIDED);
+    assert_eq!((&json["status"], &json["anchored_to"]), (&json!("undecided"), &Value::Null));
 }
 
 #[test]
