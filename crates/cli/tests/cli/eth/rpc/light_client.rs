@@ -425,7 +425,7 @@ fn the_folder_of_an_earlier_sync() {
         [&["eth", "audit"], &["eth", "scan"], &["eth", "follow", "--once", "--poll", "0.05"]];
 
     // Without a checkpoint, an empty folder is worth nothing.
-    let with_server = std::mem::replace(&mut light.args, before.clone());
+    let with_server = std::mem::replace(&mut light.args, before);
     for command in commands {
         let words = ["no light client there yet", "--checkpoint"];
         light.fails(command, &honest_archive(), &more, USAGE, &words);
