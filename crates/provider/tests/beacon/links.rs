@@ -345,15 +345,23 @@ fn forged_headers() -> Vec<(&'static str, Lie)> {
 #[test]
 fn forged_headers_are_refused() {
     for (name, lie) in forged_headers() {
+        // The contract needs no header but that of the finalised block.
         let nodes = Nodes::start([Arc::clone(&lie)]);
+        for number in [HEAD - 2, FAR] {
+            assert_eq!(nodes.link(number).expect(name).by, [LinkKind::HistoryContract], "{name}");
+        }
+        // Without states too, nothing leads there.
+        let (headers, states) = (Arc::clone(&lie), stateless());
+        let neither = move |method: &str, params: &Value| {
+            headers(method, params).or_else(|| states(method, params))
+        };
+        let nodes = Nodes::start([self::lie(neither)]);
         let error = nodes.link(HEAD - 2).expect_err(name);
         let LinkFetchError::Unreachable { number, failures } = &error else {
             panic!("{name}: {error}")
         };
         assert_eq!(*number, HEAD - 2, "{name}");
         assert!(!failures.is_empty(), "{name}");
-        // The contract needs no header but that of the finalised block.
-        assert_eq!(nodes.link(FAR).expect(name).by, [LinkKind::HistoryContract], "{name}");
         // Beside an honest node, whose headers are used.
         let nodes = Nodes::start([lie, self::lie(|_, _| None)]);
         let shown = nodes.link(HEAD - 2).unwrap_or_else(|error| panic!("{name}: {error}"));
