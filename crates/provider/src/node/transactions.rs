@@ -17,8 +17,6 @@ pub(crate) struct Body {
     pub(crate) transactions: BlockTransactions,
     /// `None` before Shanghai.
     pub(crate) withdrawals: Option<Vec<Withdrawal>>,
-    /// Claimed hashes of the ommers.
-    pub(crate) ommers: Vec<B256>,
 }
 
 impl Node {
@@ -29,8 +27,6 @@ impl Node {
             transactions: Vec<Transaction>,
             #[serde(default)]
             withdrawals: Option<Vec<Withdrawal>>,
-            #[serde(default)]
-            uncles: Vec<B256>,
         }
         let call = Call::new("eth_getBlockByHash", &json!([hash, true]));
         self.caller.call(&call, |result| {
@@ -42,8 +38,7 @@ impl Node {
             let Some(block) = block else { return Ok(None) };
             let transactions = BlockTransactions::try_from(&block.transactions[..])
                 .map_err(|error| malformed(&error))?;
-            let (withdrawals, ommers) = (block.withdrawals, block.uncles);
-            Ok(Some(Body { transactions, withdrawals, ommers }))
+            Ok(Some(Body { transactions, withdrawals: block.withdrawals }))
         })
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use alloy_rpc_types_eth::Withdrawal;
 use chainsieve::alloy_primitives::{B256, Bytes};
 use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::header::{BlockRef, ChainBlock};
@@ -147,6 +148,11 @@ impl Blocks {
             return Ok(known);
         }
         self.receipts_in_flight.run(&block.hash, || {
+            // A flight that ended since the look above leaves its receipts in memory.
+            if let Some(known) = self.receipts.get(&block.hash) {
+                self.metrics.found(Kept::Memory);
+                return Ok(known);
+            }
             let stored = self.store.as_ref().and_then(|store| {
                 let encodings = store.get(Kind::Receipts, block.receipts_root)?;
                 self.proven(block, BlockReceipts::from_encodings(&encodings).ok()?).ok()
@@ -246,7 +252,8 @@ impl Blocks {
             if let Some(transactions) = stored {
                 return Ok(Arc::new(transactions));
             }
-            let transactions = self.fetch_transactions(block)?;
+            // Logs and receipts do not depend on the withdrawals.
+            let (transactions, _) = self.fetch_body(BlockRef::from(*block), root, |_| true)?;
             if let Some(store) = &self.store {
                 store.put(Kind::Transactions, root, transactions.encodings());
             }
@@ -254,13 +261,25 @@ impl Blocks {
         })
     }
 
-    fn fetch_transactions(&self, block: &ChainBlock<'_>) -> Result<VerifiedTransactions, Missing> {
-        let at = BlockRef::from(*block);
+    /// Returns the transactions of a block under their root, and its withdrawals if `fits` takes them.
+    /// `None` are the withdrawals before Shanghai.
+    pub(super) fn fetch_body(
+        &self,
+        at: BlockRef,
+        transactions_root: B256,
+        fits: impl Fn(Option<&[Withdrawal]>) -> bool,
+    ) -> Result<(VerifiedTransactions, Option<Vec<Withdrawal>>), Missing> {
         let mut why = Vec::new();
         for node in &self.nodes {
             let problem = match node.body(at.hash) {
-                Ok(Some(body)) => match body.transactions.verify(block.transactions_root) {
-                    Ok(transactions) => return Ok(transactions),
+                Ok(Some(body)) => match body.transactions.verify(transactions_root) {
+                    Ok(transactions) if fits(body.withdrawals.as_deref()) => {
+                        return Ok((transactions, body.withdrawals));
+                    }
+                    Ok(_) => {
+                        self.metrics.wrong(node, Wrong::Withdrawals);
+                        "the withdrawals have another root than the header".to_owned()
+                    }
                     Err(error) => {
                         self.metrics.wrong(node, Wrong::Transactions);
                         error.to_string()

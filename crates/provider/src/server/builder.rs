@@ -31,7 +31,7 @@ use crate::error::FetchError;
 use crate::provider::Provider;
 use crate::stop::Stop;
 
-/// Maximum size of an upstream's answer, which is at least ten times the largest block's.
+/// Maximum size of an upstream's answer.
 const MAX_ANSWER: u64 = 64 << 20;
 /// Number of new blocks whose contents may wait to be fetched.
 const AHEAD: usize = 256;

@@ -55,9 +55,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Returns an id that nobody can guess.
 pub(super) fn random_id() -> String {
-    let random = getrandom::u64().and_then(|high| Ok((high, getrandom::u64()?)));
-    let (high, low) = random.unwrap_or_default();
-    format!("{:#x}", (u128::from(high) << 64 | u128::from(low)).max(1))
+    let random = || getrandom::u64().expect("random bytes of the operating system");
+    format!("{:#x}", u128::from(random()) << 64 | u128::from(random()))
 }
 
 impl Filters {

@@ -81,8 +81,12 @@ impl Proven {
                 first_of(nodes, || crate::node::named(tag), |node| node.header_at(tag))
             };
             let head = named(BlockTag::Latest).map_err(failed)?.ok_or("no upstream has a block")?;
-            let finalized = named(BlockTag::Finalized).unwrap_or_default();
-            return Ok((head.hash(), finalized.as_ref().map(BlockRef::from)));
+            // A node that fails says nothing about what is final: the known block stays.
+            let finalized = named(BlockTag::Finalized).map_or_else(
+                |_| self.chain.finalized(),
+                |block| block.as_ref().map(BlockRef::from),
+            );
+            return Ok((head.hash(), finalized));
         };
         let blocks = anchor.blocks()?;
         let mut highest: Option<BlockRef> = None;

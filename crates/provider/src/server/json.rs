@@ -16,9 +16,7 @@ use serde_json::{Map, Value, json};
 use super::Proven;
 use super::blocks::Missing;
 use super::journal::BlockHeader;
-use super::metrics::Wrong;
 use super::refusal::Refusal;
-use crate::node::transactions::Body;
 
 /// Gas of a blob (EIP-4844).
 const GAS_PER_BLOB: u64 = 131_072;
@@ -63,8 +61,11 @@ impl Proven {
     pub(super) fn block_json(&self, block: &BlockHeader, is_full: bool) -> Result<Value, Refusal> {
         let mut json = head(block)?;
         let view = block.header.view();
-        let (body, transactions) = self.body(block)?;
-        let ommers = self.ommers(block, &body)?;
+        let root = view.withdrawals_root();
+        let fits = |list: Option<&[_]>| list.map(calculate_withdrawals_root) == root;
+        let (transactions, withdrawals) =
+            self.blocks.fetch_body(block.at, view.transactions_root(), fits)?;
+        let ommers = self.ommers(block)?;
         let list = |parts: usize| alloy_rlp::Header { list: true, payload_length: parts };
         let of_transaction = |encoding: &Bytes| match encoding.first() {
             // A legacy transaction is a list; a typed one is a string in the block.
@@ -75,7 +76,7 @@ impl Proven {
         let mut size = block.header.rlp().len()
             + length(transactions.encodings().iter().map(of_transaction).sum())
             + length(ommers.iter().map(|ommer| ommer.rlp().len()).sum());
-        if let Some(withdrawals) = &body.withdrawals {
+        if let Some(withdrawals) = &withdrawals {
             size += alloy_rlp::Encodable::length(withdrawals);
             json["withdrawals"] = json!(withdrawals);
         }
@@ -103,55 +104,26 @@ impl Proven {
         Ok(json)
     }
 
-    /// Returns the withdrawals of a block, under the root of its header, and its transactions.
-    fn body(&self, block: &BlockHeader) -> Result<(Body, VerifiedTransactions), Refusal> {
-        let view = block.header.view();
-        let mut why = Vec::new();
-        for node in self.blocks.nodes() {
-            let problem = match node.body(block.at.hash) {
-                Ok(Some(mut body)) => {
-                    let root =
-                        body.withdrawals.as_ref().map(|list| calculate_withdrawals_root(list));
-                    let transactions = std::mem::take(&mut body.transactions);
-                    match transactions.verify(view.transactions_root()) {
-                        Ok(transactions) if root == view.withdrawals_root() => {
-                            return Ok((body, transactions));
-                        }
-                        Ok(_) => {
-                            self.metrics.wrong(node, Wrong::Withdrawals);
-                            "the withdrawals have another root than the header".to_owned()
-                        }
-                        Err(error) => {
-                            self.metrics.wrong(node, Wrong::Transactions);
-                            error.to_string()
-                        }
-                    }
-                }
-                Ok(None) => "the node does not have the block".to_owned(),
-                Err(error) => error.to_string(),
-            };
-            why.push(format!("{}: {problem}", node.name()));
-        }
-        Err(Missing { block: block.at, why }.into())
-    }
-
     /// Returns the headers of a block's ommers, under the hash in its header.
-    fn ommers(&self, block: &BlockHeader, body: &Body) -> Result<Vec<HeaderBuf>, Refusal> {
+    fn ommers(&self, block: &BlockHeader) -> Result<Vec<HeaderBuf>, Refusal> {
         let expected = block.header.view().ommers_hash();
         if expected == NO_OMMERS {
             return Ok(Vec::new());
         }
         for node in self.blocks.nodes() {
-            let count = body.ommers.len().min(MOST_OMMERS);
-            let headers = (0..count).map_while(|index| node.ommer(block.at.hash, index).ok()?);
-            let headers: Vec<HeaderBuf> = headers.collect();
-            let payload: Vec<u8> =
-                headers.iter().flat_map(|header| header.rlp().to_vec()).collect();
-            let mut list = Vec::new();
-            alloy_rlp::Header { list: true, payload_length: payload.len() }.encode(&mut list);
-            list.extend(payload);
-            if keccak256(list) == expected {
-                return Ok(headers);
+            let mut headers: Vec<HeaderBuf> = Vec::new();
+            // Only the hash in the header says how many there are.
+            while headers.len() < MOST_OMMERS {
+                let Ok(Some(header)) = node.ommer(block.at.hash, headers.len()) else { break };
+                headers.push(header);
+                let payload = headers.iter().flat_map(|header| header.rlp().to_vec());
+                let payload: Vec<u8> = payload.collect();
+                let mut list = Vec::new();
+                alloy_rlp::Header { list: true, payload_length: payload.len() }.encode(&mut list);
+                list.extend(payload);
+                if keccak256(list) == expected {
+                    return Ok(headers);
+                }
             }
         }
         Err(unknown(block.at, "no upstream has the ommers of the header".to_owned()))

@@ -93,7 +93,8 @@ impl Proven {
                 Ok(Ok(result)) => return Ok(result),
                 Ok(Err(error)) => {
                     let error = serde_json::from_str::<ErrorObjectOwned>(error.get());
-                    let malformed = |_| ErrorObjectOwned::owned(-32000, "malformed", None::<()>);
+                    let why = "the error of the upstream is malformed";
+                    let malformed = |_| ErrorObjectOwned::owned(-32000, why, None::<()>);
                     return Err(error.unwrap_or_else(malformed));
                 }
                 Err(error) => failed.get_or_insert(format!("{}: {error}", node.name())),

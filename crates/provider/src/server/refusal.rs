@@ -93,9 +93,8 @@ impl From<QueryJsonError> for Refusal {
         Self::Params(match error {
             // The words of go-ethereum, for which some clients search.
             QueryJsonError::HashAndRange => {
-                "invalid argument 0: cannot specify both BlockHash and \
-                                             FromBlock/ToBlock, choose one or the other"
-                    .to_owned()
+                let both = "cannot specify both BlockHash and FromBlock/ToBlock";
+                format!("invalid argument 0: {both}, choose one or the other")
             }
             QueryJsonError::TooManyPositions { .. } => "exceed max topics".to_owned(),
             error => format!("invalid argument 0: {error}"),

@@ -144,6 +144,23 @@ fn run(upstreams: &[&Upstream], anchor: B256, seed: u64) -> [u64; 2] {
             if let Value::Array(logs) = &answer["result"] {
                 assert_eq!(json!(logs), json!(block.logs), "round {round}: block {}", block.number);
             }
+            let number = format!("{:#x}", block.number);
+            let answer = ask(server.address(), "eth_getBlockByNumber", &json!([number, false]));
+            if answer["error"].is_null() {
+                // The block is on the chain: no answer may say that it does not exist.
+                let found = &answer["result"];
+                assert_eq!(found["hash"], json!(block.hash), "block {}", block.number);
+                assert_eq!(found["transactions"], json!(block.hashes), "block {}", block.number);
+            }
+            let answer = ask(server.address(), "eth_getBlockReceipts", &json!([number]));
+            if answer["error"].is_null() {
+                let receipts = answer["result"].as_array().expect("receipts");
+                let hashes: Vec<_> = receipts.iter().map(|of| &of["transactionHash"]).collect();
+                assert_eq!(json!(hashes), json!(block.hashes), "block {}", block.number);
+                let logs = receipts.iter().flat_map(|of| of["logs"].as_array().expect("logs"));
+                let logs: Vec<_> = logs.collect();
+                assert_eq!(json!(logs), json!(block.logs), "block {}", block.number);
+            }
             if let Some(hash) = block.hashes.first() {
                 let answer = ask(server.address(), "eth_getTransactionReceipt", &json!([hash]));
                 let receipt = &answer["result"];

@@ -19,10 +19,11 @@ says what is missing.
 
 Proven: eth_getLogs, eth_newFilter, eth_newBlockFilter, eth_getFilterChanges, eth_getFilterLogs,
 eth_uninstallFilter, eth_subscribe (logs, newHeads), eth_getBlockReceipts, eth_getTransactionReceipt,
-eth_getBlockByNumber, eth_getBlockByHash, eth_blockNumber, eth_chainId, net_version. `latest` is the newest
+eth_getBlockByNumber, eth_getBlockByHash, eth_blockNumber, eth_chainId, net_version; web3_clientVersion names
+this program. `latest` is the newest
 verified block, `safe` and `finalized` are the newest final one. Any other method is refused, or passed on
 without a proof (--unverified pass): single calls over HTTP, whose answers have the header chainsieve-unverified.
-What cannot be proven of these methods: that a transaction is in no block (null), and blobGasPrice (left out).
+What cannot be proven of these methods: that a transaction or hash is in no block (null), and blobGasPrice (left out).
 
 The head comes from --beacon and --checkpoint (a light client: the newest block that two thirds of a sync committee
 signed), from --anchor (that block, and no newer one), or with --trust-head from the upstreams: then all answers
@@ -30,7 +31,8 @@ are only as authentic as the head that they name.
 
 Also served: GET /health (503 until a block is verified), GET /metrics (for Prometheus). Errors have the codes of
 EIP-1474 and data.reason: not_ready, beyond_verified_head, limit, unknown_block, unverified_method, no_receipts,
-no_headers, chain_profile. An error for lack of receipts has data.proven (ranges that are proven) and data.missing.
+no_headers, chain_profile, gap, upstream. An error for lack of receipts has data.proven (ranges that are proven) and
+data.missing.
 
 Ends at Ctrl-C or SIGTERM with exit code 0.
 
