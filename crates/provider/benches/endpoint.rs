@@ -21,7 +21,7 @@ use alloy_rpc_types_eth::Transaction;
 use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log::LocatedLog;
-use chainsieve_provider::{Limits, Provider, RpcServer};
+use chainsieve_provider::{Provider, RpcServer, RpcServerLimits};
 use serde_json::{Value, json};
 use testkit::eth::json_rpc;
 use testkit::eth::linked_headers;
@@ -176,7 +176,7 @@ fn provider(address: SocketAddr, tip: B256) -> Provider {
     builder.profile(ChainProfile::ethereum()).build().expect("a node")
 }
 
-fn started(address: SocketAddr, tip: B256, limits: Limits) -> RpcServer {
+fn started(address: SocketAddr, tip: B256, limits: RpcServerLimits) -> RpcServer {
     let server = provider(address, tip).serve().limits(limits).without_comparison();
     let server = server.start("127.0.0.1:0".parse().expect("one")).expect("it starts");
     while server.head().is_none() {
@@ -247,7 +247,7 @@ fn main() {
 
 /// A question whose blocks are in memory, and one that the filters rule out.
 fn cached(report: &mut Report, address: SocketAddr, tip: B256, last: u64) {
-    let server = started(address, tip, Limits::default());
+    let server = started(address, tip, RpcServerLimits::default());
     let (straight, through) = (Client::new(address), Client::new(server.address()));
     for (name, question) in [
         (
@@ -283,7 +283,7 @@ fn first(report: &mut Report, address: SocketAddr, node: &Node, tip: B256, last:
         &name,
         1,
         || {
-            let server = started(address, tip, Limits::default());
+            let server = started(address, tip, RpcServerLimits::default());
             let logs = result(&Client::new(server.address()).ask(&question));
             assert_eq!(logs.as_array().map(Vec::len), Some(expected));
         },
@@ -304,7 +304,7 @@ fn first(report: &mut Report, address: SocketAddr, node: &Node, tip: B256, last:
 
 /// Sixty-four clients, and the memory after many questions.
 fn under_load(report: &mut Report, address: SocketAddr, tip: B256) {
-    let server = started(address, tip, Limits::default());
+    let server = started(address, tip, RpcServerLimits::default());
     let question = call(1980, 1999, ADDRESS);
     let client = Client::new(server.address());
     assert_eq!(result(&client.ask(&question)), result(&Client::new(address).ask(&question)));

@@ -63,7 +63,9 @@ pub use receipts::FetchedReceipts;
 pub use resolve::ResolvedQuery;
 pub use scan::{ScanResult, ScannedPart};
 #[cfg(feature = "server")]
-pub use server::{Differences, Event, Limits, RpcServer, RpcServerBuilder, RpcServerError};
+pub use server::{
+    LogDifferences, RpcServer, RpcServerBuilder, RpcServerError, RpcServerEvent, RpcServerLimits,
+};
 #[cfg(feature = "alloy-layer")]
 pub use server::{ProvenLayer, ProvenProvider};
 pub use stop::Stop;

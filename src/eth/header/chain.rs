@@ -284,6 +284,27 @@ impl LinkedHeaders {
         blocks.map(|(index, (fields, bloom))| self.joined(index, fields, bloom))
     }
 
+    /// Returns a copy of the blocks with these numbers: a chain of its own.
+    ///
+    /// Numbers that are not on this chain are ignored. If none is, the result is empty.
+    #[must_use]
+    pub fn part(&self, numbers: RangeInclusive<u64>) -> Self {
+        let Some(own) = self.numbers() else { return Self::default() };
+        let first = *numbers.start().max(own.start());
+        let last = *numbers.end().min(own.end());
+        let (Some(from), Some(to), true) = (self.index(first), self.index(last), first <= last)
+        else {
+            return Self::default();
+        };
+        let before = from.checked_sub(1).and_then(|index| self.fields.get(index));
+        Self {
+            first,
+            parent: before.map(|block| block.hash).or(self.parent),
+            fields: self.fields.get(from..=to).unwrap_or_default().to_vec(),
+            blooms: self.blooms.get(from..=to).unwrap_or_default().to_vec(),
+        }
+    }
+
     /// Returns the blocks that may contain a log of the query, in ascending order.
     ///
     /// The filters of all other blocks rule out a match. If the blocks are

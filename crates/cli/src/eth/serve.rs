@@ -4,7 +4,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use chainsieve_provider::{Event, Limits, RpcServerBuilder, RpcServerError};
+use chainsieve_provider::{RpcServerBuilder, RpcServerError, RpcServerEvent, RpcServerLimits};
 use serde_json::json;
 
 use crate::args::UsageError;
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> anyhow::Result<Report> {
     }
     let upstreams: Vec<_> =
         provider.nodes().iter().map(|node| node.endpoint().to_string()).collect();
-    let (events, happened) = mpsc::sync_channel::<Event>(WAITING);
+    let (events, happened) = mpsc::sync_channel::<RpcServerEvent>(WAITING);
     let server = configured(args, provider.serve()).on_event(move |event| {
         let _ = events.try_send(event.clone());
     });
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> anyhow::Result<Report> {
 }
 
 fn configured(args: &ServeArgs, mut server: RpcServerBuilder) -> RpcServerBuilder {
-    let mut limits = Limits::default();
+    let mut limits = RpcServerLimits::default();
     limits.max_blocks = args.max_blocks;
     limits.max_logs = args.max_logs;
     limits.max_headers = args.max_headers;
@@ -101,6 +101,12 @@ fn configured(args: &ServeArgs, mut server: RpcServerBuilder) -> RpcServerBuilde
     server = server.limits(limits).poll(Duration::from_secs_f64(args.poll));
     if let Some(folder) = &args.cache {
         server = server.folder(folder);
+    }
+    if let Some(folder) = &args.index {
+        server = server.index(folder);
+    }
+    if let Some(first) = args.index_from {
+        server = server.index_from(first);
     }
     if args.trust_head {
         server = server.trust_head();

@@ -54,6 +54,9 @@ pub struct BeaconClient {
     poll: Duration,
     /// `true` if the servers are asked for the newest signed header.
     optimistic: bool,
+    /// Held while servers are asked, so that two calls do not ask the same question.
+    round: Mutex<()>,
+    /// Never held during a request: a server that stalls delays nobody who reads the light client.
     state: Mutex<State>,
 }
 
@@ -164,6 +167,7 @@ impl BeaconClient {
             stop,
             poll,
             optimistic,
+            round: Mutex::default(),
             state: Mutex::new(State { syncer, file, is_new: false }),
         })
     }
@@ -193,6 +197,7 @@ impl BeaconClient {
     /// Returns a [`BeaconError`] if nothing is known yet and no server has a valid bootstrap, if the
     /// folder cannot be written, or if the client was stopped.
     pub fn sync(&self) -> Result<BeaconRound, BeaconError> {
+        let _round = self.round.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self.state();
         let mut failures = Vec::new();
         let mut from = None;
@@ -208,6 +213,7 @@ impl BeaconClient {
             };
             let server = &self.servers[server];
             progress(&state.syncer, server, &mut from);
+            drop(state);
             let received = match ask(server, question) {
                 Ok(received) => Some(received),
                 Err(RpcError::Stopped) => return Err(BeaconError::Stopped),
@@ -224,6 +230,7 @@ impl BeaconClient {
                 Some(Received::Updates(updates)) => Answer::Updates(updates),
                 None => Answer::Failed,
             };
+            state = self.state();
             let actions = state.syncer.handle(Event::Answer(id, answer), unix_time());
             self.carry_out(&mut state, actions, &mut failures);
         }

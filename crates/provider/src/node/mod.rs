@@ -4,6 +4,8 @@
 //! checked later against the root in their header, and logs by an audit. The methods that a node
 //! serves and its limits are learnt once, from its errors.
 
+#[cfg(feature = "server")]
+pub(crate) mod body;
 mod bounded;
 mod calls;
 mod endpoint;
@@ -11,8 +13,6 @@ pub(crate) mod error;
 mod headers;
 mod logs;
 mod receipts;
-#[cfg(feature = "server")]
-pub(crate) mod transactions;
 pub(crate) mod transport;
 
 use std::fmt;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use alloy_rpc_types_eth::Withdrawal;
 use chainsieve::alloy_primitives::{B256, Bytes};
 use chainsieve::eth::chain_profile::ChainProfile;
-use chainsieve::eth::header::{BlockRef, ChainBlock};
+use chainsieve::eth::header::{BlockRef, ChainBlock, HeaderBuf};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{LogQuery, Semantics};
 use chainsieve::eth::receipts::{BlockReceipts, VerifyError};
@@ -15,9 +15,11 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use super::flight::Flights;
+use super::journal::BlockHeader;
 use super::metrics::{Kept, Metrics, Wrong};
 use super::store::{Kind, Store};
 use crate::node::{Node, RpcError};
+use crate::nodes::first_of;
 
 /// All receipts of a block, which its header commits to.
 #[derive(Debug)]
@@ -54,6 +56,12 @@ impl Weighter<B256, Arc<ProvenReceipts>> for ByBytes {
     }
 }
 
+impl Weighter<B256, Arc<BlockHeader>> for ByBytes {
+    fn weight(&self, _: &B256, block: &Arc<BlockHeader>) -> u64 {
+        block.header.rlp().len() as u64 + 100
+    }
+}
+
 impl Weighter<B256, Hashes> for ByBytes {
     fn weight(&self, _: &B256, hashes: &Hashes) -> u64 {
         32 * hashes.len() as u64 + 100
@@ -67,6 +75,8 @@ pub(super) struct Blocks {
     profile: ChainProfile,
     receipts: Cache<B256, Arc<ProvenReceipts>, ByBytes>,
     hashes: Cache<B256, Hashes, ByBytes>,
+    /// Headers of candidates that the index names.
+    headers: Cache<B256, Arc<BlockHeader>, ByBytes>,
     store: Option<Store>,
     receipts_in_flight: Flights<B256, Result<Arc<ProvenReceipts>, Missing>>,
     transactions_in_flight: Flights<B256, Result<Arc<VerifiedTransactions>, Missing>>,
@@ -115,12 +125,13 @@ impl Blocks {
         store: Option<Store>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let hashes = memory / 8;
+        let small = memory / 8;
         Self {
             nodes,
             profile,
-            receipts: Cache::with_weighter(ESTIMATED_BLOCKS, memory - hashes, ByBytes),
-            hashes: Cache::with_weighter(ESTIMATED_BLOCKS, hashes, ByBytes),
+            receipts: Cache::with_weighter(ESTIMATED_BLOCKS, memory - 2 * small, ByBytes),
+            hashes: Cache::with_weighter(ESTIMATED_BLOCKS, small, ByBytes),
+            headers: Cache::with_weighter(ESTIMATED_BLOCKS, small, ByBytes),
             store,
             receipts_in_flight: Flights::new(),
             transactions_in_flight: Flights::new(),
@@ -153,8 +164,7 @@ impl Blocks {
                 self.metrics.found(Kept::Memory);
                 return Ok(known);
             }
-            let stored = self.store.as_ref().and_then(|store| {
-                let encodings = store.get(Kind::Receipts, block.receipts_root)?;
+            let stored = self.stored(Kind::Receipts, block.receipts_root, |encodings| {
                 self.proven(block, BlockReceipts::from_encodings(&encodings).ok()?).ok()
             });
             let receipts = if let Some(receipts) = stored {
@@ -174,6 +184,42 @@ impl Blocks {
             self.receipts.insert(block.hash, Arc::clone(&proven));
             Ok(proven)
         })
+    }
+
+    /// Returns what is on disk under a root, if `proven` finds that it has this root.
+    fn stored<T>(
+        &self,
+        kind: Kind,
+        root: B256,
+        proven: impl FnOnce(Vec<Vec<u8>>) -> Option<T>,
+    ) -> Option<T> {
+        proven(self.store.as_ref()?.get(kind, root)?)
+    }
+
+    /// Returns the header of a block.
+    pub(super) fn header(&self, at: BlockRef) -> Result<Arc<BlockHeader>, Missing> {
+        if let Some(known) = self.headers.get(&at.hash) {
+            return Ok(known);
+        }
+        let stored = self.stored(Kind::Header, at.hash, |mut encodings| {
+            HeaderBuf::from_rlp(encodings.pop()?).ok().filter(|header| header.hash() == at.hash)
+        });
+        let header = if let Some(header) = stored {
+            header
+        } else {
+            let what = || format!("block {}", at.hash);
+            let found = first_of(&self.nodes, what, |node| node.header_by_hash(at.hash));
+            let missing = |why: String| Missing { block: at, why: vec![why] };
+            let found = found.map_err(|error| missing(error.to_string()))?;
+            let header = found.ok_or_else(|| missing("no node has the header".to_owned()))?;
+            if let Some(store) = &self.store {
+                store.put(Kind::Header, at.hash, &[Bytes::copy_from_slice(header.rlp())]);
+            }
+            header
+        };
+        let block = Arc::new(BlockHeader::new(header));
+        self.headers.insert(at.hash, Arc::clone(&block));
+        Ok(block)
     }
 
     /// Checks receipts against the root in the header.
@@ -244,8 +290,7 @@ impl Blocks {
     ) -> Result<Arc<VerifiedTransactions>, Missing> {
         let root = block.transactions_root;
         self.transactions_in_flight.run(&block.hash, || {
-            let stored = self.store.as_ref().and_then(|store| {
-                let encodings = store.get(Kind::Transactions, root)?;
+            let stored = self.stored(Kind::Transactions, root, |encodings| {
                 let encodings = encodings.into_iter().map(Bytes::from).collect();
                 BlockTransactions::from_encodings(encodings).verify(root).ok()
             });

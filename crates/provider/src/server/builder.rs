@@ -3,7 +3,8 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -18,9 +19,10 @@ use tokio::sync::{Notify, Semaphore};
 use super::blocks::Blocks;
 use super::chain::Chain;
 use super::compare::Compare;
-use super::events::{Event, Events};
+use super::events::{Events, RpcServerEvent};
 use super::filters::Filters;
 use super::http::OperationsLayer;
+use super::index::FilterIndex;
 use super::journal::Journal;
 use super::metrics::Metrics;
 use super::store::Store;
@@ -35,11 +37,13 @@ use crate::stop::Stop;
 const MAX_ANSWER: u64 = 64 << 20;
 /// Number of new blocks whose contents may wait to be fetched.
 const AHEAD: usize = 256;
+/// Time after which blocks that could not be added to the index are asked for again.
+const INDEX_RETRY: Duration = Duration::from_secs(10);
 
-/// Limits of what clients may ask for. Each has an error of its own.
+/// RpcServerLimits of what clients may ask for. Each has an error of its own.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Limits {
+pub struct RpcServerLimits {
     /// Maximum number of blocks of a query (default: 100,000).
     pub max_blocks: u64,
     /// Maximum number of blocks of a query whose filter does not rule a match out (default: 10,000).
@@ -72,7 +76,7 @@ pub struct Limits {
     pub retry: Duration,
 }
 
-impl Default for Limits {
+impl Default for RpcServerLimits {
     fn default() -> Self {
         Self {
             max_blocks: 100_000,
@@ -99,7 +103,9 @@ impl Default for Limits {
 pub struct RpcServerBuilder {
     provider: Provider,
     folder: Option<PathBuf>,
-    limits: Limits,
+    index: Option<PathBuf>,
+    index_from: Option<u64>,
+    limits: RpcServerLimits,
     poll: Duration,
     trust_head: bool,
     pass_unverified: bool,
@@ -174,7 +180,9 @@ impl Provider {
         RpcServerBuilder {
             provider: self.clone(),
             folder: None,
-            limits: Limits::default(),
+            index: None,
+            index_from: None,
+            limits: RpcServerLimits::default(),
             poll: Duration::from_secs(2),
             trust_head: false,
             pass_unverified: false,
@@ -192,8 +200,26 @@ impl RpcServerBuilder {
         self
     }
 
+    /// Keeps the filters of final blocks in an [index](chainsieve::eth::index) in a folder: a question
+    /// about these blocks needs the headers of its candidates alone, also in later runs.
+    ///
+    /// A folder without an index gets one, which begins at the newest final block, or at
+    /// [`index_from`](Self::index_from). An index with block hashes that was built before is gone on
+    /// with. It is used as far as its blocks are those of the verified chain.
+    pub fn index(mut self, folder: impl AsRef<Path>) -> Self {
+        self.index = Some(folder.as_ref().to_owned());
+        self
+    }
+
+    /// Sets the first block of a new index. The headers from there to the final block are fetched in the
+    /// background: 650 bytes each.
+    pub fn index_from(mut self, block: u64) -> Self {
+        self.index_from = Some(block);
+        self
+    }
+
     /// Sets the limits.
-    pub fn limits(mut self, limits: Limits) -> Self {
+    pub fn limits(mut self, limits: RpcServerLimits) -> Self {
         self.limits = limits;
         self
     }
@@ -234,7 +260,7 @@ impl RpcServerBuilder {
     }
 
     /// Sets a callback for events, for a log.
-    pub fn on_event(mut self, sink: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+    pub fn on_event(mut self, sink: impl Fn(&RpcServerEvent) + Send + Sync + 'static) -> Self {
         self.events = Events(Some(Arc::new(sink)));
         self
     }
@@ -294,6 +320,9 @@ impl RpcServerBuilder {
                 Some(Store::open(folder, self.limits.disk).map_err(|error| opened(&error))?)
             }
         };
+        let index = self.index.as_deref();
+        let index = index.map(|folder| FilterIndex::open(folder, self.index_from, chain_id));
+        let index = index.transpose().map_err(|error| opened(&error))?;
         let metrics = Arc::new(Metrics::new());
         let compare = if self.compare {
             let started = Compare::start(nodes.clone(), Arc::clone(&metrics), self.events.clone());
@@ -304,11 +333,13 @@ impl RpcServerBuilder {
         let memory = self.limits.memory;
         let calls = usize::try_from(self.limits.max_calls).unwrap_or(usize::MAX);
         let (ahead, blocks) = mpsc::sync_channel(AHEAD);
+        let (newly_final, woken) = mpsc::sync_channel(1);
         let proven = Arc::new(Proven {
             chain_id,
             chain: Chain::new(self.limits.max_headers),
             journal: Journal::new(),
             blocks: Blocks::new(nodes, profile, memory, store, Arc::clone(&metrics)),
+            index,
             filters: Filters::new(self.limits.max_filters),
             compare,
             metrics,
@@ -321,6 +352,7 @@ impl RpcServerBuilder {
             limits: self.limits,
             stop,
             ahead,
+            newly_final,
             stopped: Arc::new(Notify::new()),
         });
         // The thread holds no reference, so that the last one to leave ends it.
@@ -331,7 +363,30 @@ impl RpcServerBuilder {
                 proven.look_ahead(&block);
             }
         })?;
+        if proven.index.is_some() {
+            let writing = Arc::downgrade(&proven);
+            spawn("chainsieve-index", move || write_index(&writing, &woken))?;
+        }
         Ok(proven)
+    }
+}
+
+/// Adds blocks to the index whenever blocks became final, or again after a failure.
+fn write_index(proven: &Weak<Proven>, woken: &mpsc::Receiver<()>) {
+    let mut failed = None;
+    loop {
+        match woken.recv_timeout(INDEX_RETRY) {
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) if failed.is_none() => continue,
+            Ok(()) | Err(RecvTimeoutError::Timeout) => {}
+        }
+        let Some(proven) = proven.upgrade() else { return };
+        let now = proven.add_to_index().err();
+        // The same reason is said once.
+        if let Some(why) = now.clone().filter(|_| now != failed && !proven.stop.is_set()) {
+            proven.events.log(&RpcServerEvent::IndexFailed { why });
+        }
+        failed = now;
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::header::{BlockRef, ChainBlock, HeaderBuf, Linked, LinkedHeaders};
 
+use super::flight::Flights;
 use super::journal::BlockHeader;
 use crate::anchor::AnchorSource;
 use crate::error::FetchError;
@@ -27,8 +28,10 @@ pub(super) struct Chain {
     /// Maximum number of headers in memory.
     limit: u64,
     state: RwLock<State>,
-    /// Held while headers of past blocks are fetched, so that equal questions fetch them once.
-    fetching: Mutex<()>,
+    /// Held while the headers below the lowest part are fetched, so that they are fetched once.
+    extending: Mutex<()>,
+    /// Islands that are fetched now.
+    islands_in_flight: Flights<RangeInclusive<u64>, Result<Headers, HeadersError>>,
 }
 
 #[derive(Debug, Default)]
@@ -142,14 +145,14 @@ impl State {
         self.parts.iter().chain(&self.islands).map(|part| part.len() as u64).sum()
     }
 
-    fn add_island(&mut self, island: LinkedHeaders, limit: u64) {
+    fn add_island(&mut self, island: Arc<LinkedHeaders>, limit: u64) {
         if self.islands.len() >= MOST_ISLANDS {
             self.islands.remove(0);
         }
         // The new one fits: it was checked against the limit.
         self.drop_islands(limit.saturating_sub(island.len() as u64));
         self.drop_parts(limit.saturating_sub(island.len() as u64));
-        self.islands.push(Arc::new(island));
+        self.islands.push(island);
     }
 
     /// Removes the oldest islands until no more than `limit` headers are left.
@@ -199,7 +202,12 @@ impl State {
 
 impl Chain {
     pub(super) fn new(limit: u64) -> Self {
-        Self { limit, state: RwLock::default(), fetching: Mutex::default() }
+        Self {
+            limit,
+            state: RwLock::default(),
+            extending: Mutex::default(),
+            islands_in_flight: Flights::new(),
+        }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State> {
@@ -224,6 +232,11 @@ impl Chain {
     /// Returns the hash of the chain's block with this number, if its header is in memory.
     pub(super) fn hash(&self, number: u64) -> Option<B256> {
         self.read().block(number).map(|block| block.hash)
+    }
+
+    /// Returns the headers of a range if they are in memory.
+    pub(super) fn held(&self, range: &RangeInclusive<u64>) -> Option<Headers> {
+        self.read().headers(range)
     }
 
     /// Fetches the headers that lead from the head to the block with this hash; none if it is the head.
@@ -313,13 +326,23 @@ impl Chain {
         anchor: Option<&dyn AnchorSource>,
         range: RangeInclusive<u64>,
     ) -> Result<Headers, HeadersError> {
-        if let Some(headers) = self.read().headers(&range) {
+        if let Some(headers) = self.held(&range) {
             return Ok(headers);
         }
-        let _fetching = self.fetching.lock().unwrap_or_else(PoisonError::into_inner);
         let (first, last) = (*range.start(), *range.end());
         let in_range = (last - first).saturating_add(1);
+        let lowest = self.read().numbers().map(|numbers| *numbers.start());
         let mut no_link = None;
+        if let (Some(anchor), Some(lowest)) = (anchor, lowest)
+            && lowest.saturating_sub(first) > in_range.saturating_add(PART)
+        {
+            let island = || self.island(nodes, anchor, &range);
+            match self.islands_in_flight.run(&range, island) {
+                Err(HeadersError::Link(why)) => no_link = Some(why),
+                found => return found,
+            }
+        }
+        let _extending = self.extending.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let (lowest, parent, held) = {
                 let state = self.read();
@@ -332,20 +355,6 @@ impl Chain {
                 (*numbers.start(), parent, (numbers.end() - numbers.start()).saturating_add(1))
             };
             let below = lowest.saturating_sub(first);
-            if below > in_range.saturating_add(PART)
-                && let (Some(anchor), None) = (anchor, &no_link)
-            {
-                match anchor.link(last, nodes) {
-                    Ok(Some(hash)) => {
-                        self.check_room(first, in_range)?;
-                        let island = fetch_below(nodes, range.clone(), hash)?;
-                        self.write().add_island(island, self.limit);
-                        continue;
-                    }
-                    Ok(None) => no_link = Some("no proofs".to_owned()),
-                    Err(why) => no_link = Some(why),
-                }
-            }
             if let Err(error) = self.check_room(first, below.saturating_add(held)) {
                 return Err(no_link.map_or(error, HeadersError::Link));
             }
@@ -359,6 +368,26 @@ impl Chain {
                 state.drop_islands(self.limit);
             }
         }
+    }
+
+    /// Fetches the headers of a range far below the head, whose last block the anchor proves.
+    fn island(
+        &self,
+        nodes: &[Node],
+        anchor: &dyn AnchorSource,
+        range: &RangeInclusive<u64>,
+    ) -> Result<Headers, HeadersError> {
+        // A flight that ended since the look before leaves its island.
+        if let Some(headers) = self.held(range) {
+            return Ok(headers);
+        }
+        let (first, last) = (*range.start(), *range.end());
+        let hash = anchor.link(last, nodes).map_err(HeadersError::Link)?;
+        let hash = hash.ok_or_else(|| HeadersError::Link("no proofs".to_owned()))?;
+        self.check_room(first, (last - first).saturating_add(1))?;
+        let island = Arc::new(fetch_below(nodes, range.clone(), hash)?);
+        self.write().add_island(Arc::clone(&island), self.limit);
+        Ok(Headers { range: range.clone(), parts: vec![island] })
     }
 
     fn check_room(&self, first: u64, headers: u64) -> Result<(), HeadersError> {

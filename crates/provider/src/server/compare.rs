@@ -10,7 +10,7 @@ use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::LogQuery;
 
-use super::events::{Differences, Event, Events};
+use super::events::{Events, LogDifferences, RpcServerEvent};
 use super::metrics::Metrics;
 use crate::node::{Node, RpcError};
 
@@ -108,15 +108,19 @@ fn compare(node: &Node, proven: &Proven, metrics: &Metrics, events: &Events) {
     }
     metrics.compared(node, found);
     if !found.are_none() {
-        events.log(&Event::WrongLogs { upstream: node.name(), range: range.clone(), found });
+        events.log(&RpcServerEvent::WrongLogs {
+            upstream: node.name(),
+            range: range.clone(),
+            found,
+        });
     }
 }
 
 /// Returns how an answer differs from the proven logs. Both may have any order.
-pub(super) fn differences(proven: &[LocatedLog], answered: &[LocatedLog]) -> Differences {
+pub(super) fn differences(proven: &[LocatedLog], answered: &[LocatedLog]) -> LogDifferences {
     let place = |log: &LocatedLog| (log.block_hash, log.log_index);
     let mut open: HashMap<_, &LocatedLog> = proven.iter().map(|log| (place(log), log)).collect();
-    let mut found = Differences::default();
+    let mut found = LogDifferences::default();
     for log in answered {
         match open.remove(&place(log)) {
             // Nodes may leave the time out.

@@ -8,7 +8,7 @@ use chainsieve::eth::header::BlockRef;
 
 /// How an answer of `eth_getLogs` of an upstream differs from the proven logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-pub struct Differences {
+pub struct LogDifferences {
     /// Number of logs that the answer lacks.
     pub omitted: u64,
     /// Number of logs with another member than the proven one.
@@ -17,7 +17,7 @@ pub struct Differences {
     pub invented: u64,
 }
 
-impl Differences {
+impl LogDifferences {
     pub(super) const fn are_none(self) -> bool {
         self.omitted == 0 && self.altered == 0 && self.invented == 0
     }
@@ -28,7 +28,7 @@ impl Differences {
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Event {
+pub enum RpcServerEvent {
     /// The verified head moved.
     Head {
         /// The new head.
@@ -37,6 +37,16 @@ pub enum Event {
         finalized: Option<u64>,
         /// Number of blocks that left the chain.
         removed: usize,
+    },
+    /// The index is used for these blocks, from now on.
+    Indexed {
+        /// Numbers of the first and the last block.
+        blocks: RangeInclusive<u64>,
+    },
+    /// Blocks could not be added to the index, or it is not one of the verified chain. It is tried again.
+    IndexFailed {
+        /// The reason.
+        why: String,
     },
     /// No newer head could be verified. It is tried again.
     HeadFailed {
@@ -50,11 +60,11 @@ pub enum Event {
         /// The blocks that were asked for.
         range: RangeInclusive<u64>,
         /// The differences.
-        found: Differences,
+        found: LogDifferences,
     },
 }
 
-impl fmt::Display for Event {
+impl fmt::Display for RpcServerEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Head { head, finalized, removed } => {
@@ -67,6 +77,10 @@ impl fmt::Display for Event {
                     removed => write!(f, "; {removed} blocks left the chain"),
                 }
             }
+            Self::Indexed { blocks } => {
+                write!(f, "index: blocks {} to {}", blocks.start(), blocks.end())
+            }
+            Self::IndexFailed { why } => write!(f, "the index is incomplete: {why}"),
             Self::HeadFailed { why } => write!(f, "no newer head: {why}"),
             Self::WrongLogs { upstream, range, found } => write!(
                 f,
@@ -82,7 +96,7 @@ impl fmt::Display for Event {
     }
 }
 
-type OnEvent = dyn Fn(&Event) + Send + Sync;
+type OnEvent = dyn Fn(&RpcServerEvent) + Send + Sync;
 
 /// Where events go.
 #[derive(Clone, Default)]
@@ -95,7 +109,7 @@ impl fmt::Debug for Events {
 }
 
 impl Events {
-    pub(super) fn log(&self, event: &Event) {
+    pub(super) fn log(&self, event: &RpcServerEvent) {
         if let Some(on_event) = &self.0 {
             on_event(event);
         }

@@ -140,9 +140,13 @@ impl Proven {
         self.filters.remove(id)
     }
 
-    /// Returns what happened since the last poll of a filter. After an error, the next poll returns
-    /// the same changes again.
-    pub(super) fn filter_changes(&self, id: &str) -> Result<Changes, Refusal> {
+    /// Returns what happened since the last poll of a filter, as `write` writes it. After an error, also
+    /// one of `write`, the next poll returns the same changes again.
+    pub(super) fn filter_changes<T>(
+        &self,
+        id: &str,
+        write: impl FnOnce(&Changes) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
         let filter = self.filters.get(id)?;
         let mut filter = lock(&filter);
         filter.used = Instant::now();
@@ -170,9 +174,10 @@ impl Proven {
                 Changes::Blocks(added.map(|change| change.block.at.hash).collect())
             }
         };
+        let written = write(&found)?;
         filter.next = next;
         filter.used = Instant::now();
-        Ok(found)
+        Ok(written)
     }
 
     /// Returns all logs of a filter, past ones too.

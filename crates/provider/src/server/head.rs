@@ -8,7 +8,7 @@ use chainsieve::eth::header::{BlockRef, ChainBlock};
 use chainsieve::eth::log_query::BlockTag;
 
 use super::Proven;
-use super::events::Event;
+use super::events::RpcServerEvent;
 use super::journal::BlockHeader;
 use crate::error::FetchError;
 use crate::node::RpcError;
@@ -26,7 +26,7 @@ impl Proven {
                     self.metrics.head_failed();
                     // The same reason is said once.
                     if failed.as_ref() != Some(&why) {
-                        self.events.log(&Event::HeadFailed { why: why.clone() });
+                        self.events.log(&RpcServerEvent::HeadFailed { why: why.clone() });
                         failed = Some(why);
                     }
                 }
@@ -59,6 +59,10 @@ impl Proven {
         let now = self.chain.head().ok_or("no head")?;
         let finalized = finalized.filter(|block| block.number <= now.number);
         let is_newly_final = self.chain.set_finalized(finalized);
+        if is_newly_final {
+            // If it is full, the thread is woken already.
+            let _ = self.newly_final.try_send(());
+        }
         if let Some(newest) = &newest {
             self.metrics.set_head(now.number, newest.header.view().timestamp());
         }
@@ -67,7 +71,7 @@ impl Proven {
             self.metrics.set_finalized(finalized);
         }
         if newest.is_some() || is_newly_final {
-            self.events.log(&Event::Head { head: now, finalized, removed });
+            self.events.log(&RpcServerEvent::Head { head: now, finalized, removed });
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ use serde_json::json;
 use tower::{Layer, Service};
 
 use super::Proven;
+use super::index::FilterIndex;
 
 /// Name of the HTTP header of an answer that nobody proved.
 pub(super) const UNVERIFIED: &str = "chainsieve-unverified";
@@ -114,6 +115,7 @@ fn health(proven: &Proven) -> HttpResponse {
         "ready": head.is_some(),
         "head": head,
         "finalized": proven.chain.finalized(),
+        "index": proven.index.as_ref().and_then(FilterIndex::numbers),
         "trust": proven.trust(),
     });
     let status = if head.is_some() { 200 } else { 503 };

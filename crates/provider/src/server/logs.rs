@@ -17,6 +17,7 @@ use chainsieve::eth::scan;
 use super::Proven;
 use super::blocks::Missing;
 use super::chain::{Headers, HeadersError};
+use super::events::RpcServerEvent;
 use super::journal::{BlockHeader, Change};
 use super::refusal::Refusal;
 use crate::in_order::in_order;
@@ -26,6 +27,29 @@ use crate::nodes::first_of;
 pub(super) const SEMANTICS: Semantics = Semantics::Geth;
 /// After so many blocks that could not be proven, no further ones are asked for.
 const MOST_MISSING: usize = 8;
+
+/// Where the filters of a part of a range are.
+enum Span {
+    Headers(Headers),
+    /// In the index. These blocks may contain a matching log.
+    Index(Vec<BlockRef>),
+}
+
+/// A block that may contain a matching log.
+enum Candidate<'a> {
+    Header(ChainBlock<'a>),
+    /// The index has its hash; its header is fetched.
+    Index(BlockRef),
+}
+
+impl Candidate<'_> {
+    fn at(&self) -> BlockRef {
+        match self {
+            Self::Header(block) => BlockRef::from(*block),
+            Self::Index(at) => *at,
+        }
+    }
+}
 
 impl Proven {
     /// Returns the blocks that tags name: those of the verified chain.
@@ -53,38 +77,88 @@ impl Proven {
         self.check_profile(first)?;
         self.check_profile(last)?;
         let range = first..=last;
-        let anchor = self.anchor.as_deref();
-        let headers = self.chain.headers(self.blocks.nodes(), anchor, range.clone())?;
-        self.logs_in(query, &headers, &range)
+        let compiled = query.compile();
+        let spans = self.spans(&compiled, &range)?;
+        let candidates: Vec<_> =
+            spans.iter().flat_map(|span| self.candidates(&compiled, span)).collect();
+        self.logs_in(query, &candidates, &range)
+    }
+
+    /// Returns the headers of a range of the verified chain. What is missing is fetched.
+    pub(super) fn headers(&self, range: RangeInclusive<u64>) -> Result<Headers, HeadersError> {
+        self.chain.headers(self.blocks.nodes(), self.anchor.as_deref(), range)
+    }
+
+    /// Divides a range into the blocks of the index, and those of which the headers are needed.
+    fn spans(
+        &self,
+        compiled: &CompiledQuery,
+        range: &RangeInclusive<u64>,
+    ) -> Result<Vec<Span>, Refusal> {
+        if let Some(headers) = self.chain.held(range) {
+            return Ok(vec![Span::Headers(headers)]);
+        }
+        let (first, last) = (*range.start(), *range.end());
+        if let Some((index, numbers)) =
+            self.index.as_ref().and_then(|index| Some((index, index.numbers()?)))
+        {
+            let (from, to) = (first.max(*numbers.start()), last.min(*numbers.end()));
+            if from <= to {
+                match index.candidates(compiled, self.blocks.profile(), from..=to) {
+                    Ok(found) => {
+                        let mut spans = Vec::new();
+                        if first < from {
+                            spans.push(Span::Headers(self.headers(first..=from - 1)?));
+                        }
+                        spans.push(Span::Index(found));
+                        if to < last {
+                            spans.push(Span::Headers(self.headers(to + 1..=last)?));
+                        }
+                        return Ok(spans);
+                    }
+                    // The headers can be fetched instead.
+                    Err(error) => {
+                        index.distrust();
+                        self.events.log(&RpcServerEvent::IndexFailed { why: error.to_string() });
+                    }
+                }
+            }
+        }
+        Ok(vec![Span::Headers(self.headers(range.clone())?)])
     }
 
     fn logs_in(
         &self,
         query: &LogQuery,
-        headers: &Headers,
+        candidates: &[Candidate<'_>],
         range: &RangeInclusive<u64>,
     ) -> Result<Vec<LocatedLog>, Refusal> {
-        let candidates = self.candidates(&query.compile(), headers);
         let limit = self.limits.max_candidates;
         let found = candidates.len() as u64;
         if found > limit {
             return Err(Refusal::Limit { what: "blocks that may contain a log", found, limit });
         }
         let is_cold =
-            |block: &&ChainBlock<'_>| self.blocks.receipts_in_memory(block.hash).is_none();
+            |block: &&Candidate<'_>| self.blocks.receipts_in_memory(block.at().hash).is_none();
         let cold = candidates.iter().filter(is_cold).count();
         let (mut logs, mut missing): (Vec<LocatedLog>, Vec<Missing>) = (Vec::new(), Vec::new());
-        let mut take = |block: &ChainBlock<'_>, found: Result<Vec<LocatedLog>, Missing>| {
+        let mut take = |block: &Candidate<'_>, found: Result<Vec<LocatedLog>, Missing>| {
             match found {
                 Ok(found) => logs.extend(found),
                 Err(why) => missing.push(why),
             }
             if missing.len() >= MOST_MISSING {
-                return Err(Some(BlockRef::from(*block)));
+                return Err(Some(block.at()));
             }
             if logs.len() as u64 > self.limits.max_logs { Err(None) } else { Ok(()) }
         };
-        let work = |block: &ChainBlock<'_>| self.blocks.logs(block, query, SEMANTICS);
+        let work = |block: &Candidate<'_>| match block {
+            Candidate::Header(block) => self.blocks.logs(block, query, SEMANTICS),
+            Candidate::Index(at) => {
+                let block = self.blocks.header(*at)?;
+                self.blocks.logs(&ChainBlock::from(&*block), query, SEMANTICS)
+            }
+        };
         let taken = if cold > 1 {
             let each = |block| (block, work(block));
             let threads = self.limits.parallel;
@@ -101,16 +175,16 @@ impl Proven {
             Ok(()) => return Err(Refusal::missing(range, missing)),
             Err(Some(last)) => {
                 // The others may be missing too.
-                let others = candidates.iter().filter(|block| block.number > last.number);
+                let others = candidates.iter().filter(|block| block.at().number > last.number);
                 missing.extend(others.map(|block| Missing {
-                    block: BlockRef::from(*block),
+                    block: block.at(),
                     why: vec!["not asked for, because others are missing".to_owned()],
                 }));
                 return Err(Refusal::missing(range, missing));
             }
         }
         if cold > 0 {
-            let last = headers.hash(*range.end()).unwrap_or_default();
+            let last = self.hash_at(*range.end())?.unwrap_or_default();
             self.compare.queue(query, range, last, &logs);
         }
         Ok(logs)
@@ -125,11 +199,11 @@ impl Proven {
     }
 
     /// Returns the blocks that may contain a matching log.
-    fn candidates<'a>(
-        &self,
-        compiled: &CompiledQuery,
-        headers: &'a Headers,
-    ) -> Vec<ChainBlock<'a>> {
+    fn candidates<'a>(&self, compiled: &CompiledQuery, span: &'a Span) -> Vec<Candidate<'a>> {
+        let headers = match span {
+            Span::Headers(headers) => headers,
+            Span::Index(found) => return found.iter().copied().map(Candidate::Index).collect(),
+        };
         let mut candidates = Vec::new();
         for (part, numbers) in headers.parts() {
             let Some(start) = part.numbers().map(|numbers| *numbers.start()) else { continue };
@@ -140,9 +214,10 @@ impl Proven {
             if is_sound(*numbers.start()) && is_sound(*numbers.end()) {
                 let found = scan::candidates(compiled, blooms);
                 let block = |at: usize| part.block(numbers.start() + at as u64);
-                candidates.extend(found.into_iter().filter_map(block));
+                candidates.extend(found.into_iter().filter_map(block).map(Candidate::Header));
             } else {
-                candidates.extend(numbers.filter_map(|number| part.block(number)));
+                let all = numbers.filter_map(|number| part.block(number));
+                candidates.extend(all.map(Candidate::Header));
             }
         }
         candidates
@@ -177,12 +252,16 @@ impl Proven {
         if block.number > self.heads()?.latest {
             return Ok(false);
         }
-        if let Some(hash) = self.chain.hash(block.number) {
-            return Ok(hash == block.hash);
+        Ok(self.hash_at(block.number)? == Some(block.hash))
+    }
+
+    /// Returns the hash of the verified chain's block with this number, at most that of the head.
+    fn hash_at(&self, number: u64) -> Result<Option<B256>, HeadersError> {
+        let known = self.chain.hash(number);
+        match known.or_else(|| self.index.as_ref()?.hash(number)) {
+            Some(hash) => Ok(Some(hash)),
+            None => Ok(self.headers(number..=number)?.hash(number)),
         }
-        let range = block.number..=block.number;
-        let headers = self.chain.headers(self.blocks.nodes(), self.anchor.as_deref(), range)?;
-        Ok(headers.hash(block.number) == Some(block.hash))
     }
 
     /// Returns the header of the block that a tag names; `None` above the verified head.
@@ -196,9 +275,7 @@ impl Proven {
             }
             Err(error) => return Err(error.into()),
         };
-        let anchor = self.anchor.as_deref();
-        let headers = self.chain.headers(self.blocks.nodes(), anchor, number..=number)?;
-        let hash = headers.hash(number).ok_or(Refusal::NotReady)?;
+        let hash = self.hash_at(number)?.ok_or(Refusal::NotReady)?;
         // The block exists, so a node that does not have it is no answer.
         self.block_of(hash)?.map(Some).ok_or_else(|| {
             let why =

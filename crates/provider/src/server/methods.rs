@@ -106,63 +106,74 @@ fn tag(params: &[&RawValue], index: usize) -> Result<BlockTag, Refusal> {
     text.parse().map_err(|error| Refusal::Params(format!("invalid argument {index}: {error}")))
 }
 
-fn written(value: &(impl serde::Serialize + ?Sized)) -> Answer {
-    to_raw_value(value).map_err(|error| Refusal::Params(error.to_string()))
+/// Room for what surrounds a result in an answer, but for the id that a client chooses.
+const ENVELOPE: u64 = 64;
+
+impl Proven {
+    /// Returns a result as JSON, if it is not too large for an answer.
+    fn written(&self, value: &(impl serde::Serialize + ?Sized)) -> Answer {
+        let json = to_raw_value(value).map_err(|error| Refusal::Params(error.to_string()))?;
+        let (found, limit) = (json.get().len() as u64 + ENVELOPE, self.limits.max_answer.into());
+        if found > limit {
+            return Err(Refusal::Limit { what: "bytes of the answer", found, limit });
+        }
+        Ok(json)
+    }
 }
 
 fn get_logs(proven: &Proven, params: &[&RawValue]) -> Answer {
-    written(&proven.logs(&query(params, 0)?)?)
+    proven.written(&proven.logs(&query(params, 0)?)?)
 }
 
 fn new_filter(proven: &Proven, params: &[&RawValue]) -> Answer {
     let id = proven.new_filter(query(params, 0)?)?;
     proven.count_filters();
-    written(&id)
+    proven.written(&id)
 }
 
 fn new_block_filter(proven: &Proven, _: &[&RawValue]) -> Answer {
     let id = proven.new_block_filter()?;
     proven.count_filters();
-    written(&id)
+    proven.written(&id)
 }
 
 fn uninstall_filter(proven: &Proven, params: &[&RawValue]) -> Answer {
     let id: String = param(params, 0)?;
     let was_there = proven.uninstall_filter(&id);
     proven.count_filters();
-    written(&was_there)
+    proven.written(&was_there)
 }
 
 fn get_filter_changes(proven: &Proven, params: &[&RawValue]) -> Answer {
     let id: String = param(params, 0)?;
-    match proven.filter_changes(&id)? {
-        Changes::Logs(logs) => written(&logs),
-        Changes::Blocks(hashes) => written(&hashes),
-    }
+    proven.filter_changes(&id, |changes| match changes {
+        Changes::Logs(logs) => proven.written(logs),
+        Changes::Blocks(hashes) => proven.written(hashes),
+    })
 }
 
 fn get_filter_logs(proven: &Proven, params: &[&RawValue]) -> Answer {
     let id: String = param(params, 0)?;
-    written(&proven.filter_logs(&id)?)
+    proven.written(&proven.filter_logs(&id)?)
 }
 
 fn block_number(proven: &Proven, _: &[&RawValue]) -> Answer {
-    written(&U64::from(proven.heads()?.latest))
+    proven.written(&U64::from(proven.heads()?.latest))
 }
 
 fn chain_id(proven: &Proven, _: &[&RawValue]) -> Answer {
-    written(&U64::from(proven.chain_id))
+    proven.written(&U64::from(proven.chain_id))
 }
 
 fn net_version(proven: &Proven, _: &[&RawValue]) -> Answer {
-    written(&proven.chain_id.to_string())
+    proven.written(&proven.chain_id.to_string())
 }
 
 fn get_block_by_number(proven: &Proven, params: &[&RawValue]) -> Answer {
     let (tag, is_full) = (tag(params, 0)?, param::<Option<bool>>(params, 1)?.unwrap_or_default());
     match proven.block_at(tag)? {
-        Some(block) => written(&proven.block_json(&block, is_full)?),
-        None => written(&Value::Null),
+        Some(block) => proven.written(&proven.block_json(&block, is_full)?),
+        None => proven.written(&Value::Null),
     }
 }
 
@@ -170,8 +181,8 @@ fn get_block_by_hash(proven: &Proven, params: &[&RawValue]) -> Answer {
     let hash: B256 = param(params, 0)?;
     let is_full = param::<Option<bool>>(params, 1)?.unwrap_or_default();
     match proven.block_of(hash)? {
-        Some(block) => written(&proven.block_json(&block, is_full)?),
-        None => written(&Value::Null),
+        Some(block) => proven.written(&proven.block_json(&block, is_full)?),
+        None => proven.written(&Value::Null),
     }
 }
 
@@ -208,8 +219,8 @@ fn get_block_receipts(proven: &Proven, params: &[&RawValue]) -> Answer {
         }
     };
     match block {
-        Some(block) => written(&proven.receipts_json(&block)?),
-        None => written(&Value::Null),
+        Some(block) => proven.written(&proven.receipts_json(&block)?),
+        None => proven.written(&Value::Null),
     }
 }
 
@@ -232,7 +243,7 @@ fn get_transaction_receipt(proven: &Proven, params: &[&RawValue]) -> Answer {
             Err(error) => Err(Refusal::Upstream(format!("{}: {error}", node.name()))),
         };
         match receipt {
-            Ok(Some(receipt)) => return written(&receipt),
+            Ok(Some(receipt)) => return proven.written(&receipt),
             Ok(None) => has_none = true,
             Err(refusal) => drop(failed.get_or_insert(refusal)),
         }
@@ -241,10 +252,10 @@ fn get_transaction_receipt(proven: &Proven, params: &[&RawValue]) -> Answer {
     // not in a block yet.
     match failed {
         Some(refusal) if !has_none => Err(refusal),
-        _ => written(&Value::Null),
+        _ => proven.written(&Value::Null),
     }
 }
 
-fn client_version(_: &Proven, _: &[&RawValue]) -> Answer {
-    written(concat!("chainsieve/", env!("CARGO_PKG_VERSION")))
+fn client_version(proven: &Proven, _: &[&RawValue]) -> Answer {
+    proven.written(concat!("chainsieve/", env!("CARGO_PKG_VERSION")))
 }

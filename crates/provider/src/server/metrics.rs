@@ -1,5 +1,6 @@
 //! Counters for operators, in the text format of Prometheus.
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
-use super::events::Differences;
+use super::events::LogDifferences;
 use crate::node::Node;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -71,6 +72,8 @@ pub(super) struct Metrics {
     head: Gauge<u64, AtomicU64>,
     head_time: Gauge<u64, AtomicU64>,
     finalized: Gauge<u64, AtomicU64>,
+    index_first: Gauge<u64, AtomicU64>,
+    index_last: Gauge<u64, AtomicU64>,
     head_failures: Counter,
     pub(super) filters: Gauge,
     pub(super) subscriptions: Gauge,
@@ -96,6 +99,8 @@ impl Metrics {
             head: Gauge::default(),
             head_time: Gauge::default(),
             finalized: Gauge::default(),
+            index_first: Gauge::default(),
+            index_last: Gauge::default(),
             head_failures: Counter::default(),
             filters: Gauge::default(),
             subscriptions: Gauge::default(),
@@ -130,6 +135,10 @@ impl Metrics {
         registry.register("verified_head_timestamp", help, self.head_time.clone());
         let help = "Number of the newest final block";
         registry.register("finalized_head", help, self.finalized.clone());
+        let help = "Number of the first block of the index";
+        registry.register("index_first_block", help, self.index_first.clone());
+        let help = "Number of the last block of the index";
+        registry.register("index_last_block", help, self.index_last.clone());
         let help = "Attempts to verify a newer head that failed";
         registry.register("head_failures", help, self.head_failures.clone());
         registry.register("filters", "Installed filters", self.filters.clone());
@@ -151,6 +160,12 @@ impl Metrics {
         self.durations.get_or_create(&OfMethod { method }).observe(took.as_secs_f64());
     }
 
+    /// Counts a call of a method that is not proven. Names that clients choose do not become labels.
+    pub(super) fn refused(&self, outcome: &'static str) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.requests.get_or_create(&Outcome { method: "other", outcome }).inc();
+    }
+
     pub(super) fn num_calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
@@ -164,7 +179,7 @@ impl Metrics {
         self.wrong.get_or_create(&WrongOf { upstream: node.name(), what }).inc();
     }
 
-    pub(super) fn compared(&self, node: &Node, found: Differences) {
+    pub(super) fn compared(&self, node: &Node, found: LogDifferences) {
         let upstream = OfUpstream { upstream: node.name() };
         self.compared.get_or_create(&upstream).inc();
         self.omitted.get_or_create(&upstream).inc_by(found.omitted);
@@ -188,6 +203,11 @@ impl Metrics {
 
     pub(super) fn set_finalized(&self, number: u64) {
         self.finalized.set(number);
+    }
+
+    pub(super) fn set_index(&self, blocks: &RangeInclusive<u64>) {
+        self.index_first.set(*blocks.start());
+        self.index_last.set(*blocks.end());
     }
 
     pub(super) fn head_failed(&self) {

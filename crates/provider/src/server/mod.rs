@@ -5,6 +5,7 @@
 //! | `builder` | configuration, start and end |
 //! | `head`, `chain`, `journal` | the verified head, the headers that lead to it, and what changed |
 //! | `blocks`, `store`, `flight` | proven receipts and transactions: in memory, on disk, fetched once |
+//! | `index` | the filters of final blocks, on disk |
 //! | `logs`, `filters`, `subscriptions` | answers about logs |
 //! | `methods`, `json`, `refusal` | JSON-RPC: methods, results, errors |
 //! | `unverified`, `http` | what is not proven, `/health` and `/metrics` |
@@ -22,6 +23,7 @@ mod filters;
 mod flight;
 mod head;
 mod http;
+mod index;
 mod journal;
 mod json;
 mod logs;
@@ -41,8 +43,8 @@ use tokio::sync::{Notify, Semaphore};
 
 #[cfg(feature = "alloy-layer")]
 pub use alloy_layer::{ProvenLayer, ProvenProvider};
-pub use builder::{Limits, RpcServer, RpcServerBuilder, RpcServerError};
-pub use events::{Differences, Event};
+pub use builder::{RpcServer, RpcServerBuilder, RpcServerError, RpcServerLimits};
+pub use events::{LogDifferences, RpcServerEvent};
 
 use crate::anchor::AnchorSource;
 use crate::stop::Stop;
@@ -55,6 +57,7 @@ struct Proven {
     chain: chain::Chain,
     journal: journal::Journal,
     blocks: blocks::Blocks,
+    index: Option<index::FilterIndex>,
     filters: filters::Filters,
     compare: compare::Compare,
     metrics: Arc<metrics::Metrics>,
@@ -67,10 +70,12 @@ struct Proven {
     /// Permits for the work of subscriptions, and for calls that are passed on.
     background: Arc<Semaphore>,
     passed: Arc<Semaphore>,
-    limits: Limits,
+    limits: RpcServerLimits,
     stop: Stop,
     /// New blocks, of which is fetched what filters will ask for.
     ahead: SyncSender<Arc<journal::BlockHeader>>,
+    /// Wakes the thread that writes the index, after a block became final.
+    newly_final: SyncSender<()>,
     /// Woken when the endpoint ends.
     stopped: Arc<Notify>,
 }

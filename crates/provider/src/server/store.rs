@@ -28,6 +28,8 @@ const CACHE: usize = 16 << 20;
 pub(super) enum Kind {
     Receipts = 1,
     Transactions = 2,
+    /// One header, by its hash.
+    Header = 3,
 }
 
 /// Reason why the store cannot be opened.

@@ -42,6 +42,15 @@ pub(super) struct Unverified<S> {
 /// Installs a filter at the node, whose changes would be asked for here.
 pub(super) const PENDING: &str = "eth_newPendingTransactionFilter";
 
+impl Proven {
+    /// Counts a call of a method that is not proven, and returns the error.
+    pub(super) fn refused(&self, method: String) -> ErrorObjectOwned {
+        let refusal = Refusal::Method(method);
+        self.metrics.refused(refusal.outcome());
+        refusal.into()
+    }
+}
+
 fn is_proven(method: &str) -> bool {
     ["eth_subscribe", "eth_unsubscribe"].contains(&method)
         || METHODS.iter().any(|(name, _)| *name == method)
@@ -76,7 +85,7 @@ where
         let method = request.method.to_string();
         let id = request.id.clone().into_owned();
         let Some(passed) = passed else {
-            let refusal = ErrorObjectOwned::from(Refusal::Method(method));
+            let refusal = proven.refused(method);
             return ResponseFuture::ready(MethodResponse::error(id, refusal));
         };
         let params = request.params.as_ref().map_or("[]", |params| params.get()).to_owned();
@@ -104,8 +113,8 @@ where
         // A mark on the answer to a whole batch would say nothing of its calls, so none is passed on.
         let refused = |entry| match entry {
             Ok(BatchEntry::Call(request)) if !is_proven(&request.method) => {
-                let refusal = Refusal::Method(request.method.to_string());
-                Err(BatchEntryErr::new(request.id, refusal.into()))
+                let refusal = self.layer.proven.refused(request.method.to_string());
+                Err(BatchEntryErr::new(request.id, refusal))
             }
             entry => entry,
         };

@@ -7,24 +7,31 @@ use std::time::{Duration, Instant};
 use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve_provider::{BeaconClient, Provider};
 use serde_json::{Value, json};
-use testkit::eth::beacon_server::BeaconServer;
+use testkit::eth::beacon_server::{BeaconServer, Quirk};
 use testkit::eth::final_blocks::FinalBlocks;
 use testkit::eth::json_rpc::serve_any;
 use testkit::eth::log_chains::Corpus;
 use testkit::eth::state_chain::StateChain;
 
 use crate::upstream::{Upstream, ask, get};
-use crate::{provider, started};
+use crate::{provider, started, until};
 
-/// Returns a light client of a beacon chain that finalises a block, and its server.
-fn light_client(blocks: &mut FinalBlocks, header: &[u8]) -> (BeaconClient, BeaconServer) {
-    let data = blocks.finalise(header);
+/// Time after which a light client gives up on a request.
+const TIMEOUT: Duration = Duration::from_secs(240);
+
+/// Returns a light client that starts from the chain's checkpoint, and asks a server.
+pub(crate) fn light_client(blocks: &FinalBlocks, server: &BeaconServer) -> BeaconClient {
     let network = blocks.world.network.clone();
-    let server = BeaconServer::start(&network, data);
     let builder = BeaconClient::builder(network).checkpoint(blocks.checkpoint());
     let poll = Duration::from_millis(50);
-    let client = builder.url(server.url()).retries(0).poll(poll).build().expect("a client");
-    (client, server)
+    builder.url(server.url()).retries(0).timeout(TIMEOUT).poll(poll).build().expect("a client")
+}
+
+/// Returns a light client of a beacon chain that finalises a block, and its server.
+fn finalised(blocks: &mut FinalBlocks, header: &[u8]) -> (BeaconClient, BeaconServer) {
+    let data = blocks.finalise(header);
+    let server = BeaconServer::start(&blocks.world.network, data);
+    (light_client(blocks, &server), server)
 }
 
 #[test]
@@ -34,7 +41,7 @@ fn the_head_is_the_one_of_the_light_client() {
     let upstream = Upstream::start(chain);
     let block = |number: usize| &upstream.blocks()[number];
     let mut blocks = FinalBlocks::new(false);
-    let (client, beacon) = light_client(&mut blocks, &block(300).header);
+    let (client, beacon) = finalised(&mut blocks, &block(300).header);
     let builder = provider(&[&upstream]).anchor(client).build().expect("nodes").serve();
     let server = started(builder.poll(Duration::from_millis(20)));
     let address = server.address();
@@ -58,11 +65,7 @@ fn the_head_is_the_one_of_the_light_client() {
     assert_eq!(ask(address, "eth_getTransactionReceipt", &receipt)["result"], Value::Null);
 
     beacon.set(blocks.finalise(&block(420).header));
-    let began = Instant::now();
-    while head() != "0x1a4" {
-        assert!(began.elapsed() < Duration::from_secs(60), "{}", head());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until("the head", || head() == "0x1a4");
     let new: Vec<_> = (301..=420).flat_map(|number| &block(number).logs).collect();
     let changes = ask(address, "eth_getFilterChanges", &json!([filter]));
     assert_eq!(changes["result"], json!(new), "{}", changes["error"]);
@@ -77,7 +80,7 @@ fn a_node_of_another_chain_is_never_ready() {
     let Some(corpus) = Corpus::open() else { return };
     let (chain, other) = (&corpus.chains["ethtest"], &corpus.chains["ea2026"]);
     let header = &chain.run.blocks[300].header;
-    let (client, _beacon) = light_client(&mut FinalBlocks::new(true), header);
+    let (client, _beacon) = finalised(&mut FinalBlocks::new(true), header);
     let upstream = Upstream::start(other);
     let builder = provider(&[&upstream]).anchor(client).build().expect("nodes").serve();
     let (said, happened) = std::sync::mpsc::channel();
@@ -104,7 +107,7 @@ fn old_blocks_are_linked_by_the_history_contract() {
             chain.answer(method, params)
         })
     };
-    let (client, _beacon) = light_client(&mut FinalBlocks::new(false), chain.header(HEAD));
+    let (client, beacon) = finalised(&mut FinalBlocks::new(false), chain.header(HEAD));
     let provider = Provider::builder()
         .url(&format!("http://{address}"))
         .profile(ChainProfile::ethereum())
@@ -112,7 +115,13 @@ fn old_blocks_are_linked_by_the_history_contract() {
         .anchor(client)
         .build()
         .expect("a node");
-    let server = started(provider.serve().without_comparison());
+    let server = provider.serve().poll(Duration::from_millis(20)).without_comparison();
+    let server = started(server);
+    // A beacon node that stalls delays no question about blocks that are final already.
+    beacon.set_quirk(Some(Quirk::Silent));
+    beacon.take_asked();
+    until("the light client asks", || !beacon.take_asked().is_empty());
+    let began = Instant::now();
     let old = json!([{ "fromBlock": "0x64", "toBlock": "0x77" }]);
     headers.store(0, Ordering::Relaxed);
     for _ in 0..2 {
@@ -122,6 +131,7 @@ fn old_blocks_are_linked_by_the_history_contract() {
         let asked = headers.load(Ordering::Relaxed);
         assert!((20..=25).contains(&asked), "{asked}");
     }
+    assert!(began.elapsed() < TIMEOUT / 2, "it waited for the beacon node");
     // Nearer ones are reached by the headers in between.
     let near = json!([{ "fromBlock": "0x4d00", "toBlock": "0x4d01" }]);
     assert_eq!(ask(server.address(), "eth_getLogs", &near)["result"], json!([]));

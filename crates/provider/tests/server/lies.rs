@@ -6,18 +6,22 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use chainsieve::alloy_primitives::{B256, hex};
+use chainsieve::alloy_primitives::hex;
 use chainsieve::eth::log_query::{LogQuery, Semantics};
+use chainsieve_provider::AnchorSource;
 use serde_json::{Value, json};
 use testkit::Rng;
+use testkit::eth::beacon_server::BeaconServer;
+use testkit::eth::final_blocks::FinalBlocks;
 use testkit::eth::json_rpc::Sent;
 use testkit::eth::log_chains::Corpus;
 
+use crate::anchored::light_client;
 use crate::upstream::{Block, Upstream, ask};
-use crate::{endpoint, forgetful, started};
+use crate::{Folder, endpoint, forgetful, started};
 
 /// A query, and its logs by brute force over the chain's own blocks.
-fn question(rng: &mut Rng, blocks: &[Block]) -> (Value, Vec<Value>) {
+pub(crate) fn question(rng: &mut Rng, blocks: &[Block]) -> (Value, Vec<Value>) {
     let last = blocks.last().expect("blocks").number;
     let from = rng.below(usize::try_from(last).expect("small")) as u64;
     let to = (from + rng.below(60) as u64).min(last);
@@ -114,8 +118,14 @@ fn exchanges() -> u64 {
     std::env::var("CHAINSIEVE_EXCHANGES").map_or(600, |count| count.parse().expect("a number"))
 }
 
-/// Asks until enough lies were told. Returns the numbers of right answers and of errors.
-fn run(upstreams: &[&Upstream], anchor: B256, seed: u64) -> [u64; 2] {
+/// Asks until enough lies were told. Returns the numbers of right answers and of errors. Each round has an
+/// anchor of its own, and an index that goes on with that of the round before, if it has one.
+fn run<A: AnchorSource + 'static>(
+    upstreams: &[&Upstream],
+    anchor: impl Fn() -> A,
+    seed: u64,
+) -> [u64; 2] {
+    let index = Folder::new(&format!("lies-{seed}"));
     let told = Arc::new(AtomicU64::new(0));
     let blocks = upstreams[0].blocks();
     let mut rng = Rng::new(seed);
@@ -123,7 +133,10 @@ fn run(upstreams: &[&Upstream], anchor: B256, seed: u64) -> [u64; 2] {
     let mut round = 0;
     while told.load(Ordering::Relaxed) < exchanges() || round < 12 {
         upstreams[0].be_honest();
-        let builder = endpoint(upstreams, anchor).limits(forgetful()).without_comparison();
+        let mut builder = endpoint(upstreams, anchor()).limits(forgetful()).without_comparison();
+        if round % 2 == 0 {
+            builder = builder.index(index.path()).index_from(0);
+        }
         let server = started(builder);
         round += 1;
         lies(upstreams[0], seed + round, *rng.pick(&[1, 30, 300, 1000]), &told);
@@ -180,7 +193,7 @@ fn a_liar_alone_gets_no_false_answer_through() {
     let Some(corpus) = Corpus::open() else { return };
     let chain = &corpus.chains["ethtest"];
     let upstream = Upstream::start(chain);
-    let [right, refused] = run(&[&upstream], chain.run.tip(), 1);
+    let [right, refused] = run(&[&upstream], || chain.run.tip(), 1);
     assert!(right > 10 && refused > 10, "{right} {refused}");
 }
 
@@ -189,7 +202,25 @@ fn an_honest_second_node_answers_for_the_liar() {
     let Some(corpus) = Corpus::open() else { return };
     let chain = &corpus.chains["ethtest"];
     let (liar, honest) = (Upstream::start(chain), Upstream::start(chain));
-    let [right, refused] = run(&[&liar, &honest], chain.run.tip(), 2);
+    let [right, refused] = run(&[&liar, &honest], || chain.run.tip(), 2);
+    assert!(right > 10, "{right} {refused}");
+    assert!(refused * 1000 <= right, "{refused} of {right} were refused");
+}
+
+/// The head is that of a light client, whose beacon node may stop to answer.
+#[test]
+fn a_liar_beside_a_light_client_gets_no_false_answer_through() {
+    let Some(corpus) = Corpus::open() else { return };
+    let chain = &corpus.chains["ethtest"];
+    let (liar, honest) = (Upstream::start(chain), Upstream::start(chain));
+    let tip = &liar.blocks().last().expect("blocks").header;
+    let mut blocks = FinalBlocks::new(false);
+    let network = blocks.world.network.clone();
+    let beacon = BeaconServer::start(&network, blocks.finalise(tip));
+    let client = || light_client(&blocks, &beacon);
+    let [right, refused] = run(&[&liar], client, 3);
+    assert!(right > 10 && refused > 10, "{right} {refused}");
+    let [right, refused] = run(&[&liar, &honest], client, 4);
     assert!(right > 10, "{right} {refused}");
     assert!(refused * 1000 <= right, "{refused} of {right} were refused");
 }

@@ -3,16 +3,19 @@
 #[cfg(feature = "alloy-layer")]
 mod alloy_layer;
 mod anchored;
+mod index;
 mod lies;
 mod operations;
 mod published;
 mod upstream;
 
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
-use chainsieve_provider::{Builder, Limits, Provider, RpcServer, RpcServerBuilder};
+use chainsieve_provider::{
+    AnchorSource, Builder, Provider, RpcServer, RpcServerBuilder, RpcServerLimits,
+};
 
 use upstream::Upstream;
 
@@ -23,14 +26,17 @@ pub(crate) fn provider(upstreams: &[&Upstream]) -> Builder {
     upstreams.iter().fold(builder, |builder, upstream| builder.url(&upstream.url()))
 }
 
-/// Returns an endpoint that trusts a block, and asks these nodes.
-pub(crate) fn endpoint(upstreams: &[&Upstream], anchor: B256) -> RpcServerBuilder {
+/// Returns an endpoint that trusts the blocks of an anchor, and asks these nodes.
+pub(crate) fn endpoint(
+    upstreams: &[&Upstream],
+    anchor: impl AnchorSource + 'static,
+) -> RpcServerBuilder {
     provider(upstreams).anchor(anchor).build().expect("nodes").serve()
 }
 
 /// Returns limits without memory, so that each question is asked anew.
-pub(crate) fn forgetful() -> Limits {
-    let mut limits = Limits::default();
+pub(crate) fn forgetful() -> RpcServerLimits {
+    let mut limits = RpcServerLimits::default();
     limits.memory = 0;
     limits
 }
@@ -40,10 +46,36 @@ pub(crate) fn started(builder: RpcServerBuilder) -> RpcServer {
     // Shown if a test fails.
     let builder = builder.on_event(|event| eprintln!("{event}"));
     let server = builder.start("127.0.0.1:0".parse().expect("an address")).expect("it starts");
+    until("no head", || upstream::get(server.address(), "/health").0 == 200);
+    server
+}
+
+/// A folder that does not exist yet, and is removed when the value is dropped.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("chainsieve-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Waits until something holds.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
-    while upstream::get(server.address(), "/health").0 != 200 {
-        assert!(began.elapsed() < Duration::from_secs(60), "no head");
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
-    server
 }

@@ -1,14 +1,18 @@
 //! Health, counters, limits, methods that are not proven, filters, and what is kept on disk.
 
-use std::time::{Duration, Instant};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::Duration;
 
-use chainsieve_provider::Limits;
+use chainsieve_provider::RpcServerLimits;
+use redb::{ReadableTable as _, TableDefinition};
 use serde_json::{Value, json};
 use testkit::eth::json_rpc::Sent;
 use testkit::eth::log_chains::{Chain, Corpus};
 
 use crate::upstream::{Upstream, ask, get, post};
-use crate::{endpoint, forgetful, provider, started};
+use crate::{Folder, endpoint, forgetful, provider, started, until};
 
 fn chain() -> Option<&'static Chain> {
     Some(&Corpus::open()?.chains["ethtest"])
@@ -16,15 +20,6 @@ fn chain() -> Option<&'static Chain> {
 
 fn all() -> Value {
     json!([{ "fromBlock": "earliest", "toBlock": "latest" }])
-}
-
-/// Waits until something holds.
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// Returns the value of a counter.
@@ -86,6 +81,8 @@ fn methods_that_are_not_proven() {
     let (headers, answer) = post(refusing.address(), &call.to_string());
     assert_eq!(answer["error"]["code"], -32004, "{answer}");
     assert!(headers.get("chainsieve-unverified").is_none());
+    let refused = "chainsieve_requests_total{method=\"other\",outcome=\"not_supported\"}";
+    assert_eq!(counter(&get(refusing.address(), "/metrics").1, refused), 1);
 
     let passing = started(endpoint(&[&upstream], chain.run.tip()).pass_unverified());
     let (headers, answer) = post(passing.address(), &call.to_string());
@@ -106,14 +103,65 @@ fn methods_that_are_not_proven() {
     // A proven answer has no mark.
     let (headers, _) = post(passing.address(), &number.to_string());
     assert!(headers.get("chainsieve-unverified").is_none());
+    // Over WebSocket, nothing could carry the mark.
+    let mut socket = web_socket(passing.address(), "http://localhost:3000").expect("it connects");
+    let answer = over(&mut socket, &call);
+    assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(-32004), &json!(7)));
+    assert_eq!(over(&mut socket, &number)["result"], format!("{:#x}", chain.run.last()));
+}
+
+/// Opens a WebSocket for a page of this origin. Returns the status if it is refused.
+fn web_socket(address: SocketAddr, origin: &str) -> Result<TcpStream, String> {
+    let mut socket = TcpStream::connect(address).expect("it listens");
+    let request = format!(
+        "GET / HTTP/1.1\r\nHost: {address}\r\nOrigin: {origin}\r\nConnection: Upgrade\r\n\
+         Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    );
+    socket.write_all(request.as_bytes()).expect("it listens");
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        socket.read_exact(&mut byte).expect("an answer");
+        head.extend(byte);
+    }
+    let head = String::from_utf8(head).expect("text");
+    let status = head.split(' ').nth(1).expect("a status").to_owned();
+    if status == "101" { Ok(socket) } else { Err(status) }
+}
+
+/// Sends a call over a WebSocket, and returns the answer.
+fn over(socket: &mut TcpStream, call: &Value) -> Value {
+    // A text frame of at most 125 bytes, whose mask is zero.
+    let text = call.to_string();
+    let length = u8::try_from(text.len()).ok().filter(|length| *length < 126).expect("short");
+    let frame = [&[0x81, 0x80 | length, 0, 0, 0, 0], text.as_bytes()].concat();
+    socket.write_all(&frame).expect("it listens");
+    loop {
+        let mut head = [0; 2];
+        socket.read_exact(&mut head).expect("a frame");
+        let mut extended = [0; 2];
+        let length = if head[1] == 126 {
+            socket.read_exact(&mut extended).expect("a length");
+            u16::from_be_bytes(extended)
+        } else {
+            head[1].into()
+        };
+        let mut text = vec![0; length.into()];
+        socket.read_exact(&mut text).expect("a text");
+        // Pings may come in between.
+        if head[0] == 0x81 {
+            return serde_json::from_slice(&text).expect("JSON");
+        }
+    }
 }
 
 #[test]
 fn each_limit_has_its_error() {
     let Some(chain) = chain() else { return };
     let upstream = Upstream::start(chain);
-    let limited = |set: fn(&mut Limits)| {
-        let mut limits = Limits::default();
+    let limited = |set: fn(&mut RpcServerLimits)| {
+        let mut limits = RpcServerLimits::default();
         set(&mut limits);
         let server = started(endpoint(&[&upstream], chain.run.tip()).limits(limits));
         let answer = ask(server.address(), "eth_getLogs", &all());
@@ -129,7 +177,7 @@ fn each_limit_has_its_error() {
     assert_eq!(limited(|limits| limits.max_logs = 6)["limit"], 6);
     assert_eq!(limited(|limits| limits.max_headers = 7)["limit"], 7);
     assert_eq!(limited(|limits| limits.max_calls = 0)["what"], "calls at once");
-    let mut limits = Limits::default();
+    let mut limits = RpcServerLimits::default();
     (limits.max_filters, limits.max_request, limits.max_batch) = (2, 500, 2);
     let server = started(endpoint(&[&upstream], chain.run.tip()).limits(limits));
     let new = || ask(server.address(), "eth_newFilter", &json!([{}]));
@@ -160,6 +208,39 @@ fn a_page_of_another_host_is_refused() {
     };
     assert_eq!(status("evil.example"), 403);
     assert_eq!(status("localhost:8546"), 200);
+    // A browser lets any page open a WebSocket, and says which page it is.
+    for (origin, refused) in [
+        ("https://evil.example", Some("403")),
+        ("http://localhost.evil.example", Some("403")),
+        ("http://127.0.0.1.evil.example:80", Some("403")),
+        ("null", Some("403")),
+        ("http://localhost:3000", None),
+        ("http://[::1]:80", None),
+    ] {
+        let opened = web_socket(server.address(), origin);
+        assert_eq!(opened.err().as_deref(), refused, "{origin}");
+    }
+}
+
+/// A filter whose changes are too large for an answer keeps them.
+#[test]
+fn a_too_large_answer_loses_no_change() {
+    let Some(chain) = chain() else { return };
+    let upstream = Upstream::start(chain);
+    upstream.set_head(100);
+    let provider = provider(&[&upstream]).build().expect("nodes");
+    let mut limits = RpcServerLimits::default();
+    limits.max_answer = 2000;
+    let server = provider.serve().trust_head().limits(limits).poll(Duration::from_millis(10));
+    let server = started(server);
+    let changes = |id: &Value| ask(server.address(), "eth_getFilterChanges", &json!([id]));
+    let id = ask(server.address(), "eth_newBlockFilter", &json!([]))["result"].clone();
+    upstream.set_head(200);
+    until("the head", || ask(server.address(), "eth_blockNumber", &json!([]))["result"] == "0xc8");
+    for _ in 0..2 {
+        let error = &changes(&id)["error"];
+        assert_eq!((&error["code"], &error["data"]["limit"]), (&json!(-32005), &json!(2000)));
+    }
 }
 
 /// The head advances with the upstream's; filters say what is new.
@@ -211,11 +292,10 @@ fn filters_of_a_growing_chain() {
 fn blocks_on_disk() {
     let Some(chain) = chain() else { return };
     let upstream = Upstream::start(chain);
-    let folder = std::env::temp_dir().join(format!("chainsieve-store-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&folder);
+    let folder = Folder::new("store");
     let run = || {
         let builder = endpoint(&[&upstream], chain.run.tip()).limits(forgetful());
-        let server = started(builder.without_comparison().folder(&folder));
+        let server = started(builder.without_comparison().folder(folder.path()));
         upstream.take_calls();
         let answer = ask(server.address(), "eth_getLogs", &all());
         let calls = upstream.take_calls();
@@ -232,5 +312,36 @@ fn blocks_on_disk() {
         assert!(asked < left, "{asked} of {left}");
         left = asked;
     }
-    let _ = std::fs::remove_dir_all(&folder);
+    // Values that stand under another root are not believed.
+    let path = folder.path().join("blocks.redb");
+    let rotated = rotate(&path);
+    assert!(rotated > 100, "{rotated}");
+    let (again, asked) = run();
+    assert_eq!(again, first);
+    assert!(asked > 100, "{asked}");
+    // A file that is no store is an error that names it.
+    std::fs::write(&path, b"not a store").expect("it can be written");
+    let builder = endpoint(&[&upstream], chain.run.tip()).folder(folder.path());
+    let failed = builder.start("127.0.0.1:0".parse().expect("an address"));
+    assert!(failed.expect_err("damaged").to_string().contains("blocks.redb"));
+}
+
+/// Puts each value of a store under the key of the next one. Returns their number.
+fn rotate(path: &Path) -> usize {
+    let values = TableDefinition::<[u8; 33], &[u8]>::new("values");
+    let database = redb::Database::open(path).expect("a store");
+    let write = database.begin_write().expect("a transaction");
+    let all: Vec<([u8; 33], Vec<u8>)> = {
+        let table = write.open_table(values).expect("the values");
+        let entries = table.iter().expect("the values").map(|entry| entry.expect("a value"));
+        entries.map(|(key, value)| (key.value(), value.value().to_vec())).collect()
+    };
+    {
+        let mut table = write.open_table(values).expect("the values");
+        for ((key, _), (_, value)) in all.iter().zip(all.iter().cycle().skip(1)) {
+            table.insert(key, &value[..]).expect("it can be written");
+        }
+    }
+    write.commit().expect("it can be written");
+    all.len()
 }

@@ -20,9 +20,9 @@ says what is missing.
 Proven: eth_getLogs, eth_newFilter, eth_newBlockFilter, eth_getFilterChanges, eth_getFilterLogs,
 eth_uninstallFilter, eth_subscribe (logs, newHeads), eth_getBlockReceipts, eth_getTransactionReceipt,
 eth_getBlockByNumber, eth_getBlockByHash, eth_blockNumber, eth_chainId, net_version; web3_clientVersion names
-this program. `latest` is the newest
-verified block, `safe` and `finalized` are the newest final one. Any other method is refused, or passed on
-without a proof (--unverified pass): single calls over HTTP, whose answers have the header chainsieve-unverified.
+this program. `latest` is the newest verified block, `safe` and `finalized` are the newest final one. Any other
+method is refused, or passed on without a proof (--unverified pass): single calls over HTTP, whose answers have
+the header chainsieve-unverified.
 What cannot be proven of these methods: that a transaction or hash is in no block (null), and blobGasPrice (left out).
 
 The head comes from --beacon and --checkpoint (a light client: the newest block that two thirds of a sync committee
@@ -40,6 +40,8 @@ JSON: one object per line, of one of these kinds:
   listening    address, trust, chain_id, upstreams[], warnings[]: the first line
   head         head{number, hash}, finalized, removed (number of blocks that left the chain)
   head_failed  why
+  indexed      blocks{start, end}: the index has them
+  index_failed why
   wrong_logs   upstream, range{start, end}, found{omitted, altered, invented}
   summary      head{number, hash}, calls (of clients), warnings[]: the last line";
 
@@ -70,6 +72,15 @@ pub(crate) struct ServeArgs {
     /// Maximum size of the folder's contents in MiB; the oldest are removed
     #[arg(long, value_name = "MIB", default_value_t = 4096, value_parser = count(1..=1_u64 << 24), requires = "cache")]
     pub(crate) cache_size: u64,
+    /// Keep the filters of final blocks in an index in this folder, so that questions about past blocks
+    /// need few headers
+    ///
+    /// An empty folder gets an index; one that `eth index build --block-hashes` made is gone on with
+    #[arg(long, value_name = "DIR")]
+    pub(crate) index: Option<PathBuf>,
+    /// First block of a new index; the newest final block unless given
+    #[arg(long, value_name = "BLOCK", requires = "index")]
+    pub(crate) index_from: Option<u64>,
     /// What happens to calls whose answers cannot be proven
     #[arg(long, value_enum, default_value_t = Unverified::Refuse)]
     pub(crate) unverified: Unverified,

@@ -3,37 +3,16 @@
 //   node ethers.cjs ask HTTP_URL WS_URL QUESTIONS    answers each question, by each transport
 //   node ethers.cjs watch HTTP_URL WS_URL ADDRESS    prints what happens, until it is killed
 //
-// Prints a line of JSON for each answer or event. The objects of ethers are written in the form of
-// JSON-RPC, so that the caller compares them with the node's JSON. `JsonRpcProvider` sends calls in
-// batches.
+// `JsonRpcProvider` sends calls in batches.
 "use strict";
-const { readFileSync } = require("node:fs");
 const { Contract, JsonRpcProvider, WebSocketProvider } = require("ethers");
+const forms = require("./forms.cjs");
+const { hex, low, print } = forms;
 
 const TRANSFER = "event Transfer(address indexed from, address indexed to, uint256 value)";
 
-const print = (value) => console.log(JSON.stringify(value));
-const hex = (number) => (number === null || number === undefined ? null : `0x${BigInt(number).toString(16)}`);
-const low = (address) => (address ? address.toLowerCase() : null);
-
-const log = (log) => ({
-    address: low(log.address),
-    topics: log.topics,
-    data: log.data,
-    blockNumber: hex(log.blockNumber),
-    blockHash: log.blockHash,
-    transactionHash: log.transactionHash,
-    transactionIndex: hex(log.transactionIndex),
-    logIndex: hex(log.index),
-    removed: log.removed,
-});
-
-const transfer = (found) => {
-    const { address, blockNumber, blockHash, transactionHash, transactionIndex, logIndex } = log(found);
-    const { from, to, value } = found.args;
-    const args = { from: low(from), to: low(to), value: hex(value) };
-    return { address, blockNumber, blockHash, transactionHash, transactionIndex, logIndex, ...args };
-};
+const log = (found) => forms.log(found, found.index);
+const transfer = (found) => forms.transfer(found, found.index);
 
 const receipt = (receipt) => ({
     transactionHash: receipt.hash,
@@ -67,20 +46,8 @@ const transaction = (transaction) => ({
     type: hex(transaction.type),
 });
 
-const block = (block, full) => ({
-    number: hex(block.number),
-    hash: block.hash,
-    parentHash: block.parentHash,
-    timestamp: hex(block.timestamp),
-    gasLimit: hex(block.gasLimit),
-    gasUsed: hex(block.gasUsed),
-    baseFeePerGas: hex(block.baseFeePerGas),
-    miner: low(block.miner),
-    extraData: block.extraData,
-    stateRoot: block.stateRoot,
-    receiptsRoot: block.receiptsRoot,
-    transactions: full ? block.prefetchedTransactions.map(transaction) : block.transactions,
-});
+const block = (block, full) =>
+    forms.block(block, full ? block.prefetchedTransactions.map(transaction) : block.transactions);
 
 async function answer(provider, question) {
     switch (question.ask) {
@@ -111,20 +78,8 @@ async function answer(provider, question) {
     }
 }
 
-async function ask(httpUrl, wsUrl, file) {
-    const questions = JSON.parse(readFileSync(file, "utf8"));
-    const providers = { http: new JsonRpcProvider(httpUrl), ws: new WebSocketProvider(wsUrl) };
-    for (const [via, provider] of Object.entries(providers)) {
-        const answered = async (question, index) =>
-            print({ via, index, answer: await answer(provider, question).catch((error) => `failed: ${error}`) });
-        // The endpoint works on 128 calls at the same time, and refuses more.
-        for (let first = 0; first < questions.length; first += 50) {
-            const some = questions.slice(first, first + 50);
-            await Promise.all(some.map((question, index) => answered(question, first + index)));
-        }
-    }
-    process.exit();
-}
+const ask = (httpUrl, wsUrl, file) =>
+    forms.ask(file, { http: new JsonRpcProvider(httpUrl), ws: new WebSocketProvider(wsUrl) }, answer);
 
 async function watch(httpUrl, wsUrl, address) {
     const options = { pollingInterval: 50 };
@@ -138,9 +93,4 @@ async function watch(httpUrl, wsUrl, address) {
     }
 }
 
-const [task, ...rest] = process.argv.slice(2);
-const done = task === "ask" ? ask(...rest) : watch(...rest);
-done.catch((error) => {
-    console.error(error);
-    process.exit(1);
-});
+forms.run({ ask, watch });

@@ -1,5 +1,5 @@
-//! `eth serve --cache` is killed at random moments while clients ask, and started again with the same
-//! folder: the folder opens, and every answer is right.
+//! `eth serve --cache --index` is killed at random moments while clients ask, and started again with the
+//! same folders: the folders open, and every answer is right.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -55,10 +55,10 @@ impl Asked {
 
 pub(super) fn kills(scene: &Scene) {
     let (node, mut chain) = questions::chain(scene, 45);
-    let folder = scene.path("blocks");
-    let folder = folder.to_str().expect("text");
+    let [blocks, index] = ["blocks", "index"].map(|name| scene.path(name));
+    let [blocks, index] = [&blocks, &index].map(|path| path.to_str().expect("text"));
     let start = || {
-        let more = ["--trust-head", "--cache", folder];
+        let more = ["--trust-head", "--cache", blocks, "--index", index, "--index-from", "0"];
         let endpoint = Endpoint::start(scene, node.rpc().url(), &more);
         endpoint.until_head(&node);
         endpoint
@@ -106,5 +106,6 @@ pub(super) fn kills(scene: &Scene) {
     }
     let on_disk = endpoint.metric("chainsieve_blocks_found_total{place=\"disk\"}");
     assert!(on_disk > 0, "nothing was found in the folder");
+    wait_until("the index", || endpoint.metric("chainsieve_index_last_block") > 0);
     endpoint.end();
 }

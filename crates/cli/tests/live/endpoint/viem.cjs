@@ -3,38 +3,19 @@
 //   node viem.cjs ask HTTP_URL WS_URL QUESTIONS    answers each question, by each transport
 //   node viem.cjs watch HTTP_URL WS_URL ADDRESS    prints what happens, until it is killed
 //
-// Prints a line of JSON for each answer or event. viem's objects are written in the form of JSON-RPC,
-// so that the caller compares them with the node's JSON.
+// Prints answers and events in the form of forms.cjs.
 "use strict";
-const { readFileSync } = require("node:fs");
 const { createPublicClient, http, parseAbiItem, webSocket } = require("viem");
+const forms = require("./forms.cjs");
+const { hex, low, print } = forms;
 
 const TRANSFER = parseAbiItem("event Transfer(address indexed from, address indexed to, uint256 value)");
 const TYPES = { legacy: 0, eip2930: 1, eip1559: 2, eip4844: 3, eip7702: 4 };
 
-const print = (value) => console.log(JSON.stringify(value));
-const hex = (number) => (number === null || number === undefined ? null : `0x${BigInt(number).toString(16)}`);
-const low = (address) => (address ? address.toLowerCase() : null);
 const number = (text) => (text?.startsWith("0x") ? BigInt(text) : undefined);
 
-const log = (log) => ({
-    address: low(log.address),
-    topics: log.topics,
-    data: log.data,
-    blockNumber: hex(log.blockNumber),
-    blockHash: log.blockHash,
-    transactionHash: log.transactionHash,
-    transactionIndex: hex(log.transactionIndex),
-    logIndex: hex(log.logIndex),
-    removed: log.removed,
-});
-
-const transfer = (found) => {
-    const { address, blockNumber, blockHash, transactionHash, transactionIndex, logIndex } = log(found);
-    const { from, to, value } = found.args;
-    const args = { from: low(from), to: low(to), value: hex(value) };
-    return { address, blockNumber, blockHash, transactionHash, transactionIndex, logIndex, ...args };
-};
+const log = (found) => forms.log(found, found.logIndex);
+const transfer = (found) => forms.transfer(found, found.logIndex);
 
 const receipt = (receipt) => ({
     transactionHash: receipt.transactionHash,
@@ -67,20 +48,8 @@ const transaction = (transaction) => ({
     type: transaction.typeHex,
 });
 
-const block = (block, full) => ({
-    number: hex(block.number),
-    hash: block.hash,
-    parentHash: block.parentHash,
-    timestamp: hex(block.timestamp),
-    gasLimit: hex(block.gasLimit),
-    gasUsed: hex(block.gasUsed),
-    baseFeePerGas: hex(block.baseFeePerGas),
-    miner: low(block.miner),
-    extraData: block.extraData,
-    stateRoot: block.stateRoot,
-    receiptsRoot: block.receiptsRoot,
-    transactions: full ? block.transactions.map(transaction) : block.transactions,
-});
+const block = (block, full) =>
+    forms.block(block, full ? block.transactions.map(transaction) : block.transactions);
 
 async function answer(client, question) {
     switch (question.ask) {
@@ -123,21 +92,11 @@ async function answer(client, question) {
     }
 }
 
-async function ask(httpUrl, wsUrl, file) {
-    const questions = JSON.parse(readFileSync(file, "utf8"));
+const ask = (httpUrl, wsUrl, file) => {
     const transports = { http: http(httpUrl), batches: http(httpUrl, { batch: true }), ws: webSocket(wsUrl) };
-    for (const [via, transport] of Object.entries(transports)) {
-        const client = createPublicClient({ transport });
-        const answered = async (question, index) =>
-            print({ via, index, answer: await answer(client, question).catch((error) => `failed: ${error}`) });
-        // The endpoint works on 128 calls at the same time, and refuses more.
-        for (let first = 0; first < questions.length; first += 50) {
-            const some = questions.slice(first, first + 50);
-            await Promise.all(some.map((question, index) => answered(question, first + index)));
-        }
-    }
-    process.exit();
-}
+    const clients = Object.entries(transports).map(([via, transport]) => [via, createPublicClient({ transport })]);
+    return forms.ask(file, Object.fromEntries(clients), answer);
+};
 
 async function watch(httpUrl, wsUrl, address) {
     const over = (transport) => createPublicClient({ transport, pollingInterval: 50 });
@@ -159,9 +118,4 @@ async function watch(httpUrl, wsUrl, address) {
     }
 }
 
-const [task, ...rest] = process.argv.slice(2);
-const done = task === "ask" ? ask(...rest) : watch(...rest);
-done.catch((error) => {
-    console.error(error);
-    process.exit(1);
-});
+forms.run({ ask, watch });
