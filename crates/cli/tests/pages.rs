@@ -58,6 +58,35 @@ fn pages_stay_short() {
     }
 }
 
+/// Commands with names of other people's nodes cannot run here. Their options and values exist all the
+/// same: the parser reads them before `--help`.
+#[test]
+fn commands_with_placeholders_are_accepted() {
+    let mut accepted = 0;
+    for page in pages() {
+        let text = fs::read_to_string(&page).expect("a page");
+        let blocks = text.split("\n```sh\n").skip(1);
+        let blocks = blocks.map(|block| block.split("\n```").next().expect("a block"));
+        let lines = blocks.flat_map(|block| {
+            let joined =
+                block.replace("\\\n", " ").replace("0x…", &format!("0x{}", "a".repeat(64)));
+            joined.lines().map(str::to_owned).collect::<Vec<_>>()
+        });
+        for line in lines {
+            let families = ["chainsieve eth ", "chainsieve btc "];
+            let Some(at) = families.iter().find_map(|family| line.find(family)) else { continue };
+            let mut arguments = arguments(&line[at..]).expect("ours");
+            arguments.push("--help".to_owned());
+            let run = Command::new(env!("CARGO_BIN_EXE_chainsieve")).args(&arguments).output();
+            let run = run.expect("the binary starts");
+            let words = String::from_utf8_lossy(&run.stderr);
+            assert!(run.status.success(), "{}: {line}: {words}", page.display());
+            accepted += 1;
+        }
+    }
+    assert!(accepted >= 10, "only {accepted}");
+}
+
 #[test]
 fn the_recording_shows_the_demo() {
     let shown = shown(&["demo".to_owned()], false, &root());

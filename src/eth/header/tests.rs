@@ -273,6 +273,35 @@ fn runs_link_one_by_one_and_together() {
     }
 }
 
+/// A part of a chain is the chain of the part's headers.
+#[test]
+fn parts_are_chains_of_their_own() {
+    for run in runs() {
+        let chain_of = |run: &[Known]| {
+            let mut chain = LinkedHeaders::new();
+            run.iter().for_each(|header| drop(chain.push(&view(header)).unwrap()));
+            chain
+        };
+        let whole = chain_of(&run);
+        let (first, last) = (run[0].number, run[run.len() - 1].number);
+        for from in 0..run.len() {
+            for to in from..run.len() {
+                let expected = chain_of(&run[from..=to]);
+                assert_eq!(whole.part(run[from].number..=run[to].number), expected);
+            }
+            // Numbers that are not on the chain are ignored.
+            assert_eq!(whole.part(run[from].number..=u64::MAX), chain_of(&run[from..]));
+            assert_eq!(whole.part(0..=run[from].number), chain_of(&run[..=from]));
+        }
+        #[expect(clippy::reversed_empty_ranges, reason = "an empty part")]
+        let reversed = last..=first;
+        for none in [0..=first - 1, last + 1..=last + 1, last + 1..=u64::MAX, reversed] {
+            assert_eq!(whole.part(none), LinkedHeaders::new());
+        }
+        assert_eq!(LinkedHeaders::new().part(0..=u64::MAX), LinkedHeaders::new());
+    }
+}
+
 /// A trusted hash authenticates its block and the ancestors of its block, but no later block.
 #[test]
 fn an_anchor_authenticates_what_is_below_it() {

@@ -98,6 +98,7 @@ fn configured(args: &ServeArgs, mut server: RpcServerBuilder) -> RpcServerBuilde
     limits.memory = args.memory << 20;
     limits.disk = args.cache_size << 20;
     limits.parallel = args.rpc.parallel;
+    server = server.allow_origins(args.allow_origin.clone());
     server = server.limits(limits).poll(Duration::from_secs_f64(args.poll));
     if let Some(folder) = &args.cache {
         server = server.folder(folder);

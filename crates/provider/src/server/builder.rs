@@ -21,7 +21,7 @@ use super::chain::Chain;
 use super::compare::Compare;
 use super::events::{Events, RpcServerEvent};
 use super::filters::Filters;
-use super::http::OperationsLayer;
+use super::http::{OperationsLayer, Origins};
 use super::index::FilterIndex;
 use super::journal::Journal;
 use super::metrics::Metrics;
@@ -111,6 +111,7 @@ pub struct RpcServerBuilder {
     pass_unverified: bool,
     compare: bool,
     hosts: Option<Vec<String>>,
+    origins: Vec<String>,
     events: Events,
 }
 
@@ -188,6 +189,7 @@ impl Provider {
             pass_unverified: false,
             compare: true,
             hosts: None,
+            origins: Vec::new(),
             events: Events::default(),
         }
     }
@@ -259,6 +261,14 @@ impl RpcServerBuilder {
         self
     }
 
+    /// Lets pages of these origins, for example `https://app.example`, use the endpoint from a browser
+    /// (CORS); `*` stands for all pages. By default, a browser keeps answers over HTTP from pages of all
+    /// other origins, and a loopback address accepts WebSockets of pages on this machine only.
+    pub fn allow_origins(mut self, origins: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.origins = origins.into_iter().map(Into::into).collect();
+        self
+    }
+
     /// Sets a callback for events, for a log.
     pub fn on_event(mut self, sink: impl Fn(&RpcServerEvent) + Send + Sync + 'static) -> Self {
         self.events = Events(Some(Arc::new(sink)));
@@ -272,6 +282,7 @@ impl RpcServerBuilder {
     /// the folder cannot be opened.
     pub fn start(mut self, address: SocketAddr) -> Result<RpcServer, RpcServerError> {
         let (poll, hosts) = (self.poll, self.hosts.take());
+        let origins = Origins::new(std::mem::take(&mut self.origins))?;
         let proven = self.open()?;
         let calls = usize::try_from(proven.limits.max_calls).unwrap_or(usize::MAX);
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -282,7 +293,7 @@ impl RpcServerBuilder {
             .build()
             .map_err(|error| RpcServerError::Open(error.to_string()))?;
         let hosts = hosts.or_else(|| address.ip().is_loopback().then(|| this_machine(address)));
-        let listen = serve(Arc::clone(&proven), address, hosts);
+        let listen = serve(Arc::clone(&proven), address, hosts, origins);
         let (address, handle) = runtime.block_on(listen)?;
         let head = follow_head(&proven, poll)?;
         Ok(RpcServer { address, proven, handle, runtime: Some(runtime), head })
@@ -416,6 +427,7 @@ async fn serve(
     proven: Arc<Proven>,
     address: SocketAddr,
     hosts: Option<Vec<String>>,
+    origins: Origins,
 ) -> Result<(SocketAddr, ServerHandle), RpcServerError> {
     let limits = &proven.limits;
     let config = ServerConfig::builder()
@@ -433,8 +445,9 @@ async fn serve(
         Some(hosts) => HostFilterLayer::new(hosts.iter().map(String::as_str))
             .map_err(|error| RpcServerError::Open(format!("allowed hosts: {error}")))?,
     };
-    let operations = OperationsLayer { proven: Arc::clone(&proven), only_this_machine };
-    let http = tower::ServiceBuilder::new().layer(host).layer(operations);
+    let cors = origins.cors();
+    let operations = OperationsLayer { proven: Arc::clone(&proven), only_this_machine, origins };
+    let http = tower::ServiceBuilder::new().layer(host).option_layer(cors).layer(operations);
     let max_answer = limits.max_answer;
     let rpc =
         RpcServiceBuilder::new().layer(UnverifiedLayer { proven: Arc::clone(&proven), max_answer });

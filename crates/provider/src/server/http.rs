@@ -7,11 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
+use http::header::CONTENT_TYPE;
+use http::{HeaderName, HeaderValue, Method};
 use jsonrpsee::server::{HttpBody, HttpRequest, HttpResponse};
 use serde_json::json;
 use tower::{Layer, Service};
+use tower_http::cors::{AllowOrigin, CorsLayer};
 
 use super::Proven;
+use super::builder::RpcServerError;
 use super::index::FilterIndex;
 
 /// Name of the HTTP header of an answer that nobody proved.
@@ -21,27 +25,66 @@ pub(super) const UNVERIFIED: &str = "chainsieve-unverified";
 #[derive(Debug, Clone, Default)]
 pub(super) struct Passed(pub(super) Arc<AtomicBool>);
 
+/// Origins of pages that may use the endpoint from a browser.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Origins(Arc<[HeaderValue]>);
+
+impl Origins {
+    pub(super) fn new(origins: Vec<String>) -> Result<Self, RpcServerError> {
+        let value = |origin: String| {
+            let is_origin = origin == "*" || origin.contains("://") && !origin.ends_with('/');
+            let value = HeaderValue::try_from(&origin).ok().filter(|_| is_origin);
+            value.ok_or_else(|| {
+                RpcServerError::Open(format!("{origin}: not an origin: scheme://host"))
+            })
+        };
+        origins.into_iter().map(value).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Returns the layer that allows these origins; `None` if there are none.
+    pub(super) fn cors(&self) -> Option<CorsLayer> {
+        let origins = if self.allows_all() {
+            AllowOrigin::any()
+        } else if self.0.is_empty() {
+            return None;
+        } else {
+            AllowOrigin::list(self.0.iter().cloned())
+        };
+        let cors =
+            CorsLayer::new().allow_origin(origins).allow_methods([Method::GET, Method::POST]);
+        let marks = [HeaderName::from_static(UNVERIFIED)];
+        Some(cors.allow_headers([CONTENT_TYPE]).expose_headers(marks))
+    }
+
+    fn allows_all(&self) -> bool {
+        self.0.iter().any(|origin| origin == "*")
+    }
+
+    fn allows(&self, origin: &HeaderValue) -> bool {
+        self.allows_all() || self.0.contains(origin) || is_of_this_machine(origin.as_bytes())
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(super) struct OperationsLayer {
     pub(super) proven: Arc<Proven>,
-    /// `true` if no page of another host may connect.
+    /// `true` if only pages of this machine and of `origins` may open a WebSocket.
     pub(super) only_this_machine: bool,
+    pub(super) origins: Origins,
 }
 
 impl<S> Layer<S> for OperationsLayer {
     type Service = Operations<S>;
 
     fn layer(&self, inner: S) -> Operations<S> {
-        let only_this_machine = self.only_this_machine;
-        Operations { inner, proven: Arc::clone(&self.proven), only_this_machine }
+        Operations { inner, layer: self.clone() }
     }
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Operations<S> {
     inner: S,
-    proven: Arc<Proven>,
-    only_this_machine: bool,
+    layer: OperationsLayer,
 }
 
 impl<S, B> Service<HttpRequest<B>> for Operations<S>
@@ -61,8 +104,8 @@ where
     fn call(&mut self, mut request: HttpRequest<B>) -> Self::Future {
         let is_get = request.method().as_str() == "GET";
         let own = match request.uri().path() {
-            "/health" if is_get => Some(health(&self.proven)),
-            "/metrics" if is_get => Some(metrics(&self.proven)),
+            "/health" if is_get => Some(health(&self.layer.proven)),
+            "/metrics" if is_get => Some(metrics(&self.layer.proven)),
             _ => None,
         };
         if let Some(own) = own {
@@ -71,8 +114,9 @@ where
         let passed = Passed::default();
         if request.headers().contains_key("upgrade") {
             // A browser lets any page open a WebSocket, and says which page it is.
-            let origin = request.headers().get("origin").map(|origin| origin.as_bytes().to_vec());
-            if self.only_this_machine && origin.is_some_and(|origin| !is_of_this_machine(&origin)) {
+            let origin = request.headers().get("origin");
+            let is_foreign = origin.is_some_and(|origin| !self.layer.origins.allows(origin));
+            if self.layer.only_this_machine && is_foreign {
                 let body = "pages of other hosts cannot use this endpoint".to_owned();
                 return Box::pin(std::future::ready(Ok(response(403, "text/plain", body))));
             }

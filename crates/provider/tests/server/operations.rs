@@ -222,6 +222,40 @@ fn a_page_of_another_host_is_refused() {
     }
 }
 
+/// A browser asks which pages may read answers.
+#[test]
+fn pages_of_allowed_origins() {
+    let Some(chain) = chain() else { return };
+    let upstream = Upstream::start(chain);
+    let builder = || endpoint(&[&upstream], chain.run.tip());
+    let app = "https://app.example";
+    let servers = [
+        (started(builder()), [false, false]),
+        (started(builder().allow_origins([app])), [true, false]),
+        (started(builder().allow_origins(["*"])), [true, true]),
+    ];
+    for (server, allowed) in servers {
+        for (origin, is_allowed) in [app, "https://evil.example"].into_iter().zip(allowed) {
+            let agent =
+                ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();
+            let request = agent.options(format!("http://{}", server.address()));
+            let request = request.header("Origin", origin);
+            let request = request.header("Access-Control-Request-Method", "POST");
+            let asked = request.header("Access-Control-Request-Headers", "content-type");
+            let answer = asked.call().expect("an answer");
+            let named = answer.headers().get("access-control-allow-origin");
+            let named = named.map(|value| value.to_str().expect("text").to_owned());
+            let is_named = named.as_deref() == Some(origin) || named.as_deref() == Some("*");
+            assert_eq!(is_named, is_allowed, "{origin}: {named:?}");
+            assert_eq!(web_socket(server.address(), origin).is_ok(), is_allowed, "{origin}");
+        }
+    }
+    for wrong in ["app.example", "https://app.example/", "https://a\nb"] {
+        let failed = builder().allow_origins([wrong]).start("127.0.0.1:0".parse().expect("one"));
+        assert!(failed.expect_err(wrong).to_string().contains("not an origin"), "{wrong}");
+    }
+}
+
 /// A filter whose changes are too large for an answer keeps them.
 #[test]
 fn a_too_large_answer_loses_no_change() {

@@ -197,7 +197,7 @@ pub(crate) fn ask(address: SocketAddr, method: &str, params: &Value) -> Value {
 }
 
 /// Posts a text to an endpoint. Returns the headers and the answer.
-pub(crate) fn post(address: SocketAddr, text: &str) -> (ureq::http::HeaderMap, Value) {
+pub(crate) fn post(address: SocketAddr, text: &str) -> (http::HeaderMap, Value) {
     let agent = ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();
     let request =
         agent.post(format!("http://{address}")).header("Content-Type", "application/json");

@@ -66,6 +66,9 @@ pub(crate) struct ServeArgs {
     /// Whoever reaches it can use the upstreams at your cost
     #[arg(long)]
     pub(crate) listen_anywhere: bool,
+    /// Let pages of this origin use the endpoint from a browser, for example https://app.example; * for all
+    #[arg(long, value_name = "ORIGIN")]
+    pub(crate) allow_origin: Vec<String>,
     /// Keep proven receipts and transactions in this folder, for later questions and runs
     #[arg(long, value_name = "DIR")]
     pub(crate) cache: Option<PathBuf>,
