@@ -5,6 +5,8 @@
 //! The node has a made-up chain, of which one block in twenty has logs of one address. It answers
 //! from memory. Every answer is compared before anything is timed.
 
+#![expect(clippy::cast_precision_loss, reason = "figures for people")]
+
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,7 +23,7 @@ use alloy_rpc_types_eth::Transaction;
 use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log::LocatedLog;
-use chainsieve_provider::{Provider, RpcServer, RpcServerLimits};
+use chainsieve_provider::{Provider, RpcServer, RpcServerBuilder};
 use serde_json::{Value, json};
 use testkit::eth::json_rpc;
 use testkit::eth::linked_headers;
@@ -151,6 +153,11 @@ impl Client {
         Self { agent: ureq::Agent::new_with_defaults(), url: format!("http://{address}") }
     }
 
+    fn get(&self, path: &str) -> String {
+        let answer = self.agent.get(format!("{}{path}", self.url)).call().expect("an answer");
+        answer.into_body().read_to_string().expect("text")
+    }
+
     fn ask(&self, call: &str) -> String {
         let request = self.agent.post(&self.url).header("Content-Type", "application/json");
         let mut answer = request.send(call).expect("an answer");
@@ -176,8 +183,8 @@ fn provider(address: SocketAddr, tip: B256) -> Provider {
     builder.profile(ChainProfile::ethereum()).build().expect("a node")
 }
 
-fn started(address: SocketAddr, tip: B256, limits: RpcServerLimits) -> RpcServer {
-    let server = provider(address, tip).serve().limits(limits).without_comparison();
+fn started(server: RpcServerBuilder) -> RpcServer {
+    let server = server.without_comparison();
     let server = server.start("127.0.0.1:0".parse().expect("one")).expect("it starts");
     while server.head().is_none() {
         std::thread::sleep(Duration::from_millis(1));
@@ -186,10 +193,10 @@ fn started(address: SocketAddr, tip: B256, limits: RpcServerLimits) -> RpcServer
 }
 
 /// Returns the resident memory of this process in bytes.
-fn resident() -> Option<u64> {
+fn resident() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<f64>().ok()? * 1024.0)
 }
 
 /// Asks from several clients at the same time. Returns questions a second, and the 99th percentile.
@@ -214,7 +221,6 @@ fn load(address: SocketAddr, clients: usize, each: usize, question: &str) -> (f6
     });
     let took = began.elapsed().as_secs_f64();
     times.sort_unstable();
-    #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     let rate = times.len() as f64 / took;
     (rate, times[times.len() * 99 / 100])
 }
@@ -247,7 +253,7 @@ fn main() {
 
 /// A question whose blocks are in memory, and one that the filters rule out.
 fn cached(report: &mut Report, address: SocketAddr, tip: B256, last: u64) {
-    let server = started(address, tip, RpcServerLimits::default());
+    let server = started(provider(address, tip).serve());
     let (straight, through) = (Client::new(address), Client::new(server.address()));
     for (name, question) in [
         (
@@ -266,7 +272,7 @@ fn cached(report: &mut Report, address: SocketAddr, tip: B256, last: u64) {
 }
 
 /// The first question about a range, beside the time to fetch its headers and the receipts of its
-/// candidates and nothing else.
+/// candidates and nothing else: with the headers, and with an index of an earlier run in their place.
 fn first(report: &mut Report, address: SocketAddr, node: &Node, tip: B256, last: u64) {
     let question = call(0, last, ADDRESS);
     let expected: usize = node.blocks.iter().map(|block| block.logs.len()).sum();
@@ -277,52 +283,98 @@ fn first(report: &mut Report, address: SocketAddr, node: &Node, tip: B256, last:
         .filter(|(block, _)| !block.logs.is_empty())
         .map(|(block, number)| BlockRef { number, hash: block.hash })
         .collect();
+    let ask = |server: &RpcServer| {
+        let logs = result(&Client::new(server.address()).ask(&question));
+        assert_eq!(logs.as_array().map(Vec::len), Some(expected));
+    };
+    let parts = || {
+        let provider = provider(address, tip);
+        let headers = provider.headers(0..=last).expect("headers");
+        let mut fetched = 0;
+        provider.nodes()[0]
+            .receipts_of(&candidates, |_, receipts| {
+                fetched += receipts.expect("an answer").expect("receipts").len();
+                Ok::<_, std::convert::Infallible>(())
+            })
+            .expect("no error");
+        assert_eq!((headers.len() as u64, fetched), (last + 1, candidates.len()));
+    };
     let name =
-        format!("first eth_getLogs of {} blocks vs fetching its headers and receipts", last + 1);
-    report.ratio(
-        &name,
-        1,
-        || {
-            let server = started(address, tip, RpcServerLimits::default());
-            let logs = result(&Client::new(server.address()).ask(&question));
-            assert_eq!(logs.as_array().map(Vec::len), Some(expected));
-        },
-        || {
-            let provider = provider(address, tip);
-            let headers = provider.headers(0..=last).expect("headers");
-            let mut fetched = 0;
-            provider.nodes()[0]
-                .receipts_of(&candidates, |_, receipts| {
-                    fetched += receipts.expect("an answer").expect("receipts").len();
-                    Ok::<_, std::convert::Infallible>(())
-                })
-                .expect("no error");
-            assert_eq!((headers.len() as u64, fetched), (last + 1, candidates.len()));
-        },
-    );
+        format!("first eth_getLogs of {} blocks vs its headers and receipts alone", last + 1);
+    report.ratio(&name, 1, || ask(&started(provider(address, tip).serve())), parts);
+    let folder = std::env::temp_dir().join(format!("chainsieve-endpoint-{}", std::process::id()));
+    let indexed = || {
+        let server = started(provider(address, tip).serve().index(&folder).index_from(0));
+        while !Client::new(server.address()).get("/health").contains(&format!("\"end\":{last}")) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        server
+    };
+    drop(indexed());
+    report.ratio(&format!("{name}, with an index"), 1, || ask(&indexed()), parts);
+    let _ = std::fs::remove_dir_all(&folder);
 }
 
 /// Sixty-four clients, and the memory after many questions.
 fn under_load(report: &mut Report, address: SocketAddr, tip: B256) {
-    let server = started(address, tip, RpcServerLimits::default());
-    let question = call(1980, 1999, ADDRESS);
-    let client = Client::new(server.address());
-    assert_eq!(result(&client.ask(&question)), result(&Client::new(address).ask(&question)));
-    let (clients, each) = (64, if report.is_quick() { 20 } else { 400 });
-    let (straight, straight_p99) = load(address, clients, each, &question);
-    let (through, p99) = load(server.address(), clients, each, &question);
-    report.value("questions a second at 64 clients, straight", straight, "1/s");
-    report.value("questions a second at 64 clients, through", through, "1/s");
-    report.value("99th percentile at 64 clients, straight", straight_p99.as_secs_f64() * 1e3, "ms");
-    report.value("99th percentile at 64 clients, through", p99.as_secs_f64() * 1e3, "ms");
+    let server = started(provider(address, tip).serve());
+    let cached = call(1980, 1999, ADDRESS);
+    let ruled_out = call(1000, 1999, Address::repeat_byte(0xcc));
+    let (clients, each) = (64, if report.is_quick() { 20 } else { 200 });
+    for (name, question) in
+        [("20 blocks with 60 logs", &cached), ("1,000 ruled-out blocks", &ruled_out)]
+    {
+        let through = Client::new(server.address()).ask(question);
+        assert_eq!(result(&through), result(&Client::new(address).ask(question)), "{name}");
+        let (mut straight, mut ours) = (Vec::new(), Vec::new());
+        let (mut cpu, mut answers) = (0.0, 0.0);
+        for _ in 0..5 {
+            straight.push(load(address, clients, each, question));
+            let before = cpu_of_endpoint();
+            ours.push(load(server.address(), clients, each, question));
+            cpu += cpu_of_endpoint() - before;
+            answers += (clients * each) as f64;
+        }
+        let [(rate, p99), (own_rate, own_p99)] = [straight, ours].map(medians);
+        report.value(&format!("{name}, 64 clients, straight"), rate, "1/s");
+        report.value(&format!("{name}, 64 clients, through"), own_rate, "1/s");
+        report.value(&format!("{name}, 64 clients, 99th percentile straight"), p99, "ms");
+        report.value(&format!("{name}, 64 clients, 99th percentile through"), own_p99, "ms");
+        report.value(
+            &format!("{name}, 99th percentile through / straight"),
+            own_p99 / p99,
+            "times",
+        );
+        report.value(&format!("{name}, proven answers a core"), answers / cpu, "1/s");
+    }
     let many = |questions: usize| {
-        load(server.address(), 8, questions / 8, &question);
+        load(server.address(), 8, questions / 8, &cached);
         resident()
     };
     let (early, late) = if report.is_quick() { (500, 1_500) } else { (50_000, 150_000) };
     if let (Some(early), Some(late)) = (many(early), many(late)) {
-        #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
-        let growth = late as f64 / early as f64;
-        report.value("resident memory after four times as many questions", growth, "times");
+        report.value("resident memory after four times as many questions", late / early, "times");
     }
+}
+
+/// Returns the median rate, and the median of the 99th percentiles in milliseconds.
+fn medians(mut runs: Vec<(f64, Duration)>) -> (f64, f64) {
+    let mut median = |order: fn(&(f64, Duration), &(f64, Duration)) -> std::cmp::Ordering| {
+        runs.sort_by(order);
+        runs[runs.len() / 2]
+    };
+    let rate = median(|one, other| one.0.total_cmp(&other.0)).0;
+    (rate, median(|one, other| one.1.cmp(&other.1)).1.as_secs_f64() * 1e3)
+}
+
+/// Returns the processor time of the endpoint's threads so far, in seconds.
+fn cpu_of_endpoint() -> f64 {
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let of = |thread: &std::path::Path| {
+        let name = std::fs::read_to_string(thread.join("comm")).ok()?;
+        let time = std::fs::read_to_string(thread.join("schedstat")).ok()?;
+        let is_ours = name.trim() == "chainsieve-rpc";
+        is_ours.then(|| time.split(' ').next()?.parse::<f64>().ok()).flatten()
+    };
+    threads.filter_map(|thread| of(&thread.path())).sum::<f64>() / 1e9
 }
