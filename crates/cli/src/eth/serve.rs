@@ -99,6 +99,9 @@ fn configured(args: &ServeArgs, mut server: RpcServerBuilder) -> RpcServerBuilde
     limits.disk = args.cache_size << 20;
     limits.parallel = args.rpc.parallel;
     server = server.allow_origins(args.allow_origin.clone());
+    if !args.allow_host.is_empty() {
+        server = server.hosts(args.allow_host.clone());
+    }
     server = server.limits(limits).poll(Duration::from_secs_f64(args.poll));
     if let Some(folder) = &args.cache {
         server = server.folder(folder);

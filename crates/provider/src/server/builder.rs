@@ -40,7 +40,7 @@ const AHEAD: usize = 256;
 /// Time after which blocks that could not be added to the index are asked for again.
 const INDEX_RETRY: Duration = Duration::from_secs(10);
 
-/// RpcServerLimits of what clients may ask for. Each has an error of its own.
+/// Limits of what clients may ask for. Each has an error of its own.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RpcServerLimits {
@@ -196,25 +196,26 @@ impl Provider {
 }
 
 impl RpcServerBuilder {
-    /// Keeps proven receipts and transactions in a folder, for later runs.
+    /// Keeps proven receipts, transactions and headers in a folder, for later runs.
     pub fn folder(mut self, folder: impl AsRef<Path>) -> Self {
         self.folder = Some(folder.as_ref().to_owned());
         self
     }
 
     /// Keeps the filters of final blocks in an [index](chainsieve::eth::index) in a folder: a question
-    /// about these blocks needs the headers of its candidates alone, also in later runs.
+    /// about these blocks needs only the headers of its candidates, also in later runs.
     ///
     /// A folder without an index gets one, which begins at the newest final block, or at
-    /// [`index_from`](Self::index_from). An index with block hashes that was built before is gone on
-    /// with. It is used as far as its blocks are those of the verified chain.
+    /// [`index_from`](Self::index_from). An index with block hashes that was built before is
+    /// continued. It is used up to the newest final block, if it has the same hash for it.
     pub fn index(mut self, folder: impl AsRef<Path>) -> Self {
         self.index = Some(folder.as_ref().to_owned());
         self
     }
 
     /// Sets the first block of a new index. The headers from there to the final block are fetched in the
-    /// background: 650 bytes each.
+    /// background: 650 bytes each. Without a source of [links](crate::AnchorSource::link), they must be at
+    /// most [`max_headers`](RpcServerLimits::max_headers).
     pub fn index_from(mut self, block: u64) -> Self {
         self.index_from = Some(block);
         self
@@ -263,7 +264,7 @@ impl RpcServerBuilder {
 
     /// Lets pages of these origins, for example `https://app.example`, use the endpoint from a browser
     /// (CORS); `*` stands for all pages. By default, a browser keeps answers over HTTP from pages of all
-    /// other origins, and a loopback address accepts WebSockets of pages on this machine only.
+    /// other origins, and `WebSocket`s are accepted of pages on this machine only.
     pub fn allow_origins(mut self, origins: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.origins = origins.into_iter().map(Into::into).collect();
         self
@@ -439,14 +440,13 @@ async fn serve(
         .set_id_provider(HexIds)
         .enable_ws_ping(PingConfig::new())
         .build();
-    let only_this_machine = hosts.is_some();
     let host = match hosts {
         None => HostFilterLayer::disable(),
         Some(hosts) => HostFilterLayer::new(hosts.iter().map(String::as_str))
             .map_err(|error| RpcServerError::Open(format!("allowed hosts: {error}")))?,
     };
     let cors = origins.cors();
-    let operations = OperationsLayer { proven: Arc::clone(&proven), only_this_machine, origins };
+    let operations = OperationsLayer { proven: Arc::clone(&proven), origins };
     let http = tower::ServiceBuilder::new().layer(host).option_layer(cors).layer(operations);
     let max_answer = limits.max_answer;
     let rpc =
@@ -506,6 +506,11 @@ impl Drop for RpcServer {
             runtime.shutdown_timeout(GRACE);
         }
         let began = Instant::now();
+        while self.proven.index.as_ref().is_some_and(|index| !index.close())
+            && began.elapsed() < GRACE
+        {
+            std::thread::sleep(Duration::from_millis(2));
+        }
         while !self.head.is_finished() && began.elapsed() < GRACE {
             std::thread::sleep(Duration::from_millis(2));
         }

@@ -14,7 +14,7 @@ use crate::fetched_chain::FetchedChain;
 use crate::node::{Node, RpcError};
 use crate::nodes::first_of;
 
-/// Number of headers of a part, and of an island at most: 3 MB.
+/// Number of headers of a part, 3 MB.
 const PART: u64 = 8192;
 /// Number of ranges far below the head that are kept.
 const MOST_ISLANDS: usize = 64;
@@ -74,9 +74,9 @@ pub(super) enum HeadersError {
     Fetch(#[from] FetchError),
     #[error("{0}")]
     Link(String),
-    #[error(
-        "the headers from block {first} to the verified head are {headers}, the limit is {limit}"
-    )]
+    #[error("block {last} is after the verified head, {head}, which moved back meanwhile")]
+    AboveHead { last: u64, head: u64 },
+    #[error("{headers} headers are needed to reach block {first}, the limit is {limit}")]
     TooMany { first: u64, headers: u64, limit: u64 },
 }
 
@@ -342,21 +342,26 @@ impl Chain {
                 found => return found,
             }
         }
-        let _extending = self.extending.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
+            // Once for each part, so that a question about nearer blocks need not wait for all of them.
+            let _extending = self.extending.lock().unwrap_or_else(PoisonError::into_inner);
             let (lowest, parent, held) = {
                 let state = self.read();
                 if let Some(headers) = state.headers(&range) {
                     return Ok(headers);
                 }
                 let numbers = state.numbers().ok_or(HeadersError::NoHead)?;
+                if last > *numbers.end() {
+                    return Err(HeadersError::AboveHead { last, head: *numbers.end() });
+                }
                 let part = state.parts.first().ok_or(HeadersError::NoHead)?;
                 let parent = part.parent_hash().ok_or(HeadersError::NoHead)?;
                 (*numbers.start(), parent, (numbers.end() - numbers.start()).saturating_add(1))
             };
             let below = lowest.saturating_sub(first);
             if let Err(error) = self.check_room(first, below.saturating_add(held)) {
-                return Err(no_link.map_or(error, HeadersError::Link));
+                let both = |why| HeadersError::Link(format!("{error}; {why}"));
+                return Err(no_link.map_or_else(|| error.clone(), both));
             }
             let end = lowest - 1;
             let start = end.saturating_sub(PART - 1).max(first);

@@ -50,6 +50,11 @@ impl Proven {
         let added = branch.blocks.clone();
         self.chain.advance(branch, |moved| {
             removed = moved.removed.len();
+            // Before anybody sees the new head. The index is compared with it soon.
+            if let Some(index) = self.index.as_ref().filter(|_| removed > 0 || moved.restarted) {
+                index.distrust();
+                let _ = self.newly_final.try_send(());
+            }
             self.journal.push(&moved.removed, moved.added, moved.restarted);
         });
         for block in added {

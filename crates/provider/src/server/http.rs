@@ -68,8 +68,7 @@ impl Origins {
 #[derive(Debug, Clone)]
 pub(super) struct OperationsLayer {
     pub(super) proven: Arc<Proven>,
-    /// `true` if only pages of this machine and of `origins` may open a WebSocket.
-    pub(super) only_this_machine: bool,
+    /// Pages that may open a WebSocket, beside those of this machine.
     pub(super) origins: Origins,
 }
 
@@ -116,7 +115,7 @@ where
             // A browser lets any page open a WebSocket, and says which page it is.
             let origin = request.headers().get("origin");
             let is_foreign = origin.is_some_and(|origin| !self.layer.origins.allows(origin));
-            if self.layer.only_this_machine && is_foreign {
+            if is_foreign {
                 let body = "pages of other hosts cannot use this endpoint".to_owned();
                 return Box::pin(std::future::ready(Ok(response(403, "text/plain", body))));
             }

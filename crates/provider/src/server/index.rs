@@ -3,12 +3,12 @@
 
 use std::ops::RangeInclusive;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::header::BlockRef;
-use chainsieve::eth::index::{Folder, Index, IndexError, Settings, Writer};
+use chainsieve::eth::index::{Candidates, Folder, Index, IndexError, Settings, Writer};
 use chainsieve::eth::log_query::CompiledQuery;
 
 use super::Proven;
@@ -28,7 +28,10 @@ pub(super) enum FilterIndexError {
     NoHashes { path: String },
     #[error("{path}: the index has the label {label}, but the chain has the id {chain_id}")]
     OtherChain { path: String, label: String, chain_id: u64 },
-    #[error("{path}: block {number} of the index is {own}, but that of the chain is {found}")]
+    #[error(
+        "{path}: block {number} of the index is {own}, but that of the chain is {found}: the index is \
+         not used; remove the folder to build it anew"
+    )]
     OtherBranch { path: String, number: u64, own: B256, found: B256 },
 }
 
@@ -38,8 +41,12 @@ pub(super) struct FilterIndex {
     folder: Folder,
     /// First block of an index that has none yet; the newest final block if it is not given.
     from: Option<u64>,
-    writer: Mutex<Writer<Folder>>,
+    settings: Settings,
+    /// `None` after a failed write: the next attempt opens the index again.
+    writer: Mutex<Option<Writer<Folder>>>,
     reader: RwLock<Reader>,
+    /// The last failure to read. The same one is said once.
+    unreadable: Mutex<Option<String>>,
 }
 
 #[derive(Debug, Default)]
@@ -49,6 +56,8 @@ struct Reader {
     /// The last block that is known to be part of the verified chain, and with it all earlier ones. An
     /// index proves nothing by itself, so later blocks are not used.
     verified: Option<BlockRef>,
+    /// Number of times that the chain gave up blocks. What was compared before counts no more.
+    reorganisations: u64,
 }
 
 impl FilterIndex {
@@ -80,72 +89,114 @@ impl FilterIndex {
             let label = settings.label().to_owned();
             return Err(FilterIndexError::OtherChain { path: path(), label, chain_id });
         }
-        let writer = Mutex::new(Writer::open(folder.clone(), &settings).map_err(failed)?);
-        Ok(Self { folder, from, writer, reader: RwLock::new(Reader { index, verified: None }) })
+        let writer = Writer::open(folder.clone(), &settings).map_err(failed)?;
+        let reader = RwLock::new(Reader { index, ..Reader::default() });
+        let (writer, unreadable) = (Mutex::new(Some(writer)), Mutex::default());
+        Ok(Self { folder, from, settings, writer, reader, unreadable })
     }
 
-    fn writer(&self) -> MutexGuard<'_, Writer<Folder>> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Unlocks the folder, unless blocks are added now.
+    pub(super) fn close(&self) -> bool {
+        self.writer.try_lock().map(|mut writer| *writer = None).is_ok()
+    }
+
+    fn path(&self) -> String {
+        self.folder.path().display().to_string()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Reader> {
+        self.reader.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Reader> {
+        self.reader.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn failed(&self, error: IndexError) -> FilterIndexError {
-        FilterIndexError::Index { path: self.folder.path().display().to_string(), error }
+        FilterIndexError::Index { path: self.path(), error }
     }
 
     /// Returns the numbers of the blocks that are part of the verified chain.
     pub(super) fn numbers(&self) -> Option<RangeInclusive<u64>> {
-        self.reader.read().unwrap_or_else(PoisonError::into_inner).numbers()
+        self.read().numbers()
     }
 
     /// Returns the hash of a block of the verified chain.
     pub(super) fn hash(&self, number: u64) -> Option<B256> {
-        let reader = self.reader.read().unwrap_or_else(PoisonError::into_inner);
+        let reader = self.read();
         let is_verified = reader.numbers().is_some_and(|numbers| numbers.contains(&number));
         is_verified.then(|| reader.hash(number)).flatten()
     }
 
     /// Returns the blocks of a range that may contain a log of the query: all of them where filters
-    /// prove nothing.
+    /// prove nothing. The second result is the part of the range that the index has; `None` if it has
+    /// none of the range. If there are more than `limit` candidates, the error is their number.
     pub(super) fn candidates(
         &self,
         query: &CompiledQuery,
         profile: &ChainProfile,
-        blocks: RangeInclusive<u64>,
-    ) -> Result<Vec<BlockRef>, FilterIndexError> {
-        let reader = self.reader.read().unwrap_or_else(PoisonError::into_inner);
-        let index = reader.index.as_ref().ok_or_else(|| self.failed(IndexError::Empty))?;
-        let is_sound = |number: u64| profile.at(number).bloom.proves_absence();
-        let numbers: Vec<u64> = if is_sound(*blocks.start()) && is_sound(*blocks.end()) {
-            let found = index.candidates(query, blocks).map_err(|error| self.failed(error))?;
-            found.iter().collect()
-        } else {
-            blocks.collect()
+        range: &RangeInclusive<u64>,
+        limit: u64,
+    ) -> Result<Option<Indexed>, FilterIndexError> {
+        let reader = self.read();
+        let (Some(index), Some(numbers)) = (&reader.index, reader.numbers()) else {
+            return Ok(None);
         };
+        let (from, to) = (*range.start().max(numbers.start()), *range.end().min(numbers.end()));
+        if from > to {
+            return Ok(None);
+        }
+        let is_sound = |number: u64| profile.at(number).bloom.proves_absence();
+        let bitmap = if is_sound(from) && is_sound(to) {
+            Some(index.candidates(query, from..=to).map_err(|error| self.failed(error))?)
+        } else {
+            None
+        };
+        let count = bitmap.as_ref().map_or(to - from + 1, Candidates::count);
+        if count > limit {
+            return Ok(Some(Indexed { blocks: from..=to, count, candidates: Vec::new() }));
+        }
+        let numbers: Vec<u64> =
+            bitmap.map_or_else(|| (from..=to).collect(), |bitmap| bitmap.iter().collect());
         // Hashes are read from one section of the index at a time.
         let (mut first, mut hashes) = (0, Vec::new());
         let hash = |number: u64| {
             let place = |first: u64| usize::try_from(number.checked_sub(first)?).ok();
             if place(first).is_none_or(|at| at >= hashes.len()) {
                 let around = index.hashes_around(number).map_err(|error| self.failed(error))?;
-                let path = || self.folder.path().display().to_string();
                 (first, hashes) =
-                    around.ok_or_else(|| FilterIndexError::NoHashes { path: path() })?;
+                    around.ok_or_else(|| FilterIndexError::NoHashes { path: self.path() })?;
             }
             let hash = place(first).and_then(|at| hashes.get(at)).copied().unwrap_or_default();
             Ok(BlockRef { number, hash })
         };
-        numbers.into_iter().map(hash).collect()
+        let candidates: Vec<BlockRef> =
+            numbers.into_iter().map(hash).collect::<Result<_, FilterIndexError>>()?;
+        Ok(Some(Indexed { blocks: from..=to, count, candidates }))
     }
 
-    /// Stops reading until the index is compared with the chain again.
+    /// Returns the reason why the index could not be read, if it is another one than before.
+    pub(super) fn unreadable(&self, error: &FilterIndexError) -> Option<String> {
+        let mut before = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+        let why = error.to_string();
+        (before.replace(why.clone()).as_ref() != Some(&why)).then_some(why)
+    }
+
+    /// Stops the use of the index until it is compared with the chain again, because the chain gave up
+    /// blocks.
     pub(super) fn distrust(&self) {
-        self.reader.write().unwrap_or_else(PoisonError::into_inner).verified = None;
+        let mut reader = self.write();
+        reader.verified = None;
+        reader.reorganisations += 1;
     }
 
     /// Notes that the block is part of the verified chain, and reads what was written. Returns `true`
-    /// if no block was known to be one before.
-    fn verified(&self, block: BlockRef) -> Result<bool, FilterIndexError> {
-        let mut reader = self.reader.write().unwrap_or_else(PoisonError::into_inner);
+    /// if no block was known to be one before. Does nothing if the chain gave up blocks since then.
+    fn verified(&self, block: BlockRef, since: u64) -> Result<bool, FilterIndexError> {
+        let mut reader = self.write();
+        if reader.reorganisations != since {
+            return Ok(false);
+        }
         match &mut reader.index {
             Some(index) => drop(index.refresh().map_err(|error| self.failed(error))?),
             index @ None => {
@@ -153,8 +204,28 @@ impl FilterIndex {
                 *index = Some(opened.map_err(|error| self.failed(error))?);
             }
         }
-        Ok(reader.verified.replace(block).is_none())
+        // Whoever replaced the files wrote another index.
+        match reader.hash(block.number) {
+            Some(own) if own == block.hash => Ok(reader.verified.replace(block).is_none()),
+            own => {
+                reader.verified = None;
+                let (path, number, found) = (self.path(), block.number, block.hash);
+                let own = own.unwrap_or_default();
+                Err(FilterIndexError::OtherBranch { path, number, own, found })
+            }
+        }
     }
+}
+
+/// What an index has of a range.
+#[derive(Debug)]
+pub(super) struct Indexed {
+    /// The part of the range.
+    pub(super) blocks: RangeInclusive<u64>,
+    /// Number of candidates in it.
+    pub(super) count: u64,
+    /// The candidates; none if there are more than were asked for.
+    pub(super) candidates: Vec<BlockRef>,
 }
 
 impl Reader {
@@ -185,9 +256,19 @@ impl Proven {
         let (Some(index), Some(finalized)) = (&self.index, self.chain.finalized()) else {
             return Ok(());
         };
-        let mut writer = index.writer();
-        self.compare_index(index, &writer, finalized)?;
-        while !self.stop.is_set() {
+        let mut slot = index.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.stop.is_set() {
+            return Ok(());
+        }
+        // An error leaves nothing in the slot, so that the next attempt opens the index again.
+        let opened = match slot.take() {
+            Some(writer) => Ok(writer),
+            None => Writer::open(index.folder.clone(), &index.settings),
+        };
+        let mut writer = opened.map_err(|error| index.failed(error).to_string())?;
+        let since = index.read().reorganisations;
+        self.compare_index(index, &writer, finalized, since)?;
+        while !self.stop.is_set() && index.read().reorganisations == since {
             let next = match writer.numbers() {
                 Some(numbers) => *numbers.end() + 1,
                 None => index.from.unwrap_or(finalized.number),
@@ -198,54 +279,52 @@ impl Proven {
             let last = finalized.number.min(next.saturating_add(PIECE - 1));
             let headers = self.headers(next..=last).map_err(|error| error.to_string())?;
             for (part, numbers) in headers.parts() {
-                let added = writer.append(&part.part(numbers));
-                added.map_err(|error| index.failed(error).to_string())?;
+                if let Err(error) = writer.append(&part.part(numbers)) {
+                    index.distrust();
+                    return Err(index.failed(error).to_string());
+                }
             }
             writer.sync().map_err(|error| index.failed(error).to_string())?;
             let hash = headers.hash(last).ok_or("the headers end early")?;
-            let is_first = index.verified(BlockRef { number: last, hash });
+            let is_first = index.verified(BlockRef { number: last, hash }, since);
             let is_first = is_first.map_err(|error| error.to_string())?;
             self.note_index(index, is_first || last - next + 1 == PIECE);
         }
+        *slot = Some(writer);
         Ok(())
     }
 
-    /// Compares the last block of the index with that of the chain.
+    /// Compares the newest final block of the index with that of the chain.
     fn compare_index(
         &self,
         index: &FilterIndex,
         writer: &Writer<Folder>,
         finalized: BlockRef,
+        since: u64,
     ) -> Result<(), String> {
         let Some(numbers) = writer.numbers() else { return Ok(()) };
         // The index of an earlier run may be ahead of what is final now.
         let number = finalized.number.min(*numbers.end());
         let (own, before) = {
-            let reader = index.reader.read().unwrap_or_else(PoisonError::into_inner);
+            let reader = index.read();
             (reader.hash(number), reader.verified)
         };
         let Some(own) = own else { return Ok(()) };
-        let found = if number == finalized.number {
-            Some(finalized.hash)
-        } else if before.is_some_and(|before| before.number == number) {
-            // It was compared before; nodes that name final blocks may have changed their minds.
-            self.chain.hash(number).or(Some(own))
-        } else {
-            self.headers(number..=number).map_err(|error| error.to_string())?.hash(number)
-        };
-        match found {
-            Some(found) if found != own => {
-                index.distrust();
-                let path = index.folder.path().display().to_string();
-                Err(FilterIndexError::OtherBranch { path, number, own, found }.to_string())
-            }
-            _ => {
-                let block = BlockRef { number, hash: own };
-                let is_first = index.verified(block).map_err(|error| error.to_string())?;
-                self.note_index(index, is_first);
-                Ok(())
-            }
+        // It was compared before, and the chain gave up no block since then.
+        if before.is_some_and(|before| before.number == number) {
+            return Ok(());
         }
+        // By the headers to the head: nodes may name final blocks that do not lead to it.
+        let headers = self.headers(number..=number).map_err(|error| error.to_string())?;
+        let found = headers.hash(number).ok_or("the headers end early")?;
+        if found != own {
+            index.distrust();
+            let path = index.path();
+            return Err(FilterIndexError::OtherBranch { path, number, own, found }.to_string());
+        }
+        let is_first = index.verified(BlockRef { number, hash: own }, since);
+        self.note_index(index, is_first.map_err(|error| error.to_string())?);
+        Ok(())
     }
 
     fn note_index(&self, index: &FilterIndex, is_event: bool) {

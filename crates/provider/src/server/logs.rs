@@ -18,6 +18,7 @@ use super::Proven;
 use super::blocks::Missing;
 use super::chain::{Headers, HeadersError};
 use super::events::RpcServerEvent;
+use super::index::Indexed;
 use super::journal::{BlockHeader, Change};
 use super::refusal::Refusal;
 use crate::in_order::in_order;
@@ -99,32 +100,35 @@ impl Proven {
             return Ok(vec![Span::Headers(headers)]);
         }
         let (first, last) = (*range.start(), *range.end());
-        if let Some((index, numbers)) =
-            self.index.as_ref().and_then(|index| Some((index, index.numbers()?)))
-        {
-            let (from, to) = (first.max(*numbers.start()), last.min(*numbers.end()));
-            if from <= to {
-                match index.candidates(compiled, self.blocks.profile(), from..=to) {
-                    Ok(found) => {
-                        let mut spans = Vec::new();
-                        if first < from {
-                            spans.push(Span::Headers(self.headers(first..=from - 1)?));
-                        }
-                        spans.push(Span::Index(found));
-                        if to < last {
-                            spans.push(Span::Headers(self.headers(to + 1..=last)?));
-                        }
-                        return Ok(spans);
-                    }
+        let limit = self.limits.max_candidates;
+        let indexed = self.index.as_ref().and_then(|index| {
+            index.candidates(compiled, self.blocks.profile(), range, limit).unwrap_or_else(
+                |error| {
                     // The headers can be fetched instead.
-                    Err(error) => {
-                        index.distrust();
-                        self.events.log(&RpcServerEvent::IndexFailed { why: error.to_string() });
+                    if let Some(why) = index.unreadable(&error) {
+                        self.events.log(&RpcServerEvent::IndexFailed { why });
                     }
-                }
-            }
+                    None
+                },
+            )
+        });
+        let Some(Indexed { blocks, count, candidates }) = indexed else {
+            return Ok(vec![Span::Headers(self.headers(range.clone())?)]);
+        };
+        if count > limit {
+            let what = "blocks that may contain a log";
+            return Err(Refusal::Limit { what, found: count, limit });
         }
-        Ok(vec![Span::Headers(self.headers(range.clone())?)])
+        let (from, to) = blocks.into_inner();
+        let mut spans = Vec::new();
+        if first < from {
+            spans.push(Span::Headers(self.headers(first..=from - 1)?));
+        }
+        spans.push(Span::Index(candidates));
+        if to < last {
+            spans.push(Span::Headers(self.headers(to + 1..=last)?));
+        }
+        Ok(spans)
     }
 
     fn logs_in(
@@ -184,8 +188,10 @@ impl Proven {
             }
         }
         if cold > 0 {
-            let last = self.hash_at(*range.end())?.unwrap_or_default();
-            self.compare.queue(query, range, last, &logs);
+            // A reorganisation meanwhile loses a comparison, and no answer.
+            if let Ok(Some(last)) = self.hash_at(*range.end()) {
+                self.compare.queue(query, range, last, &logs);
+            }
         }
         Ok(logs)
     }

@@ -50,8 +50,8 @@ fn answers_are_right(server: &RpcServer, upstream: &Upstream, seed: u64) {
     }
 }
 
-fn is_header(method: &String) -> bool {
-    ["debug_getRawHeader", "eth_getBlockByHash", "eth_getBlockByNumber"].contains(&method.as_str())
+fn is_header(method: &str) -> bool {
+    ["debug_getRawHeader", "eth_getBlockByHash", "eth_getBlockByNumber"].contains(&method)
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn an_index_takes_the_place_of_headers() {
     let answer = ask(server.address(), "eth_getLogs", &nobody);
     assert_eq!(answer["result"], json!([]), "{answer}");
     let ruled_out = upstream.take_calls();
-    let headers = ruled_out.iter().filter(|method| is_header(method)).count();
+    let headers = ruled_out.iter().filter(|method| is_header(method.as_str())).count();
     assert!(headers * 20 < chain.run.blocks.len(), "{headers} headers: {answer}");
     answers_are_right(&server, &upstream, 2);
     // Blocks before the index are reached, too.
@@ -178,7 +178,7 @@ fn a_folder_that_does_not_fit_is_an_error() {
     let upstream = Upstream::start(chain);
     let start = |folder: &Folder| {
         let builder = endpoint(&[&upstream], chain.run.tip()).index(folder.path());
-        builder.start("127.0.0.1:0".parse().expect("one")).err().expect("an error").to_string()
+        builder.start("127.0.0.1:0".parse().expect("one")).expect_err("it does not fit").to_string()
     };
     let made = |name: &str, settings: &Settings| {
         let folder = Folder::new(name);

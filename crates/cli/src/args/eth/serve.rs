@@ -66,10 +66,16 @@ pub(crate) struct ServeArgs {
     /// Whoever reaches it can use the upstreams at your cost
     #[arg(long)]
     pub(crate) listen_anywhere: bool,
+    /// Answer only requests for this host, as in their Host header, for example localhost:*
+    ///
+    /// Unless given, an address of this machine answers only requests for this machine, so that no web
+    /// page can ask through a name of its own; with --listen-anywhere, every host is answered
+    #[arg(long, value_name = "HOST")]
+    pub(crate) allow_host: Vec<String>,
     /// Let pages of this origin use the endpoint from a browser, for example https://app.example; * for all
     #[arg(long, value_name = "ORIGIN")]
     pub(crate) allow_origin: Vec<String>,
-    /// Keep proven receipts and transactions in this folder, for later questions and runs
+    /// Keep proven receipts, transactions and headers in this folder, for later questions and runs
     #[arg(long, value_name = "DIR")]
     pub(crate) cache: Option<PathBuf>,
     /// Maximum size of the folder's contents in MiB; the oldest are removed
@@ -78,7 +84,7 @@ pub(crate) struct ServeArgs {
     /// Keep the filters of final blocks in an index in this folder, so that questions about past blocks
     /// need few headers
     ///
-    /// An empty folder gets an index; one that `eth index build --block-hashes` made is gone on with
+    /// An empty folder gets an index; one that `eth index build --block-hashes` made is continued
     #[arg(long, value_name = "DIR")]
     pub(crate) index: Option<PathBuf>,
     /// First block of a new index; the newest final block unless given
