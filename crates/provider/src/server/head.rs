@@ -46,14 +46,14 @@ impl Proven {
         }
         let branch = branch.map_err(|error| error.to_string())?;
         let newest = branch.blocks.last().cloned();
-        let mut removed = 0;
+        let (mut removed, mut has_left) = (0, false);
         let added = branch.blocks.clone();
         self.chain.advance(branch, |moved| {
             removed = moved.removed.len();
-            // Before anybody sees the new head. The index is compared with it soon.
-            if let Some(index) = self.index.as_ref().filter(|_| removed > 0 || moved.restarted) {
+            has_left = removed > 0 || moved.restarted;
+            // Before anybody sees the new head.
+            if let Some(index) = self.index.as_ref().filter(|_| has_left) {
                 index.distrust();
-                let _ = self.newly_final.try_send(());
             }
             self.journal.push(&moved.removed, moved.added, moved.restarted);
         });
@@ -64,7 +64,7 @@ impl Proven {
         let now = self.chain.head().ok_or("no head")?;
         let finalized = finalized.filter(|block| block.number <= now.number);
         let is_newly_final = self.chain.set_finalized(finalized);
-        if is_newly_final {
+        if is_newly_final || has_left {
             // If it is full, the thread is woken already.
             let _ = self.newly_final.try_send(());
         }

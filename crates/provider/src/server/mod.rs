@@ -74,7 +74,7 @@ struct Proven {
     stop: Stop,
     /// New blocks, of which is fetched what filters will ask for.
     ahead: SyncSender<Arc<journal::BlockHeader>>,
-    /// Wakes the thread that writes the index, after a block became final.
+    /// Wakes the thread that writes the index, after a block became final or left the chain.
     newly_final: SyncSender<()>,
     /// Woken when the endpoint ends.
     stopped: Arc<Notify>,

@@ -132,6 +132,7 @@ fn an_index_ahead_of_the_head_is_used_up_to_it() {
     let anchor = upstream.blocks()[300].hash;
     let (server, events) = watched(endpoint(&[&upstream], anchor).index(folder.path()));
     assert_eq!(next(&events), RpcServerEvent::Indexed { blocks: 0..=300 });
+    answers_are_right_up_to(&server, &upstream, 300);
     let error = &ask(server.address(), "eth_getLogs", &json!([{ "toBlock": "0x12d" }]))["error"];
     assert_eq!(error["data"]["reason"], "beyond_verified_head", "{error}");
     let hash = json!([{ "blockHash": upstream.blocks()[301].hash }]);
@@ -170,6 +171,32 @@ fn answers_are_right_up_to(server: &RpcServer, upstream: &Upstream, last: u64) {
     let blocks = upstream.blocks().iter().filter(|block| block.number <= last);
     let expected = blocks.flat_map(|block| &block.logs).collect::<Vec<_>>();
     assert_eq!(answer["result"], json!(expected), "{}", answer["error"]);
+}
+
+/// When the head moves to another chain, the index counts no more from the same moment on.
+#[test]
+fn an_index_ends_with_its_branch() {
+    let (Some(chain), Some(other)) = (chain("ethtest"), chain("ea2026")) else { return };
+    let folder = Folder::new("index-branch");
+    let (upstream, other) = (Upstream::start(chain), Upstream::start(other));
+    let provider = provider(&[&upstream]).build().expect("nodes");
+    let server = provider.serve().trust_head().index(folder.path()).index_from(0);
+    let (server, events) = watched(server.poll(Duration::from_millis(10)).limits(forgetful()));
+    assert!(matches!(next(&events), RpcServerEvent::Indexed { .. }));
+    answers_are_right(&server, &upstream, 4);
+    upstream.answer_like(&other);
+    let last = other.blocks().last().expect("blocks");
+    let is_head = || {
+        let head = get(server.address(), "/health").1;
+        head.contains(&last.hash.to_string())
+    };
+    until("the head", is_head);
+    answers_are_right_up_to(&server, &other, last.number);
+    answers_are_right(&server, &other, 5);
+    let RpcServerEvent::IndexFailed { why } = next(&events) else { panic!("it is used") };
+    assert!(why.contains("the index is not used"), "{why}");
+    let health: Value = serde_json::from_str(&get(server.address(), "/health").1).expect("JSON");
+    assert_eq!(health["index"], Value::Null);
 }
 
 #[test]

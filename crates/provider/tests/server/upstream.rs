@@ -80,6 +80,12 @@ impl Upstream {
         *self.shared.lie.lock().expect("no panic") = Some(Arc::new(lie));
     }
 
+    /// Answers like another node, as after a change to its chain.
+    pub(crate) fn answer_like(&self, other: &Self) {
+        let other = Arc::clone(&other.shared);
+        self.lie(move |method, params, _| other.result(method, params).map(Sent::Result));
+    }
+
     pub(crate) fn be_honest(&self) {
         *self.shared.lie.lock().expect("no panic") = None;
     }

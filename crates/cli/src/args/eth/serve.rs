@@ -66,13 +66,13 @@ pub(crate) struct ServeArgs {
     /// Whoever reaches it can use the upstreams at your cost
     #[arg(long)]
     pub(crate) listen_anywhere: bool,
-    /// Answer only requests for this host, as in their Host header, for example localhost:*
+    /// Answer only requests for this host, as in their Host header, for example `localhost:*`
     ///
     /// Unless given, an address of this machine answers only requests for this machine, so that no web
     /// page can ask through a name of its own; with --listen-anywhere, every host is answered
     #[arg(long, value_name = "HOST")]
     pub(crate) allow_host: Vec<String>,
-    /// Let pages of this origin use the endpoint from a browser, for example https://app.example; * for all
+    /// Let pages of this origin use the endpoint from a browser, for example `https://app.example`; `*` for all
     #[arg(long, value_name = "ORIGIN")]
     pub(crate) allow_origin: Vec<String>,
     /// Keep proven receipts, transactions and headers in this folder, for later questions and runs
