@@ -279,7 +279,9 @@ fn parts_are_chains_of_their_own() {
     for run in runs() {
         let chain_of = |run: &[Known]| {
             let mut chain = LinkedHeaders::new();
-            run.iter().for_each(|header| drop(chain.push(&view(header)).unwrap()));
+            for header in run {
+                chain.push(&view(header)).map(drop).unwrap();
+            }
             chain
         };
         let whole = chain_of(&run);
@@ -293,7 +295,6 @@ fn parts_are_chains_of_their_own() {
             assert_eq!(whole.part(run[from].number..=u64::MAX), chain_of(&run[from..]));
             assert_eq!(whole.part(0..=run[from].number), chain_of(&run[..=from]));
         }
-        #[expect(clippy::reversed_empty_ranges, reason = "an empty part")]
         let reversed = last..=first;
         for none in [0..=first - 1, last + 1..=last + 1, last + 1..=u64::MAX, reversed] {
             assert_eq!(whole.part(none), LinkedHeaders::new());
