@@ -56,7 +56,7 @@ struct Reader {
     /// The last block that is known to be part of the verified chain, and with it all earlier ones. An
     /// index proves nothing by itself, so later blocks are not used.
     verified: Option<BlockRef>,
-    /// Number of times that the chain gave up blocks. What was compared before counts no more.
+    /// Number of times that the chain gave up blocks. A comparison from before a change is void.
     reorganisations: u64,
 }
 

@@ -173,7 +173,7 @@ fn answers_are_right_up_to(server: &RpcServer, upstream: &Upstream, last: u64) {
     assert_eq!(answer["result"], json!(expected), "{}", answer["error"]);
 }
 
-/// When the head moves to another chain, the index counts no more from the same moment on.
+/// When the head moves to another chain, the index is not used from the same moment on.
 #[test]
 fn an_index_ends_with_its_branch() {
     let (Some(chain), Some(other)) = (chain("ethtest"), chain("ea2026")) else { return };
