@@ -55,6 +55,8 @@ impl Asked {
 
 pub(super) fn kills(scene: &Scene) {
     let (node, mut chain) = questions::chain(scene, 45);
+    // anvil's final block is 64 blocks below its head.
+    node.mine(30);
     let [blocks, index] = ["blocks", "index"].map(|name| scene.path(name));
     let [blocks, index] = [&blocks, &index].map(|path| path.to_str().expect("text"));
     let start = || {
