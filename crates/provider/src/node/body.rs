@@ -19,27 +19,33 @@ pub(crate) struct Body {
     pub(crate) withdrawals: Option<Vec<Withdrawal>>,
 }
 
+/// Returns the call for the body of the block with this hash.
+pub(super) fn call(hash: B256) -> Call {
+    Call::new("eth_getBlockByHash", &json!([hash, true]))
+}
+
+/// Reads the result of [`call`]; `None` if the node does not have the block.
+pub(super) fn read(result: &str, hash: B256) -> Result<Option<Body>, RpcError> {
+    #[derive(Deserialize)]
+    struct Block {
+        transactions: Vec<Transaction>,
+        #[serde(default)]
+        withdrawals: Option<Vec<Withdrawal>>,
+    }
+    let malformed = |error: &dyn std::fmt::Display| {
+        RpcError::Malformed(format!("the body of block {hash}: {error}"))
+    };
+    let block: Option<Block> = serde_json::from_str(result).map_err(|error| malformed(&error))?;
+    let Some(block) = block else { return Ok(None) };
+    let transactions =
+        BlockTransactions::try_from(&block.transactions[..]).map_err(|error| malformed(&error))?;
+    Ok(Some(Body { transactions, withdrawals: block.withdrawals }))
+}
+
 impl Node {
     /// Requests the body of the block with this hash; `None` if the node does not have the block.
     pub(crate) fn body(&self, hash: B256) -> Result<Option<Body>, RpcError> {
-        #[derive(Deserialize)]
-        struct Block {
-            transactions: Vec<Transaction>,
-            #[serde(default)]
-            withdrawals: Option<Vec<Withdrawal>>,
-        }
-        let call = Call::new("eth_getBlockByHash", &json!([hash, true]));
-        self.caller.call(&call, |result| {
-            let malformed = |error: &dyn std::fmt::Display| {
-                RpcError::Malformed(format!("the body of block {hash}: {error}"))
-            };
-            let block: Option<Block> =
-                serde_json::from_str(result).map_err(|error| malformed(&error))?;
-            let Some(block) = block else { return Ok(None) };
-            let transactions = BlockTransactions::try_from(&block.transactions[..])
-                .map_err(|error| malformed(&error))?;
-            Ok(Some(Body { transactions, withdrawals: block.withdrawals }))
-        })
+        self.caller.call(&call(hash), |result| read(result, hash))
     }
 
     /// Requests the header of an ommer of a block; `None` if the node does not have it.

@@ -8,6 +8,8 @@ use chainsieve::eth::receipts::BlockReceipts;
 use serde::Deserialize;
 use serde_json::json;
 
+#[cfg(feature = "server")]
+use super::body::{self, Body};
 use super::bounded;
 use super::calls::Call;
 use super::error::RpcError;
@@ -27,6 +29,9 @@ enum Method {
     Each,
 }
 
+/// Reads the result of a call as the receipts of the block with this number.
+type Read = fn(&str, u64) -> Result<Option<BlockReceipts>, RpcError>;
+
 /// Maximum number of transactions in a block, which is more than any real block has.
 const MAX_TRANSACTIONS: usize = 100_000;
 
@@ -39,6 +44,25 @@ impl Method {
             Self::Each => "eth_getTransactionReceipt for each transaction",
         }
     }
+
+    /// Returns the call, and what reads its result; `None` for the method with many calls.
+    fn call(self, BlockRef { number, hash }: BlockRef) -> Option<(Call, Read)> {
+        let by_number = || json!([format!("{number:#x}")]);
+        match self {
+            Self::ByHash => Some((Call::new("eth_getBlockReceipts", &json!([hash])), list)),
+            Self::Raw => Some((Call::new("debug_getRawReceipts", &json!([hash])), encodings)),
+            Self::ByNumber => Some((Call::new("eth_getBlockReceipts", &by_number()), list)),
+            Self::Each => None,
+        }
+    }
+}
+
+/// Only errors about the method itself are a reason to try the next one.
+fn next_may_do(error: &RpcError) -> bool {
+    matches!(
+        error.origin(),
+        RpcError::MethodMissing { .. } | RpcError::Node { .. } | RpcError::Http { .. }
+    )
 }
 
 impl Node {
@@ -67,18 +91,54 @@ impl Node {
                 }
                 Err(error) => error,
             };
-            // Only errors about the method itself are a reason to try the next one.
-            let next_may_do = matches!(
-                error.origin(),
-                RpcError::MethodMissing { .. } | RpcError::Node { .. } | RpcError::Http { .. }
-            );
-            if !next_may_do {
+            if !next_may_do(&error) {
                 return Err(error);
             }
             failed.get_or_insert((method, error));
         }
         let missing = || RpcError::NotFound { what: format!("block {}", block.number) };
         Err(failed.map_or_else(missing, |(_, error)| error))
+    }
+
+    /// Requests all receipts of a block as [`receipts`](Self::receipts) does, and its body in the same
+    /// request if the node accepts batches. Without the body, the second result is `None`.
+    #[cfg(feature = "server")]
+    pub(crate) fn receipts_and_body(
+        &self,
+        block: BlockRef,
+    ) -> (Result<Option<BlockReceipts>, RpcError>, Option<Body>) {
+        enum Part {
+            Receipts(Option<BlockReceipts>),
+            Body(Option<Body>),
+        }
+        let known = self.receipts_method.load(Ordering::Relaxed).min(METHODS.len() - 1);
+        let Some((receipts, read)) = METHODS[known].call(block) else {
+            return (self.receipts(block), None);
+        };
+        let calls = [receipts, body::call(block.hash)];
+        let answers = self.caller.calls(&calls, |at, result| match at {
+            0 => read(result, block.number).map(Part::Receipts),
+            _ => body::read(result, block.hash).map(Part::Body),
+        });
+        let (mut receipts, mut body) = (Ok(None), None);
+        match answers {
+            Err(error) => receipts = Err(error),
+            Ok(answers) => {
+                for (answer, at) in answers.into_iter().zip(0..) {
+                    match answer {
+                        Ok(Part::Receipts(found)) => receipts = Ok(found),
+                        Ok(Part::Body(found)) => body = found,
+                        Err(error) if at == 0 => receipts = Err(error),
+                        // It is asked for again, and then the error is told.
+                        Err(_) => {}
+                    }
+                }
+            }
+        }
+        if receipts.as_ref().is_err_and(next_may_do) {
+            receipts = self.receipts(block);
+        }
+        (receipts, body)
     }
 
     /// Records that the node serves only a later method, and reports it in a note the first time.
@@ -130,23 +190,11 @@ impl Node {
     fn receipts_by(
         &self,
         method: Method,
-        BlockRef { number, hash }: BlockRef,
+        block: BlockRef,
     ) -> Result<Option<BlockReceipts>, RpcError> {
-        let by_number = || json!([format!("{number:#x}")]);
-        match method {
-            Method::ByHash => {
-                let call = Call::new("eth_getBlockReceipts", &json!([hash]));
-                self.caller.call(&call, |result| list(result, number))
-            }
-            Method::ByNumber => {
-                let call = Call::new("eth_getBlockReceipts", &by_number());
-                self.caller.call(&call, |result| list(result, number))
-            }
-            Method::Raw => {
-                let call = Call::new("debug_getRawReceipts", &json!([hash]));
-                self.caller.call(&call, |result| encodings(result, number))
-            }
-            Method::Each => self.each_receipt(number, hash),
+        match method.call(block) {
+            Some((call, read)) => self.caller.call(&call, |result| read(result, block.number)),
+            None => self.each_receipt(block.number, block.hash),
         }
     }
 

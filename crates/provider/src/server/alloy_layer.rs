@@ -134,8 +134,8 @@ impl Service<RequestPacket> for ProvenTransport {
 impl ProvenTransport {
     async fn single(&self, request: SerializedRequest) -> Result<Response, TransportError> {
         if request.method() == PENDING {
-            let refusal = Refusal::Method(PENDING.to_owned());
-            return Ok(Response { id: request.id().clone(), payload: failure(refusal) });
+            let error = self.running.0.refused(PENDING.to_owned());
+            return Ok(Response { id: request.id().clone(), payload: failure(&error) });
         }
         let proven = METHODS.iter().find(|(name, _)| *name == request.method());
         let Some(&(name, method)) = proven else {
@@ -160,14 +160,13 @@ impl ProvenTransport {
         self.running.0.metrics.answered(name, outcome, began.elapsed());
         let payload = match answer {
             Ok(result) => ResponsePayload::Success(result),
-            Err(refusal) => failure(refusal),
+            Err(refusal) => failure(&refusal.into()),
         };
         Ok(Response { id, payload })
     }
 }
 
-fn failure(refusal: Refusal) -> ResponsePayload {
-    let error = ErrorObjectOwned::from(refusal);
+fn failure(error: &ErrorObjectOwned) -> ResponsePayload {
     ResponsePayload::Failure(ErrorPayload {
         code: i64::from(error.code()),
         message: error.message().to_owned().into(),

@@ -79,6 +79,7 @@ pub(super) struct Blocks {
     headers: Cache<B256, Arc<BlockHeader>, ByBytes>,
     store: Option<Store>,
     receipts_in_flight: Flights<B256, Result<Arc<ProvenReceipts>, Missing>>,
+    headers_in_flight: Flights<B256, Result<Arc<BlockHeader>, Missing>>,
     transactions_in_flight: Flights<B256, Result<Arc<VerifiedTransactions>, Missing>>,
     metrics: Arc<Metrics>,
 }
@@ -134,6 +135,7 @@ impl Blocks {
             headers: Cache::with_weighter(ESTIMATED_BLOCKS, small, ByBytes),
             store,
             receipts_in_flight: Flights::new(),
+            headers_in_flight: Flights::new(),
             transactions_in_flight: Flights::new(),
             metrics,
         }
@@ -154,6 +156,23 @@ impl Blocks {
 
     /// Returns all receipts of a block of the chain.
     pub(super) fn receipts(&self, block: &ChainBlock<'_>) -> Result<Arc<ProvenReceipts>, Missing> {
+        self.receipts_and(block, false)
+    }
+
+    /// Returns all receipts of a block of the chain. If they must be fetched, the block's transactions
+    /// are asked for in the same request, and their hashes are kept.
+    pub(super) fn receipts_and_hashes(
+        &self,
+        block: &ChainBlock<'_>,
+    ) -> Result<Arc<ProvenReceipts>, Missing> {
+        self.receipts_and(block, self.hashes.get(&block.hash).is_none())
+    }
+
+    fn receipts_and(
+        &self,
+        block: &ChainBlock<'_>,
+        with_hashes: bool,
+    ) -> Result<Arc<ProvenReceipts>, Missing> {
         if let Some(known) = self.receipts.get(&block.hash) {
             self.metrics.found(Kept::Memory);
             return Ok(known);
@@ -172,7 +191,7 @@ impl Blocks {
                 receipts
             } else {
                 self.metrics.found(Kept::Nowhere);
-                let receipts = self.fetch_receipts(block)?;
+                let receipts = self.fetch_receipts(block, with_hashes)?;
                 if let (Some(store), Some(encodings)) = (&self.store, receipts.encodings()) {
                     store.put(Kind::Receipts, block.receipts_root, &encodings);
                 }
@@ -201,25 +220,34 @@ impl Blocks {
         if let Some(known) = self.headers.get(&at.hash) {
             return Ok(known);
         }
-        let stored = self.stored(Kind::Header, at.hash, |mut encodings| {
-            HeaderBuf::from_rlp(encodings.pop()?).ok().filter(|header| header.hash() == at.hash)
-        });
-        let header = if let Some(header) = stored {
-            header
-        } else {
-            let what = || format!("block {}", at.hash);
-            let found = first_of(&self.nodes, what, |node| node.header_by_hash(at.hash));
-            let missing = |why: String| Missing { block: at, why: vec![why] };
-            let found = found.map_err(|error| missing(error.to_string()))?;
-            let header = found.ok_or_else(|| missing("no node has the header".to_owned()))?;
-            if let Some(store) = &self.store {
-                store.put(Kind::Header, at.hash, &[Bytes::copy_from_slice(header.rlp())]);
+        self.headers_in_flight.run(&at.hash, || {
+            // A flight that ended since the look above leaves its header in memory.
+            if let Some(known) = self.headers.get(&at.hash) {
+                return Ok(known);
             }
-            header
-        };
-        let block = Arc::new(BlockHeader::new(header));
-        self.headers.insert(at.hash, Arc::clone(&block));
-        Ok(block)
+            let stored = self.stored(Kind::Header, at.hash, |mut encodings| {
+                HeaderBuf::from_rlp(encodings.pop()?).ok().filter(|header| header.hash() == at.hash)
+            });
+            let header = match stored {
+                Some(header) => header,
+                None => self.fetch_header(at)?,
+            };
+            let block = Arc::new(BlockHeader::new(header));
+            self.headers.insert(at.hash, Arc::clone(&block));
+            Ok(block)
+        })
+    }
+
+    fn fetch_header(&self, at: BlockRef) -> Result<HeaderBuf, Missing> {
+        let missing = |why: String| Missing { block: at, why: vec![why] };
+        let what = || format!("block {}", at.hash);
+        let found = first_of(&self.nodes, what, |node| node.header_by_hash(at.hash));
+        let found = found.map_err(|error| missing(error.to_string()))?;
+        let header = found.ok_or_else(|| missing("no node has the header".to_owned()))?;
+        if let Some(store) = &self.store {
+            store.put(Kind::Header, at.hash, &[Bytes::copy_from_slice(header.rlp())]);
+        }
+        Ok(header)
     }
 
     /// Checks receipts against the root in the header.
@@ -233,7 +261,11 @@ impl Blocks {
         Ok(receipts)
     }
 
-    fn fetch_receipts(&self, block: &ChainBlock<'_>) -> Result<BlockReceipts, Missing> {
+    fn fetch_receipts(
+        &self,
+        block: &ChainBlock<'_>,
+        with_hashes: bool,
+    ) -> Result<BlockReceipts, Missing> {
         let at = BlockRef::from(*block);
         let mut why = Vec::new();
         let checked = |node: &Node, received: Result<Option<BlockReceipts>, RpcError>| {
@@ -253,7 +285,18 @@ impl Blocks {
             Err(format!("{}: {problem}", node.name()))
         };
         for node in &self.nodes {
-            match checked(node, node.receipts(at)) {
+            let received = if with_hashes {
+                let (received, body) = node.receipts_and_body(at);
+                let verified = body.map(|body| body.transactions.verify(block.transactions_root));
+                // Others are asked for again, and then told.
+                if let Some(Ok(transactions)) = verified {
+                    self.keep(block, &transactions);
+                }
+                received
+            } else {
+                node.receipts(at)
+            };
+            match checked(node, received) {
                 Ok(receipts) => return Ok(receipts),
                 Err(problem) => why.push(problem),
             }
@@ -283,6 +326,14 @@ impl Blocks {
         Ok(hashes)
     }
 
+    /// Keeps the transactions of a block on disk, and their hashes in memory.
+    fn keep(&self, block: &ChainBlock<'_>, transactions: &VerifiedTransactions) {
+        if let Some(store) = &self.store {
+            store.put(Kind::Transactions, block.transactions_root, transactions.encodings());
+        }
+        self.hashes.insert(block.hash, transactions.hashes().into());
+    }
+
     /// Returns the transactions of a block of the chain.
     pub(super) fn transactions(
         &self,
@@ -299,9 +350,7 @@ impl Blocks {
             }
             // Logs and receipts do not depend on the withdrawals.
             let (transactions, _) = self.fetch_body(BlockRef::from(*block), root, |_| true)?;
-            if let Some(store) = &self.store {
-                store.put(Kind::Transactions, root, transactions.encodings());
-            }
+            self.keep(block, &transactions);
             Ok(Arc::new(transactions))
         })
     }
@@ -338,14 +387,18 @@ impl Blocks {
         Err(Missing { block: at, why })
     }
 
-    /// Returns the matching logs of a block, in order, with all members proven.
+    /// Returns the matching logs of a block, in order, with all members proven. If a match `is_likely`,
+    /// what one needs is fetched in one request instead of two.
     pub(super) fn logs(
         &self,
         block: &ChainBlock<'_>,
         query: &LogQuery,
         semantics: Semantics,
+        is_likely: bool,
     ) -> Result<Vec<LocatedLog>, Missing> {
-        let mut logs = self.receipts(block)?.matching(query, semantics);
+        let receipts =
+            if is_likely { self.receipts_and_hashes(block) } else { self.receipts(block) };
+        let mut logs = receipts?.matching(query, semantics);
         // Without a match, nobody asks for the hashes of transactions.
         if !logs.is_empty() {
             let hashes = self.hashes(block)?;

@@ -375,6 +375,11 @@ impl Chain {
         }
     }
 
+    /// Drops the headers of this range, if they were fetched by themselves, far below the head.
+    pub(super) fn forget(&self, range: &RangeInclusive<u64>) {
+        self.write().islands.retain(|island| island.numbers().as_ref() != Some(range));
+    }
+
     /// Fetches the headers of a range far below the head, whose last block the anchor proves.
     fn island(
         &self,

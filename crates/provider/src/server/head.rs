@@ -54,6 +54,7 @@ impl Proven {
             // Before anybody sees the new head.
             if let Some(index) = self.index.as_ref().filter(|_| has_left) {
                 index.distrust();
+                self.metrics.set_index(None);
             }
             self.journal.push(&moved.removed, moved.added, moved.restarted);
         });
@@ -122,7 +123,8 @@ impl Proven {
         let block = ChainBlock::from(block);
         if self.filters.len() > 0 && self.filters.may_match(&block, self.blocks.profile()) {
             // A failure shows when a client asks.
-            let _ = self.blocks.receipts(&block).and_then(|_| self.blocks.hashes(&block));
+            let receipts = self.blocks.receipts_and_hashes(&block);
+            let _ = receipts.and_then(|_| self.blocks.hashes(&block));
         }
     }
 }

@@ -28,6 +28,8 @@ pub(super) enum FilterIndexError {
     NoHashes { path: String },
     #[error("{path}: the index has the label {label}, but the chain has the id {chain_id}")]
     OtherChain { path: String, label: String, chain_id: u64 },
+    #[error("{path}: the index begins at block {first}, and the newest final block is {number}")]
+    NotFinal { path: String, first: u64, number: u64 },
     #[error(
         "{path}: block {number} of the index is {own}, but that of the chain is {found}: the index is \
          not used; remove the folder to build it anew"
@@ -256,6 +258,12 @@ impl Proven {
         let (Some(index), Some(finalized)) = (&self.index, self.chain.finalized()) else {
             return Ok(());
         };
+        let added = self.add_final_blocks(index, finalized);
+        self.metrics.set_index(index.numbers().as_ref());
+        added
+    }
+
+    fn add_final_blocks(&self, index: &FilterIndex, finalized: BlockRef) -> Result<(), String> {
         let mut slot = index.writer.lock().unwrap_or_else(PoisonError::into_inner);
         if self.stop.is_set() {
             return Ok(());
@@ -268,6 +276,14 @@ impl Proven {
         let mut writer = opened.map_err(|error| index.failed(error).to_string())?;
         let since = index.read().reorganisations;
         self.compare_index(index, &writer, finalized, since)?;
+        if let Some(first) = index.from.filter(|from| *from > finalized.number)
+            && writer.numbers().is_none()
+        {
+            let number = finalized.number;
+            return Err(
+                FilterIndexError::NotFinal { path: index.path(), first, number }.to_string()
+            );
+        }
         while !self.stop.is_set() && index.read().reorganisations == since {
             let next = match writer.numbers() {
                 Some(numbers) => *numbers.end() + 1,
@@ -286,6 +302,8 @@ impl Proven {
             }
             writer.sync().map_err(|error| index.failed(error).to_string())?;
             let hash = headers.hash(last).ok_or("the headers end early")?;
+            // From now on, the index is asked about these blocks.
+            self.chain.forget(&(next..=last));
             let is_first = index.verified(BlockRef { number: last, hash }, since);
             let is_first = is_first.map_err(|error| error.to_string())?;
             self.note_index(index, is_first || last - next + 1 == PIECE);
@@ -328,9 +346,9 @@ impl Proven {
     }
 
     fn note_index(&self, index: &FilterIndex, is_event: bool) {
-        let Some(blocks) = index.numbers() else { return };
-        self.metrics.set_index(&blocks);
-        if is_event {
+        let blocks = index.numbers();
+        self.metrics.set_index(blocks.as_ref());
+        if let Some(blocks) = blocks.filter(|_| is_event) {
             self.events.log(&RpcServerEvent::Indexed { blocks });
         }
     }

@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::bloom::BloomAnswer;
@@ -66,7 +67,8 @@ impl Proven {
             let unknown = || Refusal::UnknownBlock("unknown block".to_owned());
             let block = self.block_of(hash)?.ok_or_else(unknown)?;
             self.check_profile(block.at.number)?;
-            return self.limited(self.blocks.logs(&ChainBlock::from(&*block), query, SEMANTICS)?);
+            let block = ChainBlock::from(&*block);
+            return self.limited(self.blocks.logs(&block, query, SEMANTICS, false)?);
         }
         let ResolvedBlocks::Range { first, last } = query.resolve(&self.heads()?)? else {
             return Err(Refusal::Params("a range or one block".to_owned()));
@@ -156,12 +158,18 @@ impl Proven {
             }
             if logs.len() as u64 > self.limits.max_logs { Err(None) } else { Ok(()) }
         };
+        let [tried, matched] = [AtomicU64::new(0), AtomicU64::new(0)];
+        let logs_of = |block: &ChainBlock<'_>| {
+            // As most of the blocks before it.
+            let is_likely =
+                matched.load(Ordering::Relaxed) * 2 > tried.fetch_add(1, Ordering::Relaxed);
+            let logs = self.blocks.logs(block, query, SEMANTICS, is_likely)?;
+            matched.fetch_add((!logs.is_empty()).into(), Ordering::Relaxed);
+            Ok(logs)
+        };
         let work = |block: &Candidate<'_>| match block {
-            Candidate::Header(block) => self.blocks.logs(block, query, SEMANTICS),
-            Candidate::Index(at) => {
-                let block = self.blocks.header(*at)?;
-                self.blocks.logs(&ChainBlock::from(&*block), query, SEMANTICS)
-            }
+            Candidate::Header(block) => logs_of(block),
+            Candidate::Index(at) => logs_of(&ChainBlock::from(&*self.blocks.header(*at)?)),
         };
         let taken = if cold > 1 {
             let each = |block| (block, work(block));
@@ -309,7 +317,7 @@ impl Proven {
             if is_sound && compiled.answer(header.bloom) == BloomAnswer::No {
                 continue;
             }
-            let found = match self.blocks.logs(&header, query, SEMANTICS) {
+            let found = match self.blocks.logs(&header, query, SEMANTICS, false) {
                 Ok(found) => found,
                 // Nodes need not keep what has left the chain, so waiting may never end.
                 Err(missing) if *removed => return Err(Refusal::Gap(missing)),

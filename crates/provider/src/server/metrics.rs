@@ -77,7 +77,7 @@ pub(super) struct Metrics {
     head_failures: Counter,
     pub(super) filters: Gauge,
     pub(super) subscriptions: Gauge,
-    pub(super) unverified: Counter,
+    unverified: Counter,
 }
 
 impl Metrics {
@@ -166,6 +166,12 @@ impl Metrics {
         self.requests.get_or_create(&Outcome { method: "other", outcome }).inc();
     }
 
+    /// Counts a call that is passed on without a proof.
+    pub(super) fn passed(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.unverified.inc();
+    }
+
     pub(super) fn num_calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
@@ -205,9 +211,10 @@ impl Metrics {
         self.finalized.set(number);
     }
 
-    pub(super) fn set_index(&self, blocks: &RangeInclusive<u64>) {
-        self.index_first.set(*blocks.start());
-        self.index_last.set(*blocks.end());
+    /// Without an index that is used, both are 0.
+    pub(super) fn set_index(&self, blocks: Option<&RangeInclusive<u64>>) {
+        self.index_first.set(blocks.map_or(0, |blocks| *blocks.start()));
+        self.index_last.set(blocks.map_or(0, |blocks| *blocks.end()));
     }
 
     pub(super) fn head_failed(&self) {

@@ -56,6 +56,14 @@ fn is_proven(method: &str) -> bool {
         || METHODS.iter().any(|(name, _)| *name == method)
 }
 
+/// Returns the id of the filter whose changes a call asks for.
+fn polled_filter(request: &Request<'_>) -> Option<String> {
+    let is_poll = request.method == "eth_getFilterChanges";
+    let params = request.params.as_ref().filter(|_| is_poll)?;
+    let params: Vec<serde_json::Value> = serde_json::from_str(params.get()).ok()?;
+    Some(params.first()?.as_str()?.to_owned())
+}
+
 impl<S> RpcServiceT for Unverified<S>
 where
     S: RpcServiceT<
@@ -96,7 +104,7 @@ where
                 let _permit = permit;
                 proven.forward(&method, &params)
             });
-            counted.metrics.unverified.inc();
+            counted.metrics.passed();
             passed.0.store(true, Ordering::Relaxed);
             let answer: Result<Box<RawValue>, ErrorObjectOwned> =
                 answer.await.unwrap_or_else(|_| Err(Refusal::Internal.into()));
@@ -110,15 +118,33 @@ where
     }
 
     fn batch<'a>(&self, batch: Batch<'a>) -> impl Future<Output = MethodResponse> + Send + 'a {
+        let proven = Arc::clone(&self.layer.proven);
+        let mut polled = Vec::new();
         // A mark on the answer to a whole batch would say nothing of its calls, so none is passed on.
         let refused = |entry| match entry {
             Ok(BatchEntry::Call(request)) if !is_proven(&request.method) => {
-                let refusal = self.layer.proven.refused(request.method.to_string());
+                let refusal = proven.refused(request.method.to_string());
                 Err(BatchEntryErr::new(request.id, refusal))
+            }
+            Ok(BatchEntry::Call(request)) => {
+                polled.extend(polled_filter(&request));
+                Ok(BatchEntry::Call(request))
             }
             entry => entry,
         };
-        self.inner.batch(Batch::from(batch.into_iter().map(refused).collect()))
+        let batch = Batch::from(batch.into_iter().map(refused).collect());
+        let answer = self.inner.batch(batch);
+        async move {
+            let answer = answer.await;
+            // The answer is too large as a whole. The changes in it are lost, and a filter has no gap.
+            if answer.is_error() {
+                for id in polled {
+                    proven.uninstall_filter(&id);
+                }
+                proven.count_filters();
+            }
+            answer
+        }
     }
 
     fn notification<'a>(

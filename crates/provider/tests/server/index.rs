@@ -197,6 +197,28 @@ fn an_index_ends_with_its_branch() {
     assert!(why.contains("the index is not used"), "{why}");
     let health: Value = serde_json::from_str(&get(server.address(), "/health").1).expect("JSON");
     assert_eq!(health["index"], Value::Null);
+    let metrics = get(server.address(), "/metrics").1;
+    assert!(metrics.contains("chainsieve_index_last_block 0\n"), "{metrics}");
+}
+
+#[test]
+fn an_index_that_begins_later_says_so() {
+    let Some(chain) = chain("ethtest") else { return };
+    let (upstream, folder) = (Upstream::start(chain), Folder::new("index-later"));
+    upstream.set_head(100);
+    let provider = provider(&[&upstream]).build().expect("nodes");
+    let server = provider.serve().trust_head().index(folder.path()).index_from(120);
+    let (_server, events) = watched(server.poll(Duration::from_millis(10)));
+    let RpcServerEvent::IndexFailed { why } = next(&events) else { panic!("block 120 is final") };
+    assert!(
+        why.ends_with("the index begins at block 120, and the newest final block is 100"),
+        "{why}"
+    );
+    upstream.set_head(130);
+    until(
+        "an index",
+        || matches!(next(&events), RpcServerEvent::Indexed { blocks } if blocks == (120..=130)),
+    );
 }
 
 #[test]

@@ -17,7 +17,7 @@ use testkit::eth::json_rpc::Sent;
 use testkit::eth::log_chains::Corpus;
 
 use crate::anchored::light_client;
-use crate::upstream::{Block, Upstream, ask};
+use crate::upstream::{Block, Upstream, ask, get};
 use crate::{Folder, endpoint, forgetful, started};
 
 /// A query, and its logs by brute force over the chain's own blocks.
@@ -129,7 +129,7 @@ fn run<A: AnchorSource + 'static>(
     let told = Arc::new(AtomicU64::new(0));
     let blocks = upstreams[0].blocks();
     let mut rng = Rng::new(seed);
-    let [mut right, mut refused] = [0, 0];
+    let [mut right, mut refused, mut with_index] = [0, 0, 0];
     let mut round = 0;
     while told.load(Ordering::Relaxed) < exchanges() || round < 12 {
         upstreams[0].be_honest();
@@ -184,7 +184,9 @@ fn run<A: AnchorSource + 'static>(
                 }
             }
         }
+        with_index += u64::from(!get(server.address(), "/health").1.contains("\"index\":null"));
     }
+    assert!(with_index > 1, "the index was used in {with_index} rounds of {round}");
     [right, refused]
 }
 

@@ -1,10 +1,12 @@
 //! Health, counters, limits, methods that are not proven, filters, and what is kept on disk.
 
+use std::collections::{BTreeSet, HashMap};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
+use chainsieve::alloy_primitives::Address;
 use chainsieve_provider::RpcServerLimits;
 use redb::{ReadableTable as _, TableDefinition};
 use serde_json::{Value, json};
@@ -277,6 +279,63 @@ fn a_too_large_answer_loses_no_change() {
     }
 }
 
+/// A batch whose answer is too large as a whole ends the filters that it polled: the next poll says so.
+#[test]
+fn a_too_large_batch_ends_its_filters() {
+    let Some(chain) = chain() else { return };
+    let upstream = Upstream::start(chain);
+    upstream.set_head(100);
+    let provider = provider(&[&upstream]).build().expect("nodes");
+    let mut limits = RpcServerLimits::default();
+    limits.max_answer = 2000;
+    let server = provider.serve().trust_head().limits(limits).poll(Duration::from_millis(10));
+    let server = started(server);
+    let address = server.address();
+    let filter = || ask(address, "eth_newBlockFilter", &json!([]))["result"].clone();
+    let [one, other, third] = [filter(), filter(), filter()];
+    let poll = |ids: &[&Value]| {
+        let calls = ids.iter().map(|id| {
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "eth_getFilterChanges", "params": [id, 7] })
+        });
+        post(address, &calls.collect::<Value>().to_string()).1
+    };
+    upstream.set_head(120);
+    until("the head", || ask(address, "eth_blockNumber", &json!([]))["result"] == "0x78");
+    // Each answer fits, but not both.
+    let error = &poll(&[&one, &other])["error"];
+    assert_eq!(error["code"], -32011, "{error}");
+    for id in [&one, &other] {
+        assert_eq!(poll(&[id])[0]["error"]["message"], "filter not found");
+    }
+    let changes = &poll(&[&third])[0]["result"];
+    assert_eq!(changes.as_array().map(Vec::len), Some(20), "{changes}");
+    assert_eq!(poll(&[&third])[0]["result"], json!([]));
+}
+
+/// Receipts and transactions come in one request where the blocks before had matching logs.
+#[test]
+fn blocks_with_logs_need_one_request_each() {
+    let Some(chain) = chain() else { return };
+    let upstream = Upstream::start(chain);
+    let server = started(endpoint(&[&upstream], chain.run.tip()).without_comparison());
+    let logs =
+        |filter: Value| ask(server.address(), "eth_getLogs", &json!([filter]))["result"].clone();
+    let mut blocks_of = HashMap::<_, BTreeSet<u64>>::new();
+    for log in upstream.blocks().iter().flat_map(|block| &block.logs) {
+        blocks_of.entry(log.log.address).or_default().insert(log.block_number);
+    }
+    let (address, blocks) = blocks_of.into_iter().max_by_key(|(_, of)| of.len()).expect("logs");
+    let nobody = json!({ "address": Address::repeat_byte(0x5c), "fromBlock": "0x0" });
+    assert_eq!(logs(nobody), json!([]), "the headers are known from here on");
+    let before = upstream.num_requests();
+    let found = logs(json!({ "address": address, "fromBlock": "0x0" }));
+    let own = upstream.blocks().iter().flat_map(|block| &block.logs);
+    let own: Vec<_> = own.filter(|log| log.log.address == address).collect();
+    assert_eq!(found, json!(own));
+    let (requests, blocks) = (upstream.num_requests() - before, blocks.len() as u64);
+    assert!(blocks > 50 && requests * 4 < blocks * 5, "{requests} requests for {blocks} blocks");
+}
+
 /// The head advances with the upstream's; filters say what is new.
 #[test]
 fn filters_of_a_growing_chain() {
@@ -309,7 +368,12 @@ fn filters_of_a_growing_chain() {
     }
     // A node that lags is no reorganisation.
     upstream.set_head(350);
-    std::thread::sleep(Duration::from_millis(100));
+    upstream.take_calls();
+    let mut asked = 0;
+    until("some polls", || {
+        asked += upstream.take_calls().len();
+        asked > 8
+    });
     assert_eq!((head(), changes(&logs)), (json!("0x190"), json!([])));
     assert_eq!(
         ask(address, "eth_getFilterLogs", &json!([blocks]))["error"]["message"],

@@ -14,7 +14,7 @@ use chainsieve::alloy_primitives::{Address, B256, Bytes, hex};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{LogQuery, Semantics};
 use serde_json::{Value, json};
-use testkit::eth::json_rpc::{Sent, serve_any};
+use testkit::eth::json_rpc::{Sent, serve_counted};
 use testkit::eth::log_chains::Chain;
 use testkit::eth::rpc_methods::{self, BlockId};
 
@@ -45,6 +45,7 @@ struct Shared {
 #[derive(Clone)]
 pub(crate) struct Upstream {
     address: SocketAddr,
+    requests: Arc<AtomicU64>,
     shared: Arc<Shared>,
 }
 
@@ -65,8 +66,10 @@ impl Upstream {
         let (lie, calls) = (Mutex::default(), Mutex::default());
         let shared = Arc::new(Shared { blocks, by_hash, head, lie, calls });
         let of_node = Arc::clone(&shared);
-        let address = serve_any(move |method, params| of_node.sent(method, params));
-        Self { address, shared }
+        let requests = Arc::default();
+        let sent = move |method: &str, params: &Value| of_node.sent(method, params);
+        let address = serve_counted(Arc::clone(&requests), sent);
+        Self { address, requests, shared }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -97,6 +100,11 @@ impl Upstream {
     /// Returns the methods that were called since the last time.
     pub(crate) fn take_calls(&self) -> Vec<String> {
         std::mem::take(&mut self.shared.calls.lock().expect("no panic"))
+    }
+
+    /// Returns the number of requests so far. A batch of calls is one request.
+    pub(crate) fn num_requests(&self) -> u64 {
+        self.requests.load(Ordering::SeqCst)
     }
 
     pub(crate) fn blocks(&self) -> &[Block] {

@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 
@@ -26,21 +27,33 @@ pub fn serve(result: impl Fn(&str, &Value) -> Option<Value> + Send + Sync + 'sta
 
 /// Serves calls like [`serve`]; the callback can also return errors.
 pub fn serve_any(sent: impl Fn(&str, &Value) -> Sent + Send + Sync + 'static) -> SocketAddr {
+    serve_counted(Arc::default(), sent)
+}
+
+/// Serves calls like [`serve_any`], and counts the requests. A batch of calls is one request.
+pub fn serve_counted(
+    requests: Arc<AtomicU64>,
+    sent: impl Fn(&str, &Value) -> Sent + Send + Sync + 'static,
+) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("bound");
     let sent = Arc::new(sent);
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let sent = Arc::clone(&sent);
+            let (sent, requests) = (Arc::clone(&sent), Arc::clone(&requests));
             // A client that disconnects is not an error of the node.
-            std::thread::spawn(move || drop(answer(stream, &*sent)));
+            std::thread::spawn(move || drop(answer(stream, &requests, &*sent)));
         }
     });
     address
 }
 
 /// Answers requests until the connection closes.
-fn answer(stream: TcpStream, sent: &impl Fn(&str, &Value) -> Sent) -> std::io::Result<()> {
+fn answer(
+    stream: TcpStream,
+    requests: &AtomicU64,
+    sent: &impl Fn(&str, &Value) -> Sent,
+) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut writer = stream.try_clone()?;
     let mut reader = BufReader::new(stream);
@@ -61,6 +74,7 @@ fn answer(stream: TcpStream, sent: &impl Fn(&str, &Value) -> Sent) -> std::io::R
         }
         let mut body = vec![0; length];
         reader.read_exact(&mut body)?;
+        requests.fetch_add(1, Ordering::SeqCst);
         let request: Value = serde_json::from_slice(&body).expect("JSON");
         let reply = match &request {
             Value::Array(calls) => calls.iter().map(|call| reply(call, sent)).collect(),
