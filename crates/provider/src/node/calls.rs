@@ -171,7 +171,7 @@ impl Caller {
                     answer => vec![answer],
                 }
             } else {
-                match self.batch_of(part, &|at, result: &str| read(start + at, result)) {
+                match self.batch_of(part, |at, result| read(start + at, result)) {
                     Ok(part) => part,
                     Err(error) => {
                         self.smaller(part.len(), error)?;
@@ -196,23 +196,31 @@ impl Caller {
     /// Reduces the size of batches after a batch was refused for its size. Returns the error if it
     /// had another cause.
     fn smaller(&self, calls: usize, error: RpcError) -> Result<(), RpcError> {
-        let most = match error.origin() {
-            RpcError::LimitExceeded { limit: Limit::Batch(Some(most)), .. } => *most,
-            // A rate limit does not depend on the size of a batch.
-            RpcError::LimitExceeded { limit: Limit::RateLimited { .. }, .. } => return Err(error),
-            RpcError::LimitExceeded { .. } | RpcError::TooLarge { .. } => calls / 2,
-            // A server that does not accept batches may answer with one of these statuses.
-            RpcError::Http { status: 400 | 405 | 411 | 414 | 415 | 422 | 501 } => 1,
-            _ => return Err(error),
-        };
+        let most = Self::accepted(calls, &error).ok_or(error)?;
         self.batch.fetch_min(most.clamp(1, (calls / 2).max(1)), Ordering::Relaxed);
         Ok(())
     }
 
-    fn batch_of<T>(
+    /// Returns the number of calls that the node may accept after it refused so many for their number,
+    /// or the length of their answers; `None` if the error has another cause.
+    pub(super) fn accepted(calls: usize, error: &RpcError) -> Option<usize> {
+        match error.origin() {
+            RpcError::LimitExceeded { limit: Limit::Batch(Some(most)), .. } => Some(*most),
+            // A rate limit does not depend on the size of a batch.
+            RpcError::LimitExceeded { limit: Limit::RateLimited { .. }, .. } => None,
+            RpcError::LimitExceeded { .. } | RpcError::TooLarge { .. } => Some(calls / 2),
+            // A server that does not accept batches may answer with one of these statuses.
+            RpcError::Http { status: 400 | 405 | 411 | 414 | 415 | 422 | 501 } => Some(1),
+            _ => None,
+        }
+    }
+
+    /// Sends several calls in one request, with retries after transient errors. Returns the answers in
+    /// the order of the calls.
+    pub(super) fn batch_of<T>(
         &self,
         calls: &[Call],
-        read: &dyn Fn(usize, &str) -> Result<T, RpcError>,
+        read: impl Fn(usize, &str) -> Result<T, RpcError>,
     ) -> Result<Vec<Result<T, RpcError>>, RpcError> {
         let mut answers: Vec<Option<Result<T, RpcError>>> = Vec::new();
         answers.resize_with(calls.len(), || None);

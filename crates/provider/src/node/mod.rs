@@ -106,6 +106,9 @@ pub struct Node {
     caller: Caller,
     windows: Arc<Mutex<WindowSize>>,
     raw_headers: Arc<Served>,
+    /// Receipts and body of a block in one request.
+    #[cfg(feature = "server")]
+    pairs: Arc<Served>,
     /// Index of the first method for receipts that the node serves, as far as known.
     receipts_method: Arc<AtomicUsize>,
 }
@@ -117,6 +120,8 @@ impl Node {
             windows: Arc::new(Mutex::new(WindowSize::new(options.log_range))),
             caller: Caller::new(Transport::new(endpoint, options)),
             raw_headers: Arc::default(),
+            #[cfg(feature = "server")]
+            pairs: Arc::default(),
             receipts_method: Arc::default(),
         }
     }

@@ -12,6 +12,8 @@ use serde_json::json;
 use super::body::{self, Body};
 use super::bounded;
 use super::calls::Call;
+#[cfg(feature = "server")]
+use super::calls::Caller;
 use super::error::RpcError;
 use super::{Node, Note};
 use crate::in_order::in_order;
@@ -112,16 +114,22 @@ impl Node {
             Body(Option<Body>),
         }
         let known = self.receipts_method.load(Ordering::Relaxed).min(METHODS.len() - 1);
-        let Some((receipts, read)) = METHODS[known].call(block) else {
+        let call = METHODS[known].call(block).filter(|_| self.pairs.may_be());
+        let Some((receipts, read)) = call.filter(|_| self.caller.batch() > 1) else {
             return (self.receipts(block), None);
         };
         let calls = [receipts, body::call(block.hash)];
-        let answers = self.caller.calls(&calls, |at, result| match at {
+        let answers = self.caller.batch_of(&calls, |at, result| match at {
             0 => read(result, block.number).map(Part::Receipts),
             _ => body::read(result, block.hash).map(Part::Body),
         });
         let (mut receipts, mut body) = (Ok(None), None);
         match answers {
+            // Batches of short answers may still be accepted.
+            Err(error) if Caller::accepted(2, &error).is_some() => {
+                self.pairs.set_missing();
+                return (self.receipts(block), None);
+            }
             Err(error) => receipts = Err(error),
             Ok(answers) => {
                 for (answer, at) in answers.into_iter().zip(0..) {

@@ -18,7 +18,7 @@ use testkit::eth::log_chains::Corpus;
 
 use crate::anchored::light_client;
 use crate::upstream::{Block, Upstream, ask, get};
-use crate::{Folder, endpoint, forgetful, started};
+use crate::{Folder, endpoint, forgetful, started, until};
 
 /// A query, and its logs by brute force over the chain's own blocks.
 pub(crate) fn question(rng: &mut Rng, blocks: &[Block]) -> (Value, Vec<Value>) {
@@ -138,6 +138,10 @@ fn run<A: AnchorSource + 'static>(
             builder = builder.index(index.path()).index_from(0);
         }
         let server = started(builder);
+        let is_indexed = || !get(server.address(), "/health").1.contains("\"index\":null");
+        if round == 0 {
+            until("an index", is_indexed);
+        }
         round += 1;
         lies(upstreams[0], seed + round, *rng.pick(&[1, 30, 300, 1000]), &told);
         for _ in 0..20 {
@@ -184,7 +188,7 @@ fn run<A: AnchorSource + 'static>(
                 }
             }
         }
-        with_index += u64::from(!get(server.address(), "/health").1.contains("\"index\":null"));
+        with_index += u64::from(is_indexed());
     }
     assert!(with_index > 1, "the index was used in {with_index} rounds of {round}");
     [right, refused]

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use chainsieve::alloy_primitives::Address;
@@ -312,28 +313,40 @@ fn a_too_large_batch_ends_its_filters() {
     assert_eq!(poll(&[&third])[0]["result"], json!([]));
 }
 
-/// Receipts and transactions come in one request where the blocks before had matching logs.
+/// Receipts and transactions come in one request where the blocks before had matching logs, unless the
+/// node refuses that.
 #[test]
 fn blocks_with_logs_need_one_request_each() {
     let Some(chain) = chain() else { return };
-    let upstream = Upstream::start(chain);
-    let server = started(endpoint(&[&upstream], chain.run.tip()).without_comparison());
-    let logs =
-        |filter: Value| ask(server.address(), "eth_getLogs", &json!([filter]))["result"].clone();
     let mut blocks_of = HashMap::<_, BTreeSet<u64>>::new();
-    for log in upstream.blocks().iter().flat_map(|block| &block.logs) {
+    for log in chain.run.blocks.iter().flat_map(|block| &block.logs) {
         blocks_of.entry(log.log.address).or_default().insert(log.block_number);
     }
     let (address, blocks) = blocks_of.into_iter().max_by_key(|(_, of)| of.len()).expect("logs");
-    let nobody = json!({ "address": Address::repeat_byte(0x5c), "fromBlock": "0x0" });
-    assert_eq!(logs(nobody), json!([]), "the headers are known from here on");
-    let before = upstream.num_requests();
-    let found = logs(json!({ "address": address, "fromBlock": "0x0" }));
-    let own = upstream.blocks().iter().flat_map(|block| &block.logs);
-    let own: Vec<_> = own.filter(|log| log.log.address == address).collect();
-    assert_eq!(found, json!(own));
-    let (requests, blocks) = (upstream.num_requests() - before, blocks.len() as u64);
-    assert!(blocks > 50 && requests * 4 < blocks * 5, "{requests} requests for {blocks} blocks");
+    let blocks = blocks.len() as u64;
+    let requests = |upstream: &Upstream| {
+        let server = started(endpoint(&[upstream], chain.run.tip()).without_comparison());
+        let logs = |address: Address| {
+            let filter = json!([{ "address": address, "fromBlock": "0x0" }]);
+            ask(server.address(), "eth_getLogs", &filter)["result"].clone()
+        };
+        assert_eq!(logs(Address::repeat_byte(0x5c)), json!([]), "now the headers are known");
+        let before = upstream.num_requests();
+        let own = upstream.blocks().iter().flat_map(|block| &block.logs);
+        let own: Vec<_> = own.filter(|log| log.log.address == address).collect();
+        assert_eq!(logs(address), json!(own));
+        upstream.num_requests() - before
+    };
+    let upstream = Upstream::start(chain);
+    let found = requests(&upstream);
+    assert!(blocks > 50 && found * 4 < blocks * 5, "{found} requests for {blocks} blocks");
+    let refused = AtomicU64::new(0);
+    upstream.lie(move |method, params, _| {
+        let is_pair = method == "eth_getBlockByHash" && params[1] == json!(true);
+        (is_pair && refused.fetch_add(1, Ordering::SeqCst) == 30).then_some(Sent::Status(400))
+    });
+    let found = requests(&upstream);
+    assert!(found * 4 > blocks * 7, "{found} requests for {blocks} blocks");
 }
 
 /// The head advances with the upstream's; filters say what is new.
