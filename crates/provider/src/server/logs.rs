@@ -250,6 +250,7 @@ impl Proven {
     /// Returns the header of a block of the verified chain by its hash; `None` if the verified chain
     /// does not have it.
     pub(super) fn block_of(&self, hash: B256) -> Result<Option<Arc<BlockHeader>>, Refusal> {
+        self.heads()?;
         let block = if let Some(known) = self.journal.header(hash) {
             known
         } else {

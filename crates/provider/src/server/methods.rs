@@ -231,6 +231,7 @@ fn get_transaction_receipt(proven: &Proven, params: &[&RawValue]) -> Answer {
         block_hash: B256,
     }
     let hash: B256 = param(params, 0)?;
+    proven.heads()?;
     // Upstreams say where the transaction is. Only the block proves it.
     let (mut has_none, mut failed) = (false, None);
     for node in proven.blocks.nodes() {

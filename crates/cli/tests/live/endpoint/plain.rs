@@ -39,7 +39,7 @@ fn short(block: &Value) -> Value {
 }
 
 /// Returns calls, each with its right result.
-fn all(truth: &Truth, filters: &[Value]) -> Vec<(&'static str, Value, Value)> {
+pub(super) fn all(truth: &Truth, filters: &[Value]) -> Vec<(&'static str, Value, Value)> {
     let head = truth.blocks.last().expect("blocks");
     let hex = |number: u64| format!("{number:#x}");
     let mut calls = vec![
