@@ -160,12 +160,12 @@ impl Blocks {
     }
 
     /// Returns all receipts of a block of the chain. If they must be fetched, the block's transactions
-    /// are asked for in the same request, and their hashes are kept.
+    /// are asked for in the same request, and their hashes are kept, if there is memory for them.
     pub(super) fn receipts_and_hashes(
         &self,
         block: &ChainBlock<'_>,
     ) -> Result<Arc<ProvenReceipts>, Missing> {
-        self.receipts_and(block, self.hashes.get(&block.hash).is_none())
+        self.receipts_and(block, self.hashes.capacity() > 0)
     }
 
     fn receipts_and(
@@ -285,7 +285,7 @@ impl Blocks {
             Err(format!("{}: {problem}", node.name()))
         };
         for node in &self.nodes {
-            let received = if with_hashes {
+            let received = if with_hashes && self.hashes.get(&block.hash).is_none() {
                 let (received, body) = node.receipts_and_body(at);
                 let verified = body.map(|body| body.transactions.verify(block.transactions_root));
                 // Others are asked for again, and then told.

@@ -63,7 +63,12 @@ impl Proven {
             let _ = self.ahead.try_send(block);
         }
         let now = self.chain.head().ok_or("no head")?;
-        let finalized = finalized.filter(|block| block.number <= now.number);
+        // A node whose chain changes between two calls may name a final block of another branch.
+        let fits = |block: &BlockRef| {
+            let own = self.chain.hash(block.number);
+            block.number <= now.number && own.is_none_or(|own| own == block.hash)
+        };
+        let finalized = finalized.filter(fits).or_else(|| self.chain.finalized().filter(fits));
         let is_newly_final = self.chain.set_finalized(finalized);
         if is_newly_final || has_left {
             // If it is full, the thread is woken already.

@@ -187,8 +187,9 @@ fn an_index_ends_with_its_branch() {
     upstream.answer_like(&other);
     let last = other.blocks().last().expect("blocks");
     let is_head = || {
-        let head = get(server.address(), "/health").1;
-        head.contains(&last.hash.to_string())
+        let health = get(server.address(), "/health").1;
+        let health: Value = serde_json::from_str(&health).expect("JSON");
+        health["head"]["hash"] == json!(last.hash)
     };
     until("the head", is_head);
     answers_are_right_up_to(&server, &other, last.number);

@@ -133,7 +133,12 @@ fn run<A: AnchorSource + 'static>(
     let mut round = 0;
     while told.load(Ordering::Relaxed) < exchanges() || round < 12 {
         upstreams[0].be_honest();
-        let mut builder = endpoint(upstreams, anchor()).limits(forgetful()).without_comparison();
+        let mut limits = forgetful();
+        if round % 4 < 2 {
+            // Room for some blocks, so that receipts and transactions come together.
+            limits.memory = 1 << 16;
+        }
+        let mut builder = endpoint(upstreams, anchor()).limits(limits).without_comparison();
         if round % 2 == 0 {
             builder = builder.index(index.path()).index_from(0);
         }

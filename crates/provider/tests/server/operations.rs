@@ -280,6 +280,39 @@ fn a_too_large_answer_loses_no_change() {
     }
 }
 
+/// A node whose chain changes between two calls: the final block is one of the head's chain.
+#[test]
+fn a_final_block_of_another_branch_is_not_taken() {
+    let Some(corpus) = Corpus::open() else { return };
+    let upstream = Upstream::start(&corpus.chains["ethtest"]);
+    let other = Upstream::start(&corpus.chains["ea2026"]);
+    upstream.set_head(100);
+    other.set_head(40);
+    let from_other = other.clone();
+    upstream.lie(move |method, params, _| {
+        (params[0] == "finalized").then(|| from_other.answer(method, params))
+    });
+    let provider = provider(&[&upstream]).build().expect("nodes");
+    let server = started(provider.serve().trust_head().poll(Duration::from_millis(10)));
+    let health =
+        || -> Value { serde_json::from_str(&get(server.address(), "/health").1).expect("JSON") };
+    // The headers down to block 40 are known from here on.
+    let range = json!([{ "fromBlock": "0x0", "toBlock": "latest" }]);
+    assert!(ask(server.address(), "eth_getLogs", &range)["result"].is_array());
+    other.set_head(41);
+    upstream.set_head(101);
+    until("the head", || health()["head"]["number"] == 101);
+    upstream.take_calls();
+    let mut asked = 0;
+    until("some polls", || {
+        asked += upstream.take_calls().len();
+        asked > 8
+    });
+    assert_ne!(health()["finalized"]["hash"], json!(other.blocks()[41].hash));
+    upstream.be_honest();
+    until("a final block", || health()["finalized"]["number"] == 101);
+}
+
 /// A batch whose answer is too large as a whole ends the filters that it polled: the next poll says so.
 #[test]
 fn a_too_large_batch_ends_its_filters() {

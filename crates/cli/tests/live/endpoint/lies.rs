@@ -10,7 +10,7 @@ use chainsieve_conformance::serve::ethereum::LyingNode;
 use chainsieve_conformance::serve::ethereum::lies::LOG_LIES;
 use chainsieve_conformance::serve::json_rpc::{Fate, Proxy};
 use chainsieve_conformance::serve::{Protocol, Verdict, lies};
-use serde_json::{Value, json};
+use serde_json::Value;
 use testkit::eth::http_rpc::HttpRpc;
 
 use super::truth::{Truth, check};
@@ -142,10 +142,10 @@ pub(super) fn over_time(scene: &Scene) {
     let other = Anvil::start(scene, &[]);
     Chain::begin(&other, 50).mine(&other, crate::ethereum::Step::Several(2));
     other.mine(of.truth.height() - other.height() - 2);
-    let stories: [(&str, Box<dyn Fn() -> Proxy>); 3] = [
-        ("cut answers", Box::new(|| cut(of.node.rpc(), 3))),
-        ("a lagging node", Box::new(|| lagging(of.node.rpc(), of.truth.height() - 4))),
-        ("two branches", Box::new(|| mixed(of.node.rpc(), other.rpc().url().to_owned()))),
+    let stories: [(&str, &dyn Fn() -> Proxy); 3] = [
+        ("cut answers", &|| cut(of.node.rpc(), 3)),
+        ("a lagging node", &|| lagging(of.node.rpc(), of.truth.height() - 4)),
+        ("two branches", &|| mixed(of.node.rpc(), other.rpc().url().to_owned())),
     ];
     for (story, liar) in stories {
         of.alone(scene, story, &liar().url(), 3);
@@ -215,11 +215,11 @@ fn endless() -> String {
 
 fn pour(mut stream: TcpStream) -> std::io::Result<()> {
     stream.set_write_timeout(Some(Duration::from_secs(60)))?;
-    let _ = stream.read(&mut [0; 65536])?;
+    let _ = stream.read(&mut [0; 8192])?;
     let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n";
     stream.write_all(head.as_bytes())?;
     stream.write_all(br#"{"jsonrpc":"2.0","id":1,"result":""#)?;
     loop {
-        stream.write_all(&[b'0'; 1 << 16])?;
+        stream.write_all(&[b'0'; 8192])?;
     }
 }

@@ -1,6 +1,7 @@
 //! Block numbers at the ends of their range: no number from a provider causes an overflow.
 
 use super::*;
+use crate::cf::Folder;
 
 /// Returns a provider whose chain is one block with this number, without parent and logs.
 fn single(number: u64) -> (Server, String) {
@@ -34,9 +35,9 @@ fn a_head_of_any_number_is_taken() {
                 assert!(!output.stderr.contains("panicked"), "{place}");
                 assert_eq!(output.code, code(usual), "{place}");
             }
-            let index = TempFile::absent(&format!("single-{number}-{from}.idx"));
+            let folder = Folder::new(&format!("single-{number}-{from}"));
             let args = ["eth", "index", "build", "--rpc", &url, "--from", from, "--retries", "0"];
-            let output = discreet(&[&args[..], &[index.path()]].concat());
+            let output = discreet(&[&args[..], &[&folder.path("index")]].concat());
             assert!(!output.stderr.contains("panicked"), "{number}: {}", output.stderr);
         }
     }
