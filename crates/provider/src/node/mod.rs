@@ -13,6 +13,7 @@ pub(crate) mod error;
 mod headers;
 mod logs;
 mod receipts;
+mod rest;
 pub(crate) mod transport;
 
 use std::fmt;
@@ -149,6 +150,12 @@ impl Node {
     /// Returns the number of calls that were sent, including repeated ones.
     pub fn num_calls(&self) -> u64 {
         self.caller.transport().sent()
+    }
+
+    /// Returns `true` if the node did not answer lately, so that others are asked before it.
+    #[cfg(feature = "server")]
+    pub(crate) fn rests(&self) -> bool {
+        self.caller.transport().rests()
     }
 
     pub(crate) fn options(&self) -> &Options {

@@ -3,13 +3,14 @@
 use std::io::Read as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ureq::http::{HeaderMap, Response};
 use ureq::{Agent, Error};
 
 use super::endpoint::Endpoint;
 use super::error::RpcError;
+use super::rest::Rest;
 use super::{Note, Options, Stop};
 use chainsieve::eth::provider::{Limit, Retry, Spending};
 
@@ -37,6 +38,7 @@ pub(crate) struct Transport {
     max_body: u64,
     spending: Option<Arc<Mutex<Spending>>>,
     sent: Arc<AtomicU64>,
+    rest: Arc<Rest>,
 }
 
 /// The body of an answer, with its HTTP status and the wait that the node asks for.
@@ -96,8 +98,8 @@ impl Transport {
             options.note(&endpoint, &Note::OpenToProxy);
         }
         let spending = options.budget.clone().map(|it| Arc::new(Mutex::new(Spending::new(it))));
-        let sent = Arc::default();
-        Self { agent, endpoint, options, max_body: MAX_BODY, spending, sent }
+        let (sent, rest) = (Arc::default(), Arc::default());
+        Self { agent, endpoint, options, max_body: MAX_BODY, spending, sent, rest }
     }
 
     pub(crate) fn endpoint(&self) -> &Endpoint {
@@ -125,6 +127,12 @@ impl Transport {
     /// Returns the number of calls that were sent.
     pub(super) fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Returns `true` if the last request got no answer, a short time ago.
+    #[cfg(feature = "server")]
+    pub(super) fn rests(&self) -> bool {
+        !self.rest.is_over(Instant::now())
     }
 
     /// Posts `json` once, as soon as the budget allows. `methods` are the methods of the calls in
@@ -225,10 +233,22 @@ impl Transport {
         loop {
             let error = match once() {
                 Err(error) if may_pass(&error) => error,
-                result => return result,
+                Err(RpcError::Stopped) => return Err(RpcError::Stopped),
+                Err(error) if error.is_transient() => {
+                    self.rest.failed(Instant::now());
+                    return Err(error);
+                }
+                result => {
+                    self.rest.answered();
+                    return result;
+                }
             };
             let random = getrandom::u32().unwrap_or(u32::MAX);
-            match retry.failed(error.retry_after(), random) {
+            let wait = retry.failed(error.retry_after(), random);
+            if wait.is_none() {
+                self.rest.failed(Instant::now());
+            }
+            match wait {
                 Some(wait) => self.wait(wait, &error)?,
                 None if retry.tries() == 1 => return Err(error),
                 None => {

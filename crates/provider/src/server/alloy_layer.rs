@@ -134,7 +134,8 @@ impl Service<RequestPacket> for ProvenTransport {
 impl ProvenTransport {
     async fn single(&self, request: SerializedRequest) -> Result<Response, TransportError> {
         if request.method() == PENDING {
-            let error = self.running.0.refused(PENDING.to_owned());
+            let proven = &self.running.0;
+            let error = proven.refused(proven.unproven(PENDING.to_owned()));
             return Ok(Response { id: request.id().clone(), payload: failure(&error) });
         }
         let proven = METHODS.iter().find(|(name, _)| *name == request.method());

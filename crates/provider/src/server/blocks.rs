@@ -141,8 +141,11 @@ impl Blocks {
         }
     }
 
-    pub(super) fn nodes(&self) -> &[Node] {
-        &self.nodes
+    /// Returns the nodes in the order in which to ask them: those that did not answer lately come last.
+    pub(super) fn nodes(&self) -> Vec<Node> {
+        let mut nodes = self.nodes.clone();
+        nodes.sort_by_key(Node::rests);
+        nodes
     }
 
     pub(super) fn profile(&self) -> &ChainProfile {
@@ -241,7 +244,7 @@ impl Blocks {
     fn fetch_header(&self, at: BlockRef) -> Result<HeaderBuf, Missing> {
         let missing = |why: String| Missing { block: at, why: vec![why] };
         let what = || format!("block {}", at.hash);
-        let found = first_of(&self.nodes, what, |node| node.header_by_hash(at.hash));
+        let found = first_of(&self.nodes(), what, |node| node.header_by_hash(at.hash));
         let found = found.map_err(|error| missing(error.to_string()))?;
         let header = found.ok_or_else(|| missing("no node has the header".to_owned()))?;
         if let Some(store) = &self.store {
@@ -284,7 +287,7 @@ impl Blocks {
             };
             Err(format!("{}: {problem}", node.name()))
         };
-        for node in &self.nodes {
+        for node in &self.nodes() {
             let received = if with_hashes && self.hashes.get(&block.hash).is_none() {
                 let (received, body) = node.receipts_and_body(at);
                 let verified = body.map(|body| body.transactions.verify(block.transactions_root));
@@ -302,7 +305,7 @@ impl Blocks {
             }
         }
         // Another method of a node may have what its first one lacks.
-        for node in &self.nodes {
+        for node in &self.nodes() {
             let mut found = None;
             node.receipts_by_each_method(at, |_, received| {
                 found = checked(node, received).ok();
@@ -364,7 +367,7 @@ impl Blocks {
         fits: impl Fn(Option<&[Withdrawal]>) -> bool,
     ) -> Result<(VerifiedTransactions, Option<Vec<Withdrawal>>), Missing> {
         let mut why = Vec::new();
-        for node in &self.nodes {
+        for node in &self.nodes() {
             let problem = match node.body(at.hash) {
                 Ok(Some(body)) => match body.transactions.verify(transactions_root) {
                     Ok(transactions) if fits(body.withdrawals.as_deref()) => {
@@ -396,6 +399,10 @@ impl Blocks {
         semantics: Semantics,
         is_likely: bool,
     ) -> Result<Vec<LocatedLog>, Missing> {
+        // A log sets bits of the filter, whatever is asked for.
+        if block.bloom.is_zero() && self.profile.at(block.number).bloom.proves_absence() {
+            return Ok(Vec::new());
+        }
         let receipts =
             if is_likely { self.receipts_and_hashes(block) } else { self.receipts(block) };
         let mut logs = receipts?.matching(query, semantics);

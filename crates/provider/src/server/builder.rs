@@ -328,14 +328,15 @@ impl RpcServerBuilder {
         let store = match &self.folder {
             None => None,
             Some(folder) => {
-                std::fs::create_dir_all(folder).map_err(|error| opened(&error))?;
+                let created = std::fs::create_dir_all(folder);
+                created.map_err(|error| opened(&format!("{}: {error}", folder.display())))?;
                 Some(Store::open(folder, self.limits.disk).map_err(|error| opened(&error))?)
             }
         };
         let index = self.index.as_deref();
         let index = index.map(|folder| FilterIndex::open(folder, self.index_from, chain_id));
         let index = index.transpose().map_err(|error| opened(&error))?;
-        let metrics = Arc::new(Metrics::new());
+        let metrics = Arc::new(Metrics::new(&nodes));
         let compare = if self.compare {
             let started = Compare::start(nodes.clone(), Arc::clone(&metrics), self.events.clone());
             started.map_err(|error| opened(&error))?

@@ -38,7 +38,7 @@ impl Proven {
     /// Asks for the newest trusted block, and links it to the chain.
     pub(super) fn advance(&self) -> Result<(), String> {
         let (head, finalized) = self.newest()?;
-        let nodes = self.blocks.nodes();
+        let nodes = &self.blocks.nodes();
         let mut branch = self.chain.fetch(nodes, head);
         // Nodes may not have the newest signed block yet. The final one is a start.
         if let (Err(_), None, Some(finalized)) = (&branch, self.chain.head(), finalized) {
@@ -89,7 +89,7 @@ impl Proven {
 
     /// Returns the newest trusted block, and the newest final one if it is known.
     fn newest(&self) -> Result<(B256, Option<BlockRef>), String> {
-        let nodes = self.blocks.nodes();
+        let nodes = &self.blocks.nodes();
         let failed = |error: FetchError| error.to_string();
         let Some(anchor) = &self.anchor else {
             let named = |tag: BlockTag| {

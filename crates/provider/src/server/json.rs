@@ -110,7 +110,7 @@ impl Proven {
         if expected == NO_OMMERS {
             return Ok(Vec::new());
         }
-        for node in self.blocks.nodes() {
+        for node in &self.blocks.nodes() {
             let mut headers: Vec<HeaderBuf> = Vec::new();
             // Only the hash in the header says how many there are.
             while headers.len() < MOST_OMMERS {

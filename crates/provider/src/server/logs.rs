@@ -27,6 +27,11 @@ use crate::nodes::first_of;
 
 /// The rules by which logs match: those of go-ethereum.
 pub(super) const SEMANTICS: Semantics = Semantics::Geth;
+/// What is limited, beside blocks and logs.
+const CANDIDATES: &str = "blocks that may contain a log";
+/// Where the index names more than one in so many blocks, headers are fetched in their order, many at
+/// once, instead of one by one.
+const MANY: u64 = 8;
 /// After so many blocks that could not be proven, no further ones are asked for.
 const MOST_MISSING: usize = 8;
 
@@ -89,7 +94,7 @@ impl Proven {
 
     /// Returns the headers of a range of the verified chain. What is missing is fetched.
     pub(super) fn headers(&self, range: RangeInclusive<u64>) -> Result<Headers, HeadersError> {
-        self.chain.headers(self.blocks.nodes(), self.anchor.as_deref(), range)
+        self.chain.headers(&self.blocks.nodes(), self.anchor.as_deref(), range)
     }
 
     /// Divides a range into the blocks of the index, and those of which the headers are needed.
@@ -118,10 +123,16 @@ impl Proven {
             return Ok(vec![Span::Headers(self.headers(range.clone())?)]);
         };
         if count > limit {
-            let what = "blocks that may contain a log";
+            let what = CANDIDATES;
             return Err(Refusal::Limit { what, found: count, limit });
         }
         let (from, to) = blocks.into_inner();
+        if count > (to - from) / MANY
+            && count > MANY
+            && let Ok(headers) = self.headers(range.clone())
+        {
+            return Ok(vec![Span::Headers(headers)]);
+        }
         let mut spans = Vec::new();
         if first < from {
             spans.push(Span::Headers(self.headers(first..=from - 1)?));
@@ -142,7 +153,7 @@ impl Proven {
         let limit = self.limits.max_candidates;
         let found = candidates.len() as u64;
         if found > limit {
-            return Err(Refusal::Limit { what: "blocks that may contain a log", found, limit });
+            return Err(Refusal::Limit { what: CANDIDATES, found, limit });
         }
         let is_cold =
             |block: &&Candidate<'_>| self.blocks.receipts_in_memory(block.at().hash).is_none();
@@ -182,7 +193,7 @@ impl Proven {
             Ok(()) if missing.is_empty() => {}
             Err(None) => {
                 let (found, limit) = (logs.len() as u64, self.limits.max_logs);
-                return Err(Refusal::Limit { what: "logs or more", found, limit });
+                return Err(Refusal::Limit { what: "logs", found, limit });
             }
             Ok(()) => return Err(Refusal::missing(range, missing)),
             Err(Some(last)) => {
@@ -255,7 +266,7 @@ impl Proven {
             known
         } else {
             let what = || format!("block {hash}");
-            let header = first_of(self.blocks.nodes(), what, |node| node.header_by_hash(hash));
+            let header = first_of(&self.blocks.nodes(), what, |node| node.header_by_hash(hash));
             let Some(header) = header.map_err(HeadersError::from)? else { return Ok(None) };
             Arc::new(BlockHeader::new(header))
         };

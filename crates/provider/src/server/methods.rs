@@ -96,9 +96,9 @@ fn param<'a, T: Deserialize<'a>>(params: &[&'a RawValue], index: usize) -> Resul
         .map_err(|error| Refusal::Params(format!("invalid argument {index}: {error}")))
 }
 
-pub(super) fn query(params: &[&RawValue], index: usize) -> Result<LogQuery, Refusal> {
-    let text = params.get(index).map_or("{}", |raw| raw.get());
-    Ok(LogQuery::from_json(text, SEMANTICS)?)
+fn query(params: &[&RawValue]) -> Result<LogQuery, Refusal> {
+    let text: &RawValue = param(params, 0)?;
+    Ok(LogQuery::from_json(text.get(), SEMANTICS)?)
 }
 
 fn tag(params: &[&RawValue], index: usize) -> Result<BlockTag, Refusal> {
@@ -122,11 +122,11 @@ impl Proven {
 }
 
 fn get_logs(proven: &Proven, params: &[&RawValue]) -> Answer {
-    proven.written(&proven.logs(&query(params, 0)?)?)
+    proven.written(&proven.logs(&query(params)?)?)
 }
 
 fn new_filter(proven: &Proven, params: &[&RawValue]) -> Answer {
-    let id = proven.new_filter(query(params, 0)?)?;
+    let id = proven.new_filter(query(params)?)?;
     proven.count_filters();
     proven.written(&id)
 }
@@ -234,7 +234,7 @@ fn get_transaction_receipt(proven: &Proven, params: &[&RawValue]) -> Answer {
     proven.heads()?;
     // Upstreams say where the transaction is. Only the block proves it.
     let (mut has_none, mut failed) = (false, None);
-    for node in proven.blocks.nodes() {
+    for node in &proven.blocks.nodes() {
         let place = node.call::<Option<Place>>("eth_getTransactionReceipt", &json!([hash]));
         let receipt = match place {
             Ok(Some(Place { block_hash })) => proven

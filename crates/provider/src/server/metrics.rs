@@ -49,6 +49,17 @@ pub(super) enum Wrong {
     Withdrawals,
 }
 
+impl Wrong {
+    fn of(self, node: &Node) -> WrongOf {
+        let what = match self {
+            Self::Receipts => "receipts",
+            Self::Transactions => "transactions",
+            Self::Withdrawals => "withdrawals",
+        };
+        WrongOf { upstream: node.name(), what }
+    }
+}
+
 /// Where a block's receipts were found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kept {
@@ -81,7 +92,8 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    pub(super) fn new() -> Self {
+    /// The counters of each upstream begin at 0, so that an increase shows from the first one on.
+    pub(super) fn new(nodes: &[Node]) -> Self {
         let durations = Family::<OfMethod, Histogram>::new_with_constructor(|| {
             Histogram::new(exponential_buckets(0.0005, 4.0, 9))
         });
@@ -107,6 +119,16 @@ impl Metrics {
             unverified: Counter::default(),
         };
         metrics.register();
+        for node in nodes {
+            let upstream = OfUpstream { upstream: node.name() };
+            for family in [&metrics.omitted, &metrics.altered, &metrics.invented, &metrics.compared]
+            {
+                drop(family.get_or_create(&upstream));
+            }
+            for wrong in [Wrong::Receipts, Wrong::Transactions, Wrong::Withdrawals] {
+                drop(metrics.wrong.get_or_create(&wrong.of(node)));
+            }
+        }
         metrics
     }
 
@@ -177,12 +199,7 @@ impl Metrics {
     }
 
     pub(super) fn wrong(&self, node: &Node, wrong: Wrong) {
-        let what = match wrong {
-            Wrong::Receipts => "receipts",
-            Wrong::Transactions => "transactions",
-            Wrong::Withdrawals => "withdrawals",
-        };
-        self.wrong.get_or_create(&WrongOf { upstream: node.name(), what }).inc();
+        self.wrong.get_or_create(&wrong.of(node)).inc();
     }
 
     pub(super) fn compared(&self, node: &Node, found: LogDifferences) {

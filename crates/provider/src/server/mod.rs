@@ -93,7 +93,7 @@ impl Proven {
     /// Passes a call to the first upstream that answers, and returns its answer without any check.
     fn forward(&self, method: &str, params: &str) -> Result<Box<RawValue>, ErrorObjectOwned> {
         let mut failed = None;
-        for node in self.blocks.nodes() {
+        for node in &self.blocks.nodes() {
             match node.forward(method, params) {
                 Ok(Ok(result)) => return Ok(result),
                 Ok(Err(error)) => {

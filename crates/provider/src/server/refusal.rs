@@ -10,6 +10,7 @@ use super::blocks::Missing;
 use super::chain::HeadersError;
 
 /// Codes of JSON-RPC errors, of the specification and of EIP-1474.
+const METHOD_NOT_FOUND: i32 = -32601;
 const INVALID_PARAMS: i32 = -32602;
 const NOT_FOUND: i32 = -32001;
 const UNAVAILABLE: i32 = -32002;
@@ -30,7 +31,13 @@ pub(super) enum Refusal {
     /// No block has this hash, or it is not on the verified chain.
     UnknownBlock(String),
     /// The method is not one of those whose answers are proven.
-    Method(String),
+    Method {
+        method: String,
+        /// `true` if it would be passed on as a single call over HTTP.
+        is_passed_alone: bool,
+    },
+    /// Subscriptions need a connection that stays open.
+    NeedsWebSocket,
     /// Nothing is trusted yet.
     NotReady,
     /// A block left the chain, and nobody has its logs any more: what was sent of it cannot be taken
@@ -61,7 +68,7 @@ impl Refusal {
             Self::Params(_) | Self::BeyondHead { .. } => "invalid",
             Self::Limit { .. } => "limit",
             Self::NoFilter | Self::UnknownBlock(_) => "not_found",
-            Self::Method(_) => "not_supported",
+            Self::Method { .. } | Self::NeedsWebSocket => "not_supported",
             Self::NotReady => "not_ready",
             Self::Internal => "internal",
             Self::Gap(_) => "gap",
@@ -109,7 +116,7 @@ impl From<ResolveError> for Refusal {
             ResolveError::Reversed { .. } | ResolveError::BeginsAfterHead { .. } => {
                 Self::Params("invalid block range params".to_owned())
             }
-            ResolveError::Pending => Self::Params("pending logs are not supported".to_owned()),
+            ResolveError::Pending => Self::Params("pending blocks are not supported".to_owned()),
             ResolveError::UnknownTag(tag) => Self::UnknownBlock(format!("{tag} block not found")),
             error => Self::Params(error.to_string()),
         }
@@ -121,7 +128,7 @@ impl From<HeadersError> for Refusal {
         match error {
             HeadersError::NoHead => Self::NotReady,
             HeadersError::TooMany { headers, limit, .. } => {
-                Self::Limit { what: "headers up to the verified head", found: headers, limit }
+                Self::Limit { what: "headers", found: headers, limit }
             }
             error => Self::NotProven {
                 reason: "no_headers",
@@ -161,10 +168,20 @@ impl From<Refusal> for ErrorObjectOwned {
             Refusal::UnknownBlock(what) => {
                 (NOT_FOUND, what, Some(json!({ "reason": "unknown_block" })))
             }
-            Refusal::Method(method) => (
-                NOT_SUPPORTED,
-                format!("answers of {method} cannot be proven, and are not passed on"),
-                Some(json!({ "reason": "unverified_method" })),
+            Refusal::Method { method, is_passed_alone } => {
+                let why = if is_passed_alone {
+                    ": only single calls over HTTP are passed on"
+                } else {
+                    ", and are not passed on"
+                };
+                let message = format!("answers of {method} cannot be proven{why}");
+                (NOT_SUPPORTED, message, Some(json!({ "reason": "unverified_method" })))
+            }
+            Refusal::NeedsWebSocket => (
+                METHOD_NOT_FOUND,
+                // The words of go-ethereum.
+                "notifications not supported: subscriptions need a WebSocket".to_owned(),
+                None,
             ),
             Refusal::NotReady => (
                 UNAVAILABLE,

@@ -13,6 +13,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::filters::{check_size, random_id};
 use super::journal::Change;
+use super::logs::SEMANTICS;
 use super::refusal::Refusal;
 use super::{Proven, json, methods};
 
@@ -69,7 +70,8 @@ fn selected(params: &[&RawValue]) -> Result<Selects, Refusal> {
     match kind {
         "\"newHeads\"" => Ok(Selects::Heads),
         "\"logs\"" => {
-            let query = methods::query(params, 1)?;
+            let filter = params.get(1).map_or("{}", |raw| raw.get());
+            let query = LogQuery::from_json(filter, SEMANTICS)?;
             let compiled = query.compile();
             Ok(Selects::Logs(Arc::new((query, compiled))))
         }

@@ -43,17 +43,37 @@ pub(super) struct Unverified<S> {
 pub(super) const PENDING: &str = "eth_newPendingTransactionFilter";
 
 impl Proven {
-    /// Counts a call of a method that is not proven, and returns the error.
-    pub(super) fn refused(&self, method: String) -> ErrorObjectOwned {
-        let refusal = Refusal::Method(method);
+    /// Returns the reason to refuse a method that is not proven.
+    pub(super) fn unproven(&self, method: String) -> Refusal {
+        let is_passed_alone = self.pass_unverified && method != PENDING;
+        Refusal::Method { method, is_passed_alone }
+    }
+
+    /// Counts a call that is refused, and returns the error.
+    pub(super) fn refused(&self, refusal: Refusal) -> ErrorObjectOwned {
         self.metrics.refused(refusal.outcome());
         refusal.into()
     }
 }
 
 fn is_proven(method: &str) -> bool {
+    is_subscription(method) || METHODS.iter().any(|(name, _)| *name == method)
+}
+
+fn is_subscription(method: &str) -> bool {
     ["eth_subscribe", "eth_unsubscribe"].contains(&method)
-        || METHODS.iter().any(|(name, _)| *name == method)
+}
+
+/// Returns the reason why a call is not answered by proven data.
+fn refusal(proven: &Proven, request: &Request<'_>) -> Option<Refusal> {
+    if is_subscription(&request.method) {
+        return is_over_http(request).then_some(Refusal::NeedsWebSocket);
+    }
+    (!is_proven(&request.method)).then(|| proven.unproven(request.method.to_string()))
+}
+
+fn is_over_http(request: &Request<'_>) -> bool {
+    request.extensions.get::<Passed>().is_some()
 }
 
 /// Returns the id of the filter whose changes a call asks for.
@@ -80,21 +100,19 @@ where
     type NotificationResponse = MethodResponse;
 
     fn call<'a>(&self, request: Request<'a>) -> impl Future<Output = MethodResponse> + Send + 'a {
-        if is_proven(&request.method) {
+        let UnverifiedLayer { proven, max_answer } = self.layer.clone();
+        let Some(refusal) = refusal(&proven, &request) else {
             return ResponseFuture::future(futures_util::future::Either::Left(
                 self.inner.call(request),
             ));
-        }
-        let UnverifiedLayer { proven, max_answer } = self.layer.clone();
-        let is_passed = proven.pass_unverified;
-        // Over WebSocket, an answer could not be marked.
-        let passed = request.extensions.get::<Passed>().cloned();
-        let passed = passed.filter(|_| is_passed && request.method != PENDING);
+        };
         let method = request.method.to_string();
         let id = request.id.clone().into_owned();
-        let Some(passed) = passed else {
-            let refusal = proven.refused(method);
-            return ResponseFuture::ready(MethodResponse::error(id, refusal));
+        // Over WebSocket, an answer could not be marked.
+        let passed = request.extensions.get::<Passed>().cloned();
+        let is_passed = matches!(refusal, Refusal::Method { is_passed_alone: true, .. });
+        let Some(passed) = passed.filter(|_| is_passed) else {
+            return ResponseFuture::ready(MethodResponse::error(id, proven.refused(refusal)));
         };
         let params = request.params.as_ref().map_or("[]", |params| params.get()).to_owned();
         let forwarded = async move {
@@ -122,11 +140,10 @@ where
         let mut polled = Vec::new();
         // A mark on the answer to a whole batch would say nothing of its calls, so none is passed on.
         let refused = |entry| match entry {
-            Ok(BatchEntry::Call(request)) if !is_proven(&request.method) => {
-                let refusal = proven.refused(request.method.to_string());
-                Err(BatchEntryErr::new(request.id, refusal))
-            }
             Ok(BatchEntry::Call(request)) => {
+                if let Some(refusal) = refusal(&proven, &request) {
+                    return Err(BatchEntryErr::new(request.id, proven.refused(refusal)));
+                }
                 polled.extend(polled_filter(&request));
                 Ok(BatchEntry::Call(request))
             }

@@ -54,6 +54,11 @@ fn health_and_counters() {
     let health: Value = serde_json::from_str(&get(address, "/health").1).expect("JSON");
     assert_eq!(health["head"]["hash"], chain.run.tip().to_string());
 
+    // Before the first question, the counters of each upstream are there.
+    let text = get(address, "/metrics").1;
+    let omitted = format!("chainsieve_upstream_omitted_logs_total{{upstream=\"{url}\"}}");
+    assert!(text.contains(&format!("{omitted} 0\n")), "{text}");
+
     // The upstream leaves one log out of its answer, and the client gets it all the same.
     upstream.lie(|method, _, honest| {
         let Sent::Result(Value::Array(logs)) = honest else { return None };
@@ -62,7 +67,6 @@ fn health_and_counters() {
     let answer = ask(address, "eth_getLogs", &all());
     let expected: usize = upstream.blocks().iter().map(|block| block.logs.len()).sum();
     assert_eq!(answer["result"].as_array().map(Vec::len), Some(expected), "{}", answer["error"]);
-    let omitted = format!("chainsieve_upstream_omitted_logs_total{{upstream=\"{url}\"}}");
     until("it is counted", || counter(&get(address, "/metrics").1, &omitted) == 1);
     let text = get(address, "/metrics").1;
     assert!(text.ends_with("# EOF\n"), "{text}");
@@ -103,6 +107,17 @@ fn methods_that_are_not_proven() {
     assert_eq!(answer[0]["error"]["data"]["reason"], "unverified_method");
     assert_eq!(answer[1]["result"], format!("{:#x}", chain.run.last()));
     assert!(headers.get("chainsieve-unverified").is_none());
+    // A subscription needs a connection that stays open.
+    let heads =
+        json!({ "jsonrpc": "2.0", "id": 9, "method": "eth_subscribe", "params": ["newHeads"] });
+    let single = post(passing.address(), &heads.to_string()).1;
+    let batch = post(passing.address(), &json!([heads]).to_string()).1;
+    assert_eq!(
+        (&single["error"]["code"], &batch[0]["error"]["code"]),
+        (&json!(-32601), &json!(-32601))
+    );
+    let missing = &ask(passing.address(), "eth_getLogs", &json!([]))["error"];
+    assert_eq!(missing["message"], "missing value for required argument 0");
     // A proven answer has no mark.
     let (headers, _) = post(passing.address(), &number.to_string());
     assert!(headers.get("chainsieve-unverified").is_none());
@@ -278,6 +293,31 @@ fn a_too_large_answer_loses_no_change() {
         let error = &changes(&id)["error"];
         assert_eq!((&error["code"], &error["data"]["limit"]), (&json!(-32005), &json!(2000)));
     }
+}
+
+/// A node that never answers is asked again only after a while.
+#[test]
+fn a_hung_node_delays_few_calls() {
+    let Some(chain) = chain() else { return };
+    let hung = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = hung.local_addr().expect("bound");
+    let connections = std::sync::Arc::new(AtomicU64::new(0));
+    let counted = std::sync::Arc::clone(&connections);
+    std::thread::spawn(move || {
+        let streams = hung.incoming().inspect(|_| drop(counted.fetch_add(1, Ordering::SeqCst)));
+        // They stay open.
+        streams.collect::<Vec<_>>()
+    });
+    let upstream = Upstream::start(chain);
+    let builder = provider(&[]).url(&format!("http://{address}")).url(&upstream.url());
+    let builder = builder.timeout(Duration::from_millis(500)).anchor(chain.run.tip());
+    let server = started(builder.build().expect("nodes").serve().limits(forgetful()));
+    for block in &upstream.blocks()[..100] {
+        let logs = ask(server.address(), "eth_getLogs", &json!([{ "blockHash": block.hash }]));
+        assert_eq!(logs["result"], json!(block.logs), "{}", logs["error"]);
+    }
+    let connections = connections.load(Ordering::SeqCst);
+    assert!((1..5).contains(&connections), "{connections} connections");
 }
 
 /// A node whose chain changes between two calls: the final block is one of the head's chain.
