@@ -239,6 +239,11 @@ impl Chain {
         self.read().headers(range)
     }
 
+    /// Returns the number of headers from this block on that are not in memory.
+    pub(super) fn missing_from(&self, first: u64) -> u64 {
+        self.read().numbers().map_or(u64::MAX, |numbers| numbers.start().saturating_sub(first))
+    }
+
     /// Fetches the headers that lead from the head to the block with this hash; none if it is the head.
     /// Only this hash is trusted: whatever nodes send must lead to it.
     pub(super) fn fetch(&self, nodes: &[Node], head: B256) -> Result<Branch, FetchError> {

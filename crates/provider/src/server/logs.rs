@@ -29,8 +29,8 @@ use crate::nodes::first_of;
 pub(super) const SEMANTICS: Semantics = Semantics::Geth;
 /// What is limited, beside blocks and logs.
 const CANDIDATES: &str = "blocks that may contain a log";
-/// Where the index names more than one in so many blocks, headers are fetched in their order, many at
-/// once, instead of one by one.
+/// If the index names more than one in so many blocks of those whose headers are missing, all of these
+/// headers are fetched, many at once, instead of those of the candidates one by one.
 const MANY: u64 = 8;
 /// After so many blocks that could not be proven, no further ones are asked for.
 const MOST_MISSING: usize = 8;
@@ -127,8 +127,8 @@ impl Proven {
             return Err(Refusal::Limit { what, found: count, limit });
         }
         let (from, to) = blocks.into_inner();
-        if count > (to - from) / MANY
-            && count > MANY
+        if count > MANY
+            && self.chain.missing_from(first) / MANY < count
             && let Ok(headers) = self.headers(range.clone())
         {
             return Ok(vec![Span::Headers(headers)]);

@@ -86,6 +86,15 @@ fn an_index_takes_the_place_of_headers() {
     let ruled_out = upstream.take_calls();
     let headers = ruled_out.iter().filter(|method| is_header(method.as_str())).count();
     assert!(headers * 20 < chain.run.blocks.len(), "{headers} headers: {answer}");
+    // Where most blocks are candidates, many headers come at once.
+    let everything = json!([{ "fromBlock": "0x5", "toBlock": "latest" }]);
+    let before = upstream.num_requests();
+    upstream.take_calls();
+    assert!(ask(server.address(), "eth_getLogs", &everything)["result"].is_array());
+    let calls = upstream.take_calls();
+    let headers = calls.iter().filter(|method| is_header(method.as_str())).count() as u64;
+    let requests = upstream.num_requests() - before;
+    assert!(requests + headers / 2 < calls.len() as u64, "{requests} requests, {headers} headers");
     answers_are_right(&server, &upstream, 2);
     // Blocks before the index are reached, too.
     let logs = |from: u64, to: u64| {
