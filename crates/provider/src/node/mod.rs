@@ -33,6 +33,8 @@ use crate::stop::Stop;
 use calls::{Call, Caller};
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::RpcError;
+#[cfg(feature = "server")]
+pub(crate) use receipts::ReceiptsAndBody;
 use transport::Transport;
 pub(crate) use transport::unix_time;
 
@@ -107,9 +109,9 @@ pub struct Node {
     caller: Caller,
     windows: Arc<Mutex<WindowSize>>,
     raw_headers: Arc<Served>,
-    /// Receipts and body of a block in one request.
+    /// Receipts and bodies of several blocks in one request.
     #[cfg(feature = "server")]
-    pairs: Arc<Served>,
+    together: Arc<Served>,
     /// Index of the first method for receipts that the node serves, as far as known.
     receipts_method: Arc<AtomicUsize>,
 }
@@ -122,7 +124,7 @@ impl Node {
             caller: Caller::new(Transport::new(endpoint, options)),
             raw_headers: Arc::default(),
             #[cfg(feature = "server")]
-            pairs: Arc::default(),
+            together: Arc::default(),
             receipts_method: Arc::default(),
         }
     }

@@ -34,6 +34,15 @@ enum Method {
 /// Reads the result of a call as the receipts of the block with this number.
 type Read = fn(&str, u64) -> Result<Option<BlockReceipts>, RpcError>;
 
+/// What a node sent of a block, not verified.
+#[cfg(feature = "server")]
+#[derive(Debug)]
+pub(crate) struct ReceiptsAndBody {
+    pub(crate) block: BlockRef,
+    pub(crate) receipts: Option<BlockReceipts>,
+    pub(crate) body: Option<Body>,
+}
+
 /// Maximum number of transactions in a block, which is more than any real block has.
 const MAX_TRANSACTIONS: usize = 100_000;
 
@@ -57,14 +66,6 @@ impl Method {
             Self::Each => None,
         }
     }
-}
-
-/// Only errors about the method itself are a reason to try the next one.
-fn next_may_do(error: &RpcError) -> bool {
-    matches!(
-        error.origin(),
-        RpcError::MethodMissing { .. } | RpcError::Node { .. } | RpcError::Http { .. }
-    )
 }
 
 impl Node {
@@ -93,7 +94,12 @@ impl Node {
                 }
                 Err(error) => error,
             };
-            if !next_may_do(&error) {
+            // Only errors about the method itself are a reason to try the next one.
+            let next_may_do = matches!(
+                error.origin(),
+                RpcError::MethodMissing { .. } | RpcError::Node { .. } | RpcError::Http { .. }
+            );
+            if !next_may_do {
                 return Err(error);
             }
             failed.get_or_insert((method, error));
@@ -102,51 +108,49 @@ impl Node {
         Err(failed.map_or_else(missing, |(_, error)| error))
     }
 
-    /// Requests all receipts of a block as [`receipts`](Self::receipts) does, and its body in the same
-    /// request if the node accepts batches. Without the body, the second result is `None`.
+    /// Requests all receipts and the body of each of these blocks, all in one request. What the node
+    /// refuses or does not have is left out: whoever asks for it alone learns the error.
     #[cfg(feature = "server")]
-    pub(crate) fn receipts_and_body(
-        &self,
-        block: BlockRef,
-    ) -> (Result<Option<BlockReceipts>, RpcError>, Option<Body>) {
+    pub(crate) fn receipts_and_bodies(&self, blocks: &[BlockRef]) -> Vec<ReceiptsAndBody> {
         enum Part {
             Receipts(Option<BlockReceipts>),
             Body(Option<Body>),
         }
         let known = self.receipts_method.load(Ordering::Relaxed).min(METHODS.len() - 1);
-        let call = METHODS[known].call(block).filter(|_| self.pairs.may_be());
-        let Some((receipts, read)) = call.filter(|_| self.caller.batch() > 1) else {
-            return (self.receipts(block), None);
-        };
-        let calls = [receipts, body::call(block.hash)];
-        let answers = self.caller.batch_of(&calls, |at, result| match at {
-            0 => read(result, block.number).map(Part::Receipts),
-            _ => body::read(result, block.hash).map(Part::Body),
+        let receipts: Vec<_> =
+            blocks.iter().filter_map(|block| METHODS[known].call(*block)).collect();
+        let Some(&(_, read)) = receipts.first() else { return Vec::new() };
+        if !self.together.may_be() || self.caller.batch() < 2 * blocks.len() {
+            return Vec::new();
+        }
+        let calls = receipts.into_iter().zip(blocks);
+        let calls: Vec<_> =
+            calls.flat_map(|((call, _), block)| [call, body::call(block.hash)]).collect();
+        let answers = self.caller.batch_of(&calls, |at, result| {
+            let block = blocks[at / 2];
+            if at % 2 == 0 {
+                read(result, block.number).map(Part::Receipts)
+            } else {
+                body::read(result, block.hash).map(Part::Body)
+            }
         });
-        let (mut receipts, mut body) = (Ok(None), None);
-        match answers {
+        if answers.as_ref().is_err_and(|error| Caller::accepted(calls.len(), error).is_some()) {
             // Batches of short answers may still be accepted.
-            Err(error) if Caller::accepted(2, &error).is_some() => {
-                self.pairs.set_missing();
-                return (self.receipts(block), None);
+            self.together.set_missing();
+        }
+        let mut found: Vec<ReceiptsAndBody> = Vec::new();
+        for (answer, at) in answers.unwrap_or_default().into_iter().zip(0..) {
+            if at % 2 == 0 {
+                found.push(ReceiptsAndBody { block: blocks[at / 2], receipts: None, body: None });
             }
-            Err(error) => receipts = Err(error),
-            Ok(answers) => {
-                for (answer, at) in answers.into_iter().zip(0..) {
-                    match answer {
-                        Ok(Part::Receipts(found)) => receipts = Ok(found),
-                        Ok(Part::Body(found)) => body = found,
-                        Err(error) if at == 0 => receipts = Err(error),
-                        // It is asked for again, and then the error is told.
-                        Err(_) => {}
-                    }
-                }
+            let Some(last) = found.last_mut() else { continue };
+            match answer {
+                Ok(Part::Receipts(receipts)) => last.receipts = receipts,
+                Ok(Part::Body(body)) => last.body = body,
+                Err(_) => {}
             }
         }
-        if receipts.as_ref().is_err_and(next_may_do) {
-            receipts = self.receipts(block);
-        }
-        (receipts, body)
+        found
     }
 
     /// Records that the node serves only a later method, and reports it in a note the first time.

@@ -18,7 +18,7 @@ use super::flight::Flights;
 use super::journal::BlockHeader;
 use super::metrics::{Kept, Metrics, Wrong};
 use super::store::{Kind, Store};
-use crate::node::{Node, RpcError};
+use crate::node::{Node, ReceiptsAndBody, RpcError};
 use crate::nodes::first_of;
 
 /// All receipts of a block, which its header commits to.
@@ -79,6 +79,8 @@ pub(super) struct Blocks {
     headers: Cache<B256, Arc<BlockHeader>, ByBytes>,
     store: Option<Store>,
     receipts_in_flight: Flights<B256, Result<Arc<ProvenReceipts>, Missing>>,
+    /// Blocks that are fetched together, by the first one.
+    together_in_flight: Flights<B256, ()>,
     headers_in_flight: Flights<B256, Result<Arc<BlockHeader>, Missing>>,
     transactions_in_flight: Flights<B256, Result<Arc<VerifiedTransactions>, Missing>>,
     metrics: Arc<Metrics>,
@@ -135,6 +137,7 @@ impl Blocks {
             headers: Cache::with_weighter(ESTIMATED_BLOCKS, small, ByBytes),
             store,
             receipts_in_flight: Flights::new(),
+            together_in_flight: Flights::new(),
             headers_in_flight: Flights::new(),
             transactions_in_flight: Flights::new(),
             metrics,
@@ -159,23 +162,6 @@ impl Blocks {
 
     /// Returns all receipts of a block of the chain.
     pub(super) fn receipts(&self, block: &ChainBlock<'_>) -> Result<Arc<ProvenReceipts>, Missing> {
-        self.receipts_and(block, false)
-    }
-
-    /// Returns all receipts of a block of the chain. If they must be fetched, the block's transactions
-    /// are asked for in the same request, and their hashes are kept, if there is memory for them.
-    pub(super) fn receipts_and_hashes(
-        &self,
-        block: &ChainBlock<'_>,
-    ) -> Result<Arc<ProvenReceipts>, Missing> {
-        self.receipts_and(block, self.hashes.capacity() > 0)
-    }
-
-    fn receipts_and(
-        &self,
-        block: &ChainBlock<'_>,
-        with_hashes: bool,
-    ) -> Result<Arc<ProvenReceipts>, Missing> {
         if let Some(known) = self.receipts.get(&block.hash) {
             self.metrics.found(Kept::Memory);
             return Ok(known);
@@ -194,18 +180,68 @@ impl Blocks {
                 receipts
             } else {
                 self.metrics.found(Kept::Nowhere);
-                let receipts = self.fetch_receipts(block, with_hashes)?;
-                if let (Some(store), Some(encodings)) = (&self.store, receipts.encodings()) {
-                    store.put(Kind::Receipts, block.receipts_root, &encodings);
-                }
+                let receipts = self.fetch_receipts(block)?;
+                self.store_receipts(block, &receipts);
                 receipts
             };
-            let bytes = crate::held::bytes_of_receipts(&receipts);
-            let (at, timestamp) = (BlockRef::from(*block), block.timestamp);
-            let proven = Arc::new(ProvenReceipts { at, timestamp, receipts, bytes });
-            self.receipts.insert(block.hash, Arc::clone(&proven));
-            Ok(proven)
+            Ok(self.hold(block, receipts))
         })
+    }
+
+    fn store_receipts(&self, block: &ChainBlock<'_>, receipts: &BlockReceipts) {
+        if let (Some(store), Some(encodings)) = (&self.store, receipts.encodings()) {
+            store.put(Kind::Receipts, block.receipts_root, &encodings);
+        }
+    }
+
+    /// Keeps proven receipts in memory.
+    fn hold(&self, block: &ChainBlock<'_>, receipts: BlockReceipts) -> Arc<ProvenReceipts> {
+        let bytes = crate::held::bytes_of_receipts(&receipts);
+        let (at, timestamp) = (BlockRef::from(*block), block.timestamp);
+        let proven = Arc::new(ProvenReceipts { at, timestamp, receipts, bytes });
+        self.receipts.insert(block.hash, Arc::clone(&proven));
+        proven
+    }
+
+    /// Fetches the receipts and the transactions of these blocks in one request, as far as they are not
+    /// known, and keeps what is proven. The rest is fetched, and its errors are told, when somebody asks
+    /// for it.
+    pub(super) fn fetch_together(&self, blocks: &[ChainBlock<'_>]) {
+        if self.receipts.capacity() == 0 {
+            return;
+        }
+        let is_unknown = |block: &&ChainBlock<'_>| {
+            let is_stored = || self.store.as_ref()?.get(Kind::Receipts, block.receipts_root);
+            let is_known = self.receipts.get(&block.hash).is_some() || self.has_no_logs(block);
+            !is_known && is_stored().is_none()
+        };
+        let unknown: Vec<_> = blocks.iter().filter(is_unknown).collect();
+        let Some(first) = unknown.first() else { return };
+        self.together_in_flight.run(&first.hash, || {
+            let at: Vec<_> = unknown.iter().map(|block| BlockRef::from(**block)).collect();
+            let nodes = self.nodes();
+            let found = nodes.first().map(|node| node.receipts_and_bodies(&at)).unwrap_or_default();
+            for ReceiptsAndBody { block: at, receipts, body } in found {
+                let Some(block) = unknown.iter().find(|block| block.hash == at.hash) else {
+                    continue;
+                };
+                let transactions =
+                    body.and_then(|body| body.transactions.verify(block.transactions_root).ok());
+                if let Some(transactions) = transactions {
+                    self.keep(block, &transactions);
+                }
+                if let Some(receipts) = receipts.and_then(|it| self.proven(block, it).ok()) {
+                    self.metrics.found(Kept::Nowhere);
+                    self.store_receipts(block, &receipts);
+                    self.hold(block, receipts);
+                }
+            }
+        });
+    }
+
+    /// Returns `true` if the filter in the header rules out any log.
+    fn has_no_logs(&self, block: &ChainBlock<'_>) -> bool {
+        block.bloom.is_zero() && self.profile.at(block.number).bloom.proves_absence()
     }
 
     /// Returns what is on disk under a root, if `proven` finds that it has this root.
@@ -264,11 +300,7 @@ impl Blocks {
         Ok(receipts)
     }
 
-    fn fetch_receipts(
-        &self,
-        block: &ChainBlock<'_>,
-        with_hashes: bool,
-    ) -> Result<BlockReceipts, Missing> {
+    fn fetch_receipts(&self, block: &ChainBlock<'_>) -> Result<BlockReceipts, Missing> {
         let at = BlockRef::from(*block);
         let mut why = Vec::new();
         let checked = |node: &Node, received: Result<Option<BlockReceipts>, RpcError>| {
@@ -288,18 +320,7 @@ impl Blocks {
             Err(format!("{}: {problem}", node.name()))
         };
         for node in &self.nodes() {
-            let received = if with_hashes && self.hashes.get(&block.hash).is_none() {
-                let (received, body) = node.receipts_and_body(at);
-                let verified = body.map(|body| body.transactions.verify(block.transactions_root));
-                // Others are asked for again, and then told.
-                if let Some(Ok(transactions)) = verified {
-                    self.keep(block, &transactions);
-                }
-                received
-            } else {
-                node.receipts(at)
-            };
-            match checked(node, received) {
+            match checked(node, node.receipts(at)) {
                 Ok(receipts) => return Ok(receipts),
                 Err(problem) => why.push(problem),
             }
@@ -390,22 +411,17 @@ impl Blocks {
         Err(Missing { block: at, why })
     }
 
-    /// Returns the matching logs of a block, in order, with all members proven. If a match `is_likely`,
-    /// what one needs is fetched in one request instead of two.
+    /// Returns the matching logs of a block, in order, with all members proven.
     pub(super) fn logs(
         &self,
         block: &ChainBlock<'_>,
         query: &LogQuery,
         semantics: Semantics,
-        is_likely: bool,
     ) -> Result<Vec<LocatedLog>, Missing> {
-        // A log sets bits of the filter, whatever is asked for.
-        if block.bloom.is_zero() && self.profile.at(block.number).bloom.proves_absence() {
+        if self.has_no_logs(block) {
             return Ok(Vec::new());
         }
-        let receipts =
-            if is_likely { self.receipts_and_hashes(block) } else { self.receipts(block) };
-        let mut logs = receipts?.matching(query, semantics);
+        let mut logs = self.receipts(block)?.matching(query, semantics);
         // Without a match, nobody asks for the hashes of transactions.
         if !logs.is_empty() {
             let hashes = self.hashes(block)?;

@@ -128,8 +128,8 @@ impl Proven {
         let block = ChainBlock::from(block);
         if self.filters.len() > 0 && self.filters.may_match(&block, self.blocks.profile()) {
             // A failure shows when a client asks.
-            let receipts = self.blocks.receipts_and_hashes(&block);
-            let _ = receipts.and_then(|_| self.blocks.hashes(&block));
+            self.blocks.fetch_together(&[block]);
+            let _ = self.blocks.receipts(&block).and_then(|_| self.blocks.hashes(&block));
         }
     }
 }

@@ -32,6 +32,8 @@ const CANDIDATES: &str = "blocks that may contain a log";
 /// If the index names more than one in so many blocks of those whose headers are missing, all of these
 /// headers are fetched, many at once, instead of those of the candidates one by one.
 const MANY: u64 = 8;
+/// Most blocks that are fetched in one request.
+const TOGETHER: usize = 4;
 /// After so many blocks that could not be proven, no further ones are asked for.
 const MOST_MISSING: usize = 8;
 
@@ -73,7 +75,7 @@ impl Proven {
             let block = self.block_of(hash)?.ok_or_else(unknown)?;
             self.check_profile(block.at.number)?;
             let block = ChainBlock::from(&*block);
-            return self.limited(self.blocks.logs(&block, query, SEMANTICS, false)?);
+            return self.limited(self.blocks.logs(&block, query, SEMANTICS)?);
         }
         let ResolvedBlocks::Range { first, last } = query.resolve(&self.heads()?)? else {
             return Err(Refusal::Params("a range or one block".to_owned()));
@@ -144,10 +146,10 @@ impl Proven {
         Ok(spans)
     }
 
-    fn logs_in(
+    fn logs_in<'a, 'b>(
         &self,
         query: &LogQuery,
-        candidates: &[Candidate<'_>],
+        candidates: &'a [Candidate<'b>],
         range: &RangeInclusive<u64>,
     ) -> Result<Vec<LocatedLog>, Refusal> {
         let limit = self.limits.max_candidates;
@@ -171,23 +173,46 @@ impl Proven {
         };
         let [tried, matched] = [AtomicU64::new(0), AtomicU64::new(0)];
         let logs_of = |block: &ChainBlock<'_>| {
-            // As most of the blocks before it.
-            let is_likely =
-                matched.load(Ordering::Relaxed) * 2 > tried.fetch_add(1, Ordering::Relaxed);
-            let logs = self.blocks.logs(block, query, SEMANTICS, is_likely)?;
+            tried.fetch_add(1, Ordering::Relaxed);
+            let logs = self.blocks.logs(block, query, SEMANTICS)?;
             matched.fetch_add((!logs.is_empty()).into(), Ordering::Relaxed);
             Ok(logs)
         };
-        let work = |block: &Candidate<'_>| match block {
-            Candidate::Header(block) => logs_of(block),
-            Candidate::Index(at) => logs_of(&ChainBlock::from(&*self.blocks.header(*at)?)),
+        let work = |group: &'a [Candidate<'b>]| {
+            let is_index = |block: &&Candidate<'_>| matches!(block, Candidate::Index(_));
+            let headers = group.iter().filter(is_index).map(|block| self.blocks.header(block.at()));
+            let headers: Vec<_> = headers.collect();
+            let mut fetched = headers.iter();
+            let blocks = group.iter().map(|block| match block {
+                Candidate::Header(block) => Ok(*block),
+                Candidate::Index(_) => {
+                    let header = fetched.next().expect("one for each block of the index");
+                    header
+                        .as_ref()
+                        .map(|header| ChainBlock::from(&**header))
+                        .map_err(Missing::clone)
+                }
+            });
+            let blocks: Vec<Result<ChainBlock<'_>, Missing>> = blocks.collect();
+            // As most of the blocks before them, these have a match.
+            if matched.load(Ordering::Relaxed) * 2 > tried.load(Ordering::Relaxed) {
+                let known: Vec<_> = blocks.iter().flatten().copied().collect();
+                self.blocks.fetch_together(&known);
+            }
+            let logs = blocks.into_iter().map(|block| block.and_then(|block| logs_of(&block)));
+            group.iter().zip(logs.collect::<Vec<_>>()).collect::<Vec<_>>()
         };
+        let threads = self.limits.parallel;
+        // Every thread has something to do.
+        let together = (cold / (2 * threads.max(1))).clamp(1, TOGETHER);
+        let mut take = |found: Vec<(&Candidate<'_>, _)>| {
+            found.into_iter().try_for_each(|(block, found)| take(block, found))
+        };
+        let mut groups = candidates.chunks(together);
         let taken = if cold > 1 {
-            let each = |block| (block, work(block));
-            let threads = self.limits.parallel;
-            in_order(threads, candidates.iter(), each, |(block, found)| take(block, found))
+            in_order(threads, groups, work, take)
         } else {
-            candidates.iter().try_for_each(|block| take(block, work(block)))
+            groups.try_for_each(|group| take(work(group)))
         };
         match taken {
             Ok(()) if missing.is_empty() => {}
@@ -329,7 +354,7 @@ impl Proven {
             if is_sound && compiled.answer(header.bloom) == BloomAnswer::No {
                 continue;
             }
-            let found = match self.blocks.logs(&header, query, SEMANTICS, false) {
+            let found = match self.blocks.logs(&header, query, SEMANTICS) {
                 Ok(found) => found,
                 // Nodes need not keep what has left the chain, so waiting may never end.
                 Err(missing) if *removed => return Err(Refusal::Gap(missing)),
