@@ -1,5 +1,6 @@
 //! A JSON-RPC server over HTTP, for simulated nodes.
 
+use std::cell::Cell;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -28,6 +29,15 @@ pub fn serve(result: impl Fn(&str, &Value) -> Option<Value> + Send + Sync + 'sta
 /// Serves calls like [`serve`]; the callback can also return errors.
 pub fn serve_any(sent: impl Fn(&str, &Value) -> Sent + Send + Sync + 'static) -> SocketAddr {
     serve_counted(Arc::default(), sent)
+}
+
+thread_local! {
+    static IN_BATCH: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns `true` in the callback of a server if the call is part of a batch.
+pub fn is_in_batch() -> bool {
+    IN_BATCH.get()
 }
 
 /// Serves calls like [`serve_any`], and counts the requests. A batch of calls is one request.
@@ -76,6 +86,7 @@ fn answer(
         reader.read_exact(&mut body)?;
         requests.fetch_add(1, Ordering::SeqCst);
         let request: Value = serde_json::from_slice(&body).expect("JSON");
+        IN_BATCH.set(request.is_array());
         let reply = match &request {
             Value::Array(calls) => calls.iter().map(|call| reply(call, sent)).collect(),
             call => reply(call, sent),
