@@ -330,6 +330,11 @@ fn first(report: &mut Report, address: SocketAddr, node: &Node, tip: B256, last:
     drop(indexed());
     let logs = result(&Client::new(indexed().address()).ask(&question));
     assert_eq!(logs.as_array().map(Vec::len), Some(expected));
+    assert_eq!(logs, result(&Client::new(address).ask(&question)));
+    assert_eq!(
+        logs,
+        result(&Client::new(started(provider(address, tip).serve()).address()).ask(&question))
+    );
     // A question is the first one once, so each run has a server of its own, whose start is not timed.
     let timed = |server: RpcServer| {
         let client = Client::new(server.address());

@@ -87,6 +87,13 @@ impl Endpoint {
         endpoint
     }
 
+    /// Waits until there is a verified head.
+    fn until_ready(&self) {
+        wait_until("a verified head", || {
+            self.rpc.get("/health").is_ok_and(|health| health["ready"] == true)
+        });
+    }
+
     /// Waits until the verified head is the node's head.
     fn until_head(&self, node: &Anvil) {
         let hash = json!(node.hash_at(node.height()));

@@ -1,14 +1,16 @@
-//! Requests the body of a block: its transactions and withdrawals. Not verified here.
+//! Requests the body of a block: its transactions and withdrawals, by itself or together with the
+//! receipts. Not verified here.
 
 use alloy_rpc_types_eth::{Transaction, Withdrawal};
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::header::HeaderBuf;
+use chainsieve::eth::header::{BlockRef, HeaderBuf};
+use chainsieve::eth::receipts::BlockReceipts;
 use chainsieve::eth::transactions::BlockTransactions;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::Node;
-use super::calls::Call;
+use super::calls::{Call, Caller};
 use super::error::RpcError;
 
 /// The body of a block as a node gives it.
@@ -19,13 +21,21 @@ pub(crate) struct Body {
     pub(crate) withdrawals: Option<Vec<Withdrawal>>,
 }
 
+/// What a node sent of a block.
+#[derive(Debug)]
+pub(crate) struct ReceiptsAndBody {
+    pub(crate) block: BlockRef,
+    pub(crate) receipts: Option<BlockReceipts>,
+    pub(crate) body: Option<Body>,
+}
+
 /// Returns the call for the body of the block with this hash.
-pub(super) fn call(hash: B256) -> Call {
+fn call(hash: B256) -> Call {
     Call::new("eth_getBlockByHash", &json!([hash, true]))
 }
 
 /// Reads the result of [`call`]; `None` if the node does not have the block.
-pub(super) fn read(result: &str, hash: B256) -> Result<Option<Body>, RpcError> {
+fn read(result: &str, hash: B256) -> Result<Option<Body>, RpcError> {
     #[derive(Deserialize)]
     struct Block {
         transactions: Vec<Transaction>,
@@ -46,6 +56,41 @@ impl Node {
     /// Requests the body of the block with this hash; `None` if the node does not have the block.
     pub(crate) fn body(&self, hash: B256) -> Result<Option<Body>, RpcError> {
         self.caller.call(&call(hash), |result| read(result, hash))
+    }
+
+    /// Requests all receipts and the body of each of these blocks, all in one request. What the node
+    /// refuses or does not have is left out: whoever asks for it alone learns the error.
+    pub(crate) fn receipts_and_bodies(&self, blocks: &[BlockRef]) -> Vec<ReceiptsAndBody> {
+        if !self.together.may_be() || self.caller.batch() < 2 * blocks.len() {
+            return Vec::new();
+        }
+        let receipts: Option<Vec<_>> =
+            blocks.iter().map(|block| self.receipts_call(*block)).collect();
+        let Some(receipts) = receipts else { return Vec::new() };
+        let (calls, reads): (Vec<_>, Vec<_>) = receipts.into_iter().unzip();
+        let bodies = blocks.iter().map(|block| call(block.hash));
+        let calls: Vec<Call> = calls.into_iter().chain(bodies).collect();
+        let answers = self.caller.batch_of(&calls, |at, result| {
+            let block = blocks[at % blocks.len()];
+            match reads.get(at) {
+                Some(read) => Ok((read(result, block.number)?, None)),
+                None => Ok((None, read(result, block.hash)?)),
+            }
+        });
+        if answers.as_ref().is_err_and(|error| Caller::accepted(calls.len(), error).is_some()) {
+            // Batches of short answers may still be accepted.
+            self.together.set_missing();
+        }
+        let mut receipts: Vec<_> =
+            answers.unwrap_or_default().into_iter().map(Result::ok).collect();
+        let bodies = receipts.split_off(receipts.len() / 2);
+        let both = blocks.iter().zip(receipts.into_iter().zip(bodies));
+        both.map(|(&block, (receipts, body))| ReceiptsAndBody {
+            block,
+            receipts: receipts.and_then(|(receipts, _)| receipts),
+            body: body.and_then(|(_, body)| body),
+        })
+        .collect()
     }
 
     /// Requests the header of an ommer of a block; `None` if the node does not have it.

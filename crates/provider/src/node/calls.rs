@@ -133,7 +133,9 @@ impl Caller {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let method = serde_json::Value::from(method);
         let json = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{method},"params":{params}}}"#);
-        let body = self.transport.post(&["forwarded"], &json)?;
+        // Not repeated: the call may send a transaction.
+        let post = || self.transport.post(&["forwarded"], &json);
+        let body = self.transport.retried_while(|_| false, post)?;
         let Ok(reply) = object(body.text.trim_start()) else {
             return Err(of_status(body.status, body.retry_after));
         };

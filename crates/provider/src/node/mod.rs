@@ -30,11 +30,11 @@ use serde_json::json;
 
 use crate::note::Note;
 use crate::stop::Stop;
+#[cfg(feature = "server")]
+pub(crate) use body::ReceiptsAndBody;
 use calls::{Call, Caller};
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::RpcError;
-#[cfg(feature = "server")]
-pub(crate) use receipts::ReceiptsAndBody;
 use transport::Transport;
 pub(crate) use transport::unix_time;
 

@@ -8,12 +8,8 @@ use chainsieve::eth::receipts::BlockReceipts;
 use serde::Deserialize;
 use serde_json::json;
 
-#[cfg(feature = "server")]
-use super::body::{self, Body};
 use super::bounded;
 use super::calls::Call;
-#[cfg(feature = "server")]
-use super::calls::Caller;
 use super::error::RpcError;
 use super::{Node, Note};
 use crate::in_order::in_order;
@@ -32,16 +28,7 @@ enum Method {
 }
 
 /// Reads the result of a call as the receipts of the block with this number.
-type Read = fn(&str, u64) -> Result<Option<BlockReceipts>, RpcError>;
-
-/// What a node sent of a block, not verified.
-#[cfg(feature = "server")]
-#[derive(Debug)]
-pub(crate) struct ReceiptsAndBody {
-    pub(crate) block: BlockRef,
-    pub(crate) receipts: Option<BlockReceipts>,
-    pub(crate) body: Option<Body>,
-}
+pub(super) type Read = fn(&str, u64) -> Result<Option<BlockReceipts>, RpcError>;
 
 /// Maximum number of transactions in a block, which is more than any real block has.
 const MAX_TRANSACTIONS: usize = 100_000;
@@ -82,7 +69,7 @@ impl Node {
     /// # Errors
     /// Returns an [`RpcError`] if all methods fail: the error of the first method tried.
     pub fn receipts(&self, block: BlockRef) -> Result<Option<BlockReceipts>, RpcError> {
-        let known = self.receipts_method.load(Ordering::Relaxed).min(METHODS.len() - 1);
+        let known = self.known_method();
         let mut failed = None;
         for (at, method) in METHODS.into_iter().enumerate().skip(known) {
             let error = match self.receipts_by(method, block) {
@@ -108,49 +95,15 @@ impl Node {
         Err(failed.map_or_else(missing, |(_, error)| error))
     }
 
-    /// Requests all receipts and the body of each of these blocks, all in one request. What the node
-    /// refuses or does not have is left out: whoever asks for it alone learns the error.
+    fn known_method(&self) -> usize {
+        self.receipts_method.load(Ordering::Relaxed).min(METHODS.len() - 1)
+    }
+
+    /// Returns the call for the receipts of a block by the method that the node is known to serve, and
+    /// what reads its result; `None` for the method with many calls.
     #[cfg(feature = "server")]
-    pub(crate) fn receipts_and_bodies(&self, blocks: &[BlockRef]) -> Vec<ReceiptsAndBody> {
-        enum Part {
-            Receipts(Option<BlockReceipts>),
-            Body(Option<Body>),
-        }
-        let known = self.receipts_method.load(Ordering::Relaxed).min(METHODS.len() - 1);
-        let receipts: Vec<_> =
-            blocks.iter().filter_map(|block| METHODS[known].call(*block)).collect();
-        let Some(&(_, read)) = receipts.first() else { return Vec::new() };
-        if !self.together.may_be() || self.caller.batch() < 2 * blocks.len() {
-            return Vec::new();
-        }
-        let calls = receipts.into_iter().zip(blocks);
-        let calls: Vec<_> =
-            calls.flat_map(|((call, _), block)| [call, body::call(block.hash)]).collect();
-        let answers = self.caller.batch_of(&calls, |at, result| {
-            let block = blocks[at / 2];
-            if at % 2 == 0 {
-                read(result, block.number).map(Part::Receipts)
-            } else {
-                body::read(result, block.hash).map(Part::Body)
-            }
-        });
-        if answers.as_ref().is_err_and(|error| Caller::accepted(calls.len(), error).is_some()) {
-            // Batches of short answers may still be accepted.
-            self.together.set_missing();
-        }
-        let mut found: Vec<ReceiptsAndBody> = Vec::new();
-        for (answer, at) in answers.unwrap_or_default().into_iter().zip(0..) {
-            if at % 2 == 0 {
-                found.push(ReceiptsAndBody { block: blocks[at / 2], receipts: None, body: None });
-            }
-            let Some(last) = found.last_mut() else { continue };
-            match answer {
-                Ok(Part::Receipts(receipts)) => last.receipts = receipts,
-                Ok(Part::Body(body)) => last.body = body,
-                Err(_) => {}
-            }
-        }
-        found
+    pub(super) fn receipts_call(&self, block: BlockRef) -> Option<(Call, Read)> {
+        METHODS[self.known_method()].call(block)
     }
 
     /// Records that the node serves only a later method, and reports it in a note the first time.

@@ -244,18 +244,15 @@ impl Transport {
                 }
             };
             let random = getrandom::u32().unwrap_or(u32::MAX);
-            let wait = retry.failed(error.retry_after(), random);
-            if wait.is_none() {
+            let Some(wait) = retry.failed(error.retry_after(), random) else {
                 self.rest.failed(Instant::now());
-            }
-            match wait {
-                Some(wait) => self.wait(wait, &error)?,
-                None if retry.tries() == 1 => return Err(error),
-                None => {
-                    let last = Box::new(error);
-                    return Err(RpcError::GaveUp { tries: retry.tries(), last });
+                if retry.tries() == 1 {
+                    return Err(error);
                 }
-            }
+                let last = Box::new(error);
+                return Err(RpcError::GaveUp { tries: retry.tries(), last });
+            };
+            self.wait(wait, &error)?;
         }
     }
 

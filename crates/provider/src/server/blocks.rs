@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use alloy_rpc_types_eth::Withdrawal;
 use chainsieve::alloy_primitives::{B256, Bytes};
@@ -28,6 +29,8 @@ pub(super) struct ProvenReceipts {
     timestamp: u64,
     receipts: BlockReceipts,
     bytes: u64,
+    /// `true` if they were fetched before anybody asked for them, and until somebody does.
+    is_ahead: AtomicBool,
 }
 
 /// Hashes of all transactions of a block, which its header commits to.
@@ -147,7 +150,7 @@ impl Blocks {
     /// Returns the nodes in the order in which to ask them: those that did not answer lately come last.
     pub(super) fn nodes(&self) -> Vec<Node> {
         let mut nodes = self.nodes.clone();
-        nodes.sort_by_key(Node::rests);
+        nodes.sort_by_cached_key(Node::rests);
         nodes
     }
 
@@ -162,14 +165,18 @@ impl Blocks {
 
     /// Returns all receipts of a block of the chain.
     pub(super) fn receipts(&self, block: &ChainBlock<'_>) -> Result<Arc<ProvenReceipts>, Missing> {
-        if let Some(known) = self.receipts.get(&block.hash) {
-            self.metrics.found(Kept::Memory);
+        let in_memory = || {
+            let known = self.receipts.get(&block.hash)?;
+            let is_ahead = known.is_ahead.swap(false, Ordering::Relaxed);
+            self.metrics.found(if is_ahead { Kept::Nowhere } else { Kept::Memory });
+            Some(known)
+        };
+        if let Some(known) = in_memory() {
             return Ok(known);
         }
         self.receipts_in_flight.run(&block.hash, || {
             // A flight that ended since the look above leaves its receipts in memory.
-            if let Some(known) = self.receipts.get(&block.hash) {
-                self.metrics.found(Kept::Memory);
+            if let Some(known) = in_memory() {
                 return Ok(known);
             }
             let stored = self.stored(Kind::Receipts, block.receipts_root, |encodings| {
@@ -184,7 +191,7 @@ impl Blocks {
                 self.store_receipts(block, &receipts);
                 receipts
             };
-            Ok(self.hold(block, receipts))
+            Ok(self.hold(block, receipts, false))
         })
     }
 
@@ -195,10 +202,16 @@ impl Blocks {
     }
 
     /// Keeps proven receipts in memory.
-    fn hold(&self, block: &ChainBlock<'_>, receipts: BlockReceipts) -> Arc<ProvenReceipts> {
+    fn hold(
+        &self,
+        block: &ChainBlock<'_>,
+        receipts: BlockReceipts,
+        is_ahead: bool,
+    ) -> Arc<ProvenReceipts> {
         let bytes = crate::held::bytes_of_receipts(&receipts);
         let (at, timestamp) = (BlockRef::from(*block), block.timestamp);
-        let proven = Arc::new(ProvenReceipts { at, timestamp, receipts, bytes });
+        let proven =
+            Arc::new(ProvenReceipts { at, timestamp, receipts, bytes, is_ahead: is_ahead.into() });
         self.receipts.insert(block.hash, Arc::clone(&proven));
         proven
     }
@@ -207,6 +220,7 @@ impl Blocks {
     /// known, and keeps what is proven. The rest is fetched, and its errors are told, when somebody asks
     /// for it.
     pub(super) fn fetch_together(&self, blocks: &[ChainBlock<'_>]) {
+        // Without memory, nothing could be kept until it is asked for.
         if self.receipts.capacity() == 0 {
             return;
         }
@@ -231,9 +245,8 @@ impl Blocks {
                     self.keep(block, &transactions);
                 }
                 if let Some(receipts) = receipts.and_then(|it| self.proven(block, it).ok()) {
-                    self.metrics.found(Kept::Nowhere);
                     self.store_receipts(block, &receipts);
-                    self.hold(block, receipts);
+                    self.hold(block, receipts, true);
                 }
             }
         });

@@ -32,7 +32,8 @@ const CANDIDATES: &str = "blocks that may contain a log";
 /// If the index names more than one in so many blocks of those whose headers are missing, all of these
 /// headers are fetched, many at once, instead of those of the candidates one by one.
 const MANY: u64 = 8;
-/// Most blocks that are fetched in one request.
+/// Most blocks that are fetched in one request. One of the main network has about a megabyte of receipts
+/// and transactions.
 const TOGETHER: usize = 4;
 /// After so many blocks that could not be proven, no further ones are asked for.
 const MOST_MISSING: usize = 8;
@@ -49,6 +50,40 @@ enum Candidate<'a> {
     Header(ChainBlock<'a>),
     /// The index has its hash; its header is fetched.
     Index(BlockRef),
+}
+
+/// A block with its header.
+enum Found<'a> {
+    Held(ChainBlock<'a>),
+    Fetched(Arc<BlockHeader>),
+}
+
+impl Found<'_> {
+    fn block(&self) -> ChainBlock<'_> {
+        match self {
+            Self::Held(block) => *block,
+            Self::Fetched(block) => ChainBlock::from(&**block),
+        }
+    }
+}
+
+/// Counts the blocks of a question, and those that have a matching log.
+#[derive(Debug, Default)]
+struct Matches {
+    blocks: AtomicU64,
+    matching: AtomicU64,
+}
+
+impl Matches {
+    fn count(&self, is_matching: bool) {
+        self.blocks.fetch_add(1, Ordering::Relaxed);
+        self.matching.fetch_add(is_matching.into(), Ordering::Relaxed);
+    }
+
+    /// Returns `true` if most of the blocks so far have a match, so that the next ones may have one, too.
+    fn are_most(&self) -> bool {
+        self.matching.load(Ordering::Relaxed) * 2 > self.blocks.load(Ordering::Relaxed)
+    }
 }
 
 impl Candidate<'_> {
@@ -171,48 +206,21 @@ impl Proven {
             }
             if logs.len() as u64 > self.limits.max_logs { Err(None) } else { Ok(()) }
         };
-        let [tried, matched] = [AtomicU64::new(0), AtomicU64::new(0)];
-        let logs_of = |block: &ChainBlock<'_>| {
-            tried.fetch_add(1, Ordering::Relaxed);
-            let logs = self.blocks.logs(block, query, SEMANTICS)?;
-            matched.fetch_add((!logs.is_empty()).into(), Ordering::Relaxed);
-            Ok(logs)
-        };
+        let matches = Matches::default();
         let work = |group: &'a [Candidate<'b>]| {
-            let is_index = |block: &&Candidate<'_>| matches!(block, Candidate::Index(_));
-            let headers = group.iter().filter(is_index).map(|block| self.blocks.header(block.at()));
-            let headers: Vec<_> = headers.collect();
-            let mut fetched = headers.iter();
-            let blocks = group.iter().map(|block| match block {
-                Candidate::Header(block) => Ok(*block),
-                Candidate::Index(_) => {
-                    let header = fetched.next().expect("one for each block of the index");
-                    header
-                        .as_ref()
-                        .map(|header| ChainBlock::from(&**header))
-                        .map_err(Missing::clone)
-                }
-            });
-            let blocks: Vec<Result<ChainBlock<'_>, Missing>> = blocks.collect();
-            // As most of the blocks before them, these have a match.
-            if matched.load(Ordering::Relaxed) * 2 > tried.load(Ordering::Relaxed) {
-                let known: Vec<_> = blocks.iter().flatten().copied().collect();
-                self.blocks.fetch_together(&known);
-            }
-            let logs = blocks.into_iter().map(|block| block.and_then(|block| logs_of(&block)));
-            group.iter().zip(logs.collect::<Vec<_>>()).collect::<Vec<_>>()
+            let logs = self.logs_of_group(query, group, (cold > 0).then_some(&matches));
+            group.iter().zip(logs).collect::<Vec<_>>()
         };
-        let threads = self.limits.parallel;
-        // Every thread has something to do.
-        let together = (cold / (2 * threads.max(1))).clamp(1, TOGETHER);
         let mut take = |found: Vec<(&Candidate<'_>, _)>| {
             found.into_iter().try_for_each(|(block, found)| take(block, found))
         };
-        let mut groups = candidates.chunks(together);
+        let threads = self.limits.parallel;
         let taken = if cold > 1 {
-            in_order(threads, groups, work, take)
+            // Small groups if every thread would not get some.
+            let together = (cold / (2 * threads.max(1))).clamp(1, TOGETHER);
+            in_order(threads, candidates.chunks(together), work, take)
         } else {
-            groups.try_for_each(|group| take(work(group)))
+            candidates.chunks(TOGETHER).try_for_each(|group| take(work(group)))
         };
         match taken {
             Ok(()) if missing.is_empty() => {}
@@ -238,6 +246,35 @@ impl Proven {
             }
         }
         Ok(logs)
+    }
+
+    /// Returns the matching logs of each block. `matches` counts those of the same question, unless all
+    /// of its blocks are in memory.
+    fn logs_of_group(
+        &self,
+        query: &LogQuery,
+        group: &[Candidate<'_>],
+        matches: Option<&Matches>,
+    ) -> Vec<Result<Vec<LocatedLog>, Missing>> {
+        let found: Vec<Result<Found<'_>, Missing>> = group
+            .iter()
+            .map(|candidate| match candidate {
+                Candidate::Header(block) => Ok(Found::Held(*block)),
+                Candidate::Index(at) => self.blocks.header(*at).map(Found::Fetched),
+            })
+            .collect();
+        if matches.is_some_and(Matches::are_most) {
+            let blocks: Vec<_> = found.iter().flatten().map(Found::block).collect();
+            self.blocks.fetch_together(&blocks);
+        }
+        let logs = |block: Result<Found<'_>, Missing>| {
+            let logs = self.blocks.logs(&block?.block(), query, SEMANTICS)?;
+            if let Some(matches) = matches {
+                matches.count(!logs.is_empty());
+            }
+            Ok(logs)
+        };
+        found.into_iter().map(logs).collect()
     }
 
     fn limited(&self, logs: Vec<LocatedLog>) -> Result<Vec<LocatedLog>, Refusal> {

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use chainsieve::alloy_primitives::Address;
-use chainsieve_provider::RpcServerLimits;
+use chainsieve_provider::{RpcServer, RpcServerLimits};
 use redb::{ReadableTable as _, TableDefinition};
 use serde_json::{Value, json};
 use testkit::eth::json_rpc::{Sent, is_in_batch};
@@ -274,17 +275,31 @@ fn pages_of_allowed_origins() {
     }
 }
 
+/// Waits until the head was asked for a few times.
+fn until_polled(upstream: &Upstream) {
+    upstream.take_calls();
+    let mut asked = 0;
+    until("some polls", || {
+        asked += upstream.take_calls().len();
+        asked > 8
+    });
+}
+
+/// Starts an endpoint at block 100 whose answers have at most 2,000 bytes.
+fn with_short_answers(upstream: &Upstream) -> RpcServer {
+    upstream.set_head(100);
+    let mut limits = RpcServerLimits::default();
+    limits.max_answer = 2000;
+    let provider = provider(&[upstream]).build().expect("nodes");
+    started(provider.serve().trust_head().limits(limits).poll(Duration::from_millis(10)))
+}
+
 /// A filter whose changes are too large for an answer keeps them.
 #[test]
 fn a_too_large_answer_loses_no_change() {
     let Some(chain) = chain() else { return };
     let upstream = Upstream::start(chain);
-    upstream.set_head(100);
-    let provider = provider(&[&upstream]).build().expect("nodes");
-    let mut limits = RpcServerLimits::default();
-    limits.max_answer = 2000;
-    let server = provider.serve().trust_head().limits(limits).poll(Duration::from_millis(10));
-    let server = started(server);
+    let server = with_short_answers(&upstream);
     let changes = |id: &Value| ask(server.address(), "eth_getFilterChanges", &json!([id]));
     let id = ask(server.address(), "eth_newBlockFilter", &json!([]))["result"].clone();
     upstream.set_head(200);
@@ -299,10 +314,10 @@ fn a_too_large_answer_loses_no_change() {
 #[test]
 fn a_hung_node_delays_few_calls() {
     let Some(chain) = chain() else { return };
-    let hung = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let hung = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = hung.local_addr().expect("bound");
-    let connections = std::sync::Arc::new(AtomicU64::new(0));
-    let counted = std::sync::Arc::clone(&connections);
+    let connections = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&connections);
     std::thread::spawn(move || {
         let streams = hung.incoming().inspect(|_| {
             let _ = counted.fetch_add(1, Ordering::SeqCst);
@@ -312,7 +327,7 @@ fn a_hung_node_delays_few_calls() {
     });
     let upstream = Upstream::start(chain);
     let builder = provider(&[]).url(&format!("http://{address}")).url(&upstream.url());
-    let builder = builder.timeout(Duration::from_millis(500)).anchor(chain.run.tip());
+    let builder = builder.timeout(Duration::from_secs(3)).anchor(chain.run.tip());
     let server = started(builder.build().expect("nodes").serve().limits(forgetful()));
     for block in &upstream.blocks()[..100] {
         let logs = ask(server.address(), "eth_getLogs", &json!([{ "blockHash": block.hash }]));
@@ -344,12 +359,7 @@ fn a_final_block_of_another_branch_is_not_taken() {
     other.set_head(41);
     upstream.set_head(101);
     until("the head", || health()["head"]["number"] == 101);
-    upstream.take_calls();
-    let mut asked = 0;
-    until("some polls", || {
-        asked += upstream.take_calls().len();
-        asked > 8
-    });
+    until_polled(&upstream);
     assert_ne!(health()["finalized"]["hash"], json!(other.blocks()[41].hash));
     upstream.be_honest();
     until("a final block", || health()["finalized"]["number"] == 101);
@@ -360,12 +370,7 @@ fn a_final_block_of_another_branch_is_not_taken() {
 fn a_too_large_batch_ends_its_filters() {
     let Some(chain) = chain() else { return };
     let upstream = Upstream::start(chain);
-    upstream.set_head(100);
-    let provider = provider(&[&upstream]).build().expect("nodes");
-    let mut limits = RpcServerLimits::default();
-    limits.max_answer = 2000;
-    let server = provider.serve().trust_head().limits(limits).poll(Duration::from_millis(10));
-    let server = started(server);
+    let server = with_short_answers(&upstream);
     let address = server.address();
     let filter = || ask(address, "eth_newBlockFilter", &json!([]))["result"].clone();
     let [one, other, third] = [filter(), filter(), filter()];
@@ -410,6 +415,10 @@ fn blocks_with_logs_need_one_request_each() {
         let own = upstream.blocks().iter().flat_map(|block| &block.logs);
         let own: Vec<_> = own.filter(|log| log.log.address == address).collect();
         assert_eq!(logs(address), json!(own));
+        let metrics = get(server.address(), "/metrics").1;
+        let fetched = counter(&metrics, "chainsieve_blocks_found_total{place=\"upstream\"}");
+        let kept = counter(&metrics, "chainsieve_blocks_found_total{place=\"memory\"}");
+        assert!(fetched >= blocks && kept == 0, "{fetched} of {blocks} fetched, {kept} kept");
         upstream.num_requests() - before
     };
     let upstream = Upstream::start(chain);
@@ -455,12 +464,7 @@ fn filters_of_a_growing_chain() {
     }
     // A node that lags is no reorganisation.
     upstream.set_head(350);
-    upstream.take_calls();
-    let mut asked = 0;
-    until("some polls", || {
-        asked += upstream.take_calls().len();
-        asked > 8
-    });
+    until_polled(&upstream);
     assert_eq!((head(), changes(&logs)), (json!("0x190"), json!([])));
     assert_eq!(
         ask(address, "eth_getFilterLogs", &json!([blocks]))["error"]["message"],
