@@ -328,8 +328,7 @@ impl RpcServerBuilder {
         let store = match &self.folder {
             None => None,
             Some(folder) => {
-                let created = std::fs::create_dir_all(folder);
-                created.map_err(|error| opened(&format!("{}: {error}", folder.display())))?;
+                super::create_folder(folder).map_err(|error| opened(&error))?;
                 Some(Store::open(folder, self.limits.disk).map_err(|error| opened(&error))?)
             }
         };

@@ -22,8 +22,8 @@ const PIECE: u64 = 8192;
 pub(super) enum FilterIndexError {
     #[error("{path}: {error}")]
     Index { path: String, error: IndexError },
-    #[error("{path}: {error}")]
-    Folder { path: String, error: std::io::Error },
+    #[error("{0}")]
+    Folder(String),
     #[error("{path}: the index has no block hashes: build it with them (--block-hashes)")]
     NoHashes { path: String },
     #[error("{path}: the index has the label {label}, but the chain has the id {chain_id}")]
@@ -71,8 +71,7 @@ impl FilterIndex {
     ) -> Result<Self, FilterIndexError> {
         let path = || folder.display().to_string();
         let failed = |error| FilterIndexError::Index { path: path(), error };
-        let created = std::fs::create_dir_all(folder);
-        created.map_err(|error| FilterIndexError::Folder { path: path(), error })?;
+        super::create_folder(folder).map_err(FilterIndexError::Folder)?;
         let folder = Folder::new(folder);
         let index = match Index::open(folder.clone()) {
             Ok(index) => Some(index),

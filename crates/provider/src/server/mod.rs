@@ -34,6 +34,7 @@ mod store;
 mod subscriptions;
 mod unverified;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
@@ -78,6 +79,18 @@ struct Proven {
     newly_final: SyncSender<()>,
     /// Woken when the endpoint ends.
     stopped: Arc<Notify>,
+}
+
+/// Creates a folder unless it is there. The error names it.
+fn create_folder(folder: &Path) -> Result<(), String> {
+    let shown = folder.display();
+    std::fs::create_dir_all(folder).map_err(|error| {
+        if folder.is_file() {
+            format!("{shown} is a file, and a folder is needed")
+        } else {
+            format!("{shown}: {error}")
+        }
+    })
 }
 
 impl Proven {

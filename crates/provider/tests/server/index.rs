@@ -250,6 +250,10 @@ fn a_folder_that_does_not_fit_is_an_error() {
         writer.sync().expect("it can be written");
         (folder, writer)
     };
+    let file = Folder::new("index-is-a-file");
+    std::fs::write(file.path(), "").expect("a file");
+    assert!(start(&file).ends_with("is a file, and a folder is needed"), "{}", start(&file));
+    std::fs::remove_file(file.path()).expect("it is there");
     let label = |label: &str| Settings::new(label).expect("a label");
     let (folder, writer) = made("index-without-hashes", &label("test"));
     drop(writer);
