@@ -131,7 +131,7 @@ pub(super) fn of_the_vectors(scene: &Scene) {
         let every = if is_failure { 40 } else { EVERY };
         if !is_failure {
             let [right, all] = of.alone(scene, lie.id, &told_by(lie.id).url(), is_about_logs);
-            // Receipts prove what was said of logs to be false, and have the true ones.
+            // The receipts are honest, and have every log.
             assert!(right == all || !is_about_logs, "{}: {right} of {all}", lie.id);
         }
         let liar = told_by(lie.id);
