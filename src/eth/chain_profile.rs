@@ -80,6 +80,14 @@ pub struct ProfileRange {
     pub source: Cow<'static, str>,
 }
 
+impl ProfileRange {
+    /// Returns `true` if only the caller states these properties ([`ChainProfile::assumed`]). Data of the
+    /// chain may refute them.
+    pub fn is_assumed(&self) -> bool {
+        self.source == ASSUMED
+    }
+}
+
 /// The properties of a chain's filters and receipts, for each range of block numbers.
 ///
 /// # JSON

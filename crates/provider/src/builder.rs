@@ -191,8 +191,9 @@ impl Builder {
     pub fn build(self) -> Result<Provider, BuildError> {
         let Self { options, .. } = self;
         let endpoints = self.endpoints.build()?.into_iter();
-        let nodes: Vec<Node> =
-            endpoints.map(|endpoint| Node::new(endpoint, options.clone())).collect();
+        let chain_id = Arc::default();
+        let node = |endpoint| Node::new(endpoint, options.clone()).of_chain(Arc::clone(&chain_id));
+        let nodes: Vec<Node> = endpoints.map(node).collect();
         if nodes.is_empty() {
             return Err(BuildError::NoUrl);
         }
@@ -206,7 +207,7 @@ impl Builder {
             max_receipts: self.max_receipts.unwrap_or(MAX_RECEIPTS),
         };
         let stop = options.stop;
-        Ok(Provider(Arc::new(Nodes { list: nodes, settings, chain_id: Arc::default(), stop })))
+        Ok(Provider(Arc::new(Nodes { list: nodes, settings, chain_id, stop })))
     }
 }
 

@@ -1,9 +1,10 @@
 //! JSON-RPC 2.0: calls, batches of calls, and their answers.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use chainsieve::alloy_primitives::U64;
 use serde::Deserialize;
 use serde::de::Deserializer;
 use serde_json::value::RawValue;
@@ -38,7 +39,14 @@ pub(super) struct Caller {
     next_id: Arc<AtomicU64>,
     /// Maximum number of calls in a request. With 1, calls are sent without a list around them.
     batch: Arc<AtomicUsize>,
+    /// Id of the chain that the node must be of, once it is known.
+    chain: Arc<OnceLock<u64>>,
+    /// Id of the chain that the node named; set only to an id that fits `chain`, or before that is known.
+    named: Arc<OnceLock<u64>>,
 }
+
+/// Names the chain of a node.
+const CHAIN_ID: &str = "eth_chainId";
 
 /// The result of a call, or its error object.
 #[cfg(feature = "server")]
@@ -73,7 +81,42 @@ impl Caller {
     pub(super) fn new(transport: Transport) -> Self {
         let batch = transport.options().batch.max(1);
         let next_id = Arc::new(AtomicU64::new(1));
-        Self { transport, next_id, batch: Arc::new(AtomicUsize::new(batch)) }
+        let batch = Arc::new(AtomicUsize::new(batch));
+        Self { transport, next_id, batch, chain: Arc::default(), named: Arc::default() }
+    }
+
+    pub(super) fn of_chain(self, chain: Arc<OnceLock<u64>>) -> Self {
+        Self { chain, ..self }
+    }
+
+    /// Asks the node for the id of its chain.
+    pub(super) fn chain_id(&self) -> Result<u64, RpcError> {
+        let call = Call::new(CHAIN_ID, &serde_json::json!([]));
+        let id = self.call(&call, |result| {
+            let id: U64 = serde_json::from_str(result)
+                .map_err(|error| RpcError::Malformed(format!("{CHAIN_ID}: {error}")))?;
+            Ok(id.to())
+        })?;
+        if self.chain.get().is_none_or(|expected| *expected == id) {
+            let _ = self.named.set(id);
+        }
+        Ok(id)
+    }
+
+    /// Returns an error if the node is of another chain than expected. A node that could not say so at
+    /// the start is asked now, so that no answer about another chain is taken.
+    fn check_chain(&self) -> Result<(), RpcError> {
+        let Some(&expected) = self.chain.get() else { return Ok(()) };
+        let found = match self.named.get() {
+            Some(&named) => named,
+            None => self.chain_id()?,
+        };
+        if found == expected {
+            return Ok(());
+        }
+        // Others are asked before it.
+        self.transport.rest();
+        Err(RpcError::OtherChain { expected, found })
     }
 
     pub(super) fn with_stop(self, stop: Stop) -> Self {
@@ -120,6 +163,9 @@ impl Caller {
         call: &Call,
         read: impl Fn(&str) -> Result<T, RpcError>,
     ) -> Result<T, RpcError> {
+        if call.method != CHAIN_ID {
+            self.check_chain()?;
+        }
         self.transport.retried_while(may_pass, || {
             let id = self.next_id.fetch_add(1, Ordering::Relaxed);
             let body = self.transport.post(&[call.method], &request(id, call))?;
@@ -127,9 +173,11 @@ impl Caller {
         })
     }
 
-    /// Sends any call once, and returns its result or its error, both as the node wrote them.
+    /// Sends any call once, and returns its result or its error, both as the node wrote them but for
+    /// secrets of the endpoint.
     #[cfg(feature = "server")]
     pub(super) fn forward(&self, method: &str, params: &str) -> Result<Forwarded, RpcError> {
+        self.check_chain()?;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let method = serde_json::Value::from(method);
         let json = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{method},"params":{params}}}"#);
@@ -139,9 +187,10 @@ impl Caller {
         let Ok(reply) = object(body.text.trim_start()) else {
             return Err(of_status(body.status, body.retry_after));
         };
+        let endpoint = self.transport.endpoint();
         match (reply.error, reply.result) {
-            (Some(error), _) => Ok(Err(error.to_owned())),
-            (None, Some(result)) => Ok(Ok(result.to_owned())),
+            (Some(error), _) => Ok(Err(endpoint.scrub_error(error))),
+            (None, Some(result)) => Ok(Ok(endpoint.scrub_result(result))),
             (None, None) => Err(RpcError::Malformed("neither a result nor an error".into())),
         }
     }
@@ -224,6 +273,7 @@ impl Caller {
         calls: &[Call],
         read: impl Fn(usize, &str) -> Result<T, RpcError>,
     ) -> Result<Vec<Result<T, RpcError>>, RpcError> {
+        self.check_chain()?;
         let mut answers: Vec<Option<Result<T, RpcError>>> = Vec::new();
         answers.resize_with(calls.len(), || None);
         self.transport.retried(|| {

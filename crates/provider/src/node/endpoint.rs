@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+#[cfg(feature = "server")]
+use serde_json::value::RawValue;
 use thiserror::Error;
 use ureq::Proxy;
 use ureq::http::Uri;
@@ -216,6 +218,22 @@ impl Endpoint {
         text
     }
 
+    /// Returns the error of a node as JSON, with all secrets replaced in its texts.
+    #[cfg(feature = "server")]
+    pub(super) fn scrub_error(&self, error: &RawValue) -> Box<RawValue> {
+        scrub_json(error, |text| self.scrub(text))
+    }
+
+    /// Returns the result of a node as JSON, with the long secrets replaced in its texts. A short one may
+    /// occur in data by chance.
+    #[cfg(feature = "server")]
+    pub(super) fn scrub_result(&self, result: &RawValue) -> Box<RawValue> {
+        let long = || self.secrets.iter().filter(|secret| secret.len() >= SHORTEST_SEGMENT);
+        scrub_json(result, |text| {
+            long().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), HIDDEN))
+        })
+    }
+
     /// Adds a word to the secrets, because the word may be a key.
     fn hide_word(&mut self, word: &str) {
         self.hide(word, SHORTEST_SEGMENT);
@@ -237,6 +255,36 @@ impl Endpoint {
         }
         self.secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     }
+}
+
+/// Replaces the strings of a JSON text, names of members included. All other bytes stay as they are.
+#[cfg(feature = "server")]
+fn scrub_json(json: &RawValue, scrub: impl Fn(&str) -> String) -> Box<RawValue> {
+    let mut scrubbed = String::with_capacity(json.get().len());
+    let mut rest = json.get();
+    while let Some(start) = rest.find('"') {
+        let (before, string) = rest.split_at(start);
+        let mut is_escaped = false;
+        let end = string.bytes().skip(1).position(|byte| {
+            let is_end = byte == b'"' && !is_escaped;
+            is_escaped = byte == b'\\' && !is_escaped;
+            is_end
+        });
+        // JSON has an end for each string.
+        let (string, after) = string.split_at(end.map_or(string.len(), |end| end + 2));
+        scrubbed.push_str(before);
+        // A secret may be hidden by escapes, so the string is read.
+        let text: String = serde_json::from_str(string).unwrap_or_default();
+        let clean = scrub(&text);
+        if clean == text {
+            scrubbed.push_str(string);
+        } else {
+            scrubbed.push_str(&serde_json::Value::from(clean).to_string());
+        }
+        rest = after;
+    }
+    scrubbed.push_str(rest);
+    RawValue::from_string(scrubbed).expect("strings were replaced by strings")
 }
 
 /// Hides a word in a text wherever no letter or digit is next to the word. Returns the new text.
@@ -322,6 +370,29 @@ mod tests {
         for words in ["v3 of mainnet", "0xk3y1", "k3y12", "ék3y1"] {
             assert_eq!(endpoint.scrub(words), words);
         }
+    }
+
+    #[test]
+    #[cfg(feature = "server")]
+    fn secrets_leave_json_however_they_are_written() {
+        let endpoint = Endpoint::new("https://eth.example/v3/k3y1/k3yk3yk3yk3yk3y").unwrap();
+        let scrubbed = |json: &str, scrub: fn(&Endpoint, &RawValue) -> Box<RawValue>| {
+            scrub(&endpoint, &RawValue::from_string(json.to_owned()).unwrap()).get().to_owned()
+        };
+        for (error, clean) in [
+            (r#"{"message":"key k3yk3yk3yk3yk3y"}"#, r#"{"message":"key …"}"#),
+            (r#"{ "code" : -1, "data": "k3y1" }"#, r#"{ "code" : -1, "data": "…" }"#),
+            (r#"["\u006b3yk3yk3yk3yk3y\"", "\\"]"#, r#"["…\"", "\\"]"#),
+            (r#"{"k3yk3yk3yk3yk3y":12345678901234567890123}"#, r#"{"…":12345678901234567890123}"#),
+            (r#"["at https:\/\/eth.example\/v3\/k3y1\/k3yk3yk3yk3yk3y."]"#, r#"["at …."]"#),
+            (r#""\ud83d\ude00 é""#, r#""\ud83d\ude00 é""#),
+            ("null", "null"),
+        ] {
+            assert_eq!(scrubbed(error, Endpoint::scrub_error), clean);
+        }
+        // A short word of a result may be data.
+        let result = r#"{"a":"k3y1","b":"x k3yk3yk3yk3yk3y"}"#;
+        assert_eq!(scrubbed(result, Endpoint::scrub_result), r#"{"a":"k3y1","b":"x …"}"#);
     }
 
     #[test]

@@ -58,6 +58,14 @@ pub enum RpcError {
         /// The provider's message, cut to 300 characters.
         message: String,
     },
+    /// The node is one of another chain. Nothing else is asked of it.
+    #[error("a node of chain {found}, the others are of chain {expected}")]
+    OtherChain {
+        /// Id of the chain that the first answers named.
+        expected: u64,
+        /// Id of the node's chain.
+        found: u64,
+    },
     /// The node does not have the requested data.
     #[error("the node does not have {what}")]
     NotFound {

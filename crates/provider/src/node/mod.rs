@@ -18,15 +18,13 @@ pub(crate) mod transport;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use chainsieve::alloy_primitives::U64;
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log_query::BlockTag;
 use chainsieve::eth::provider::{Budget, WindowSize};
 use serde::de::DeserializeOwned;
-use serde_json::json;
 
 use crate::note::Note;
 use crate::stop::Stop;
@@ -144,6 +142,13 @@ impl Node {
         Self { caller: node.caller.with_max_body(bytes), ..node }
     }
 
+    /// Returns the same node, which answers nothing before it was asked for its chain. `chain` is the id
+    /// that is expected, once it is known.
+    pub(crate) fn of_chain(&self, chain: Arc<OnceLock<u64>>) -> Self {
+        let node = self.clone();
+        Self { caller: node.caller.of_chain(chain), ..node }
+    }
+
     /// Returns the node's URL. Its `Display` shows only scheme, host and port.
     pub fn endpoint(&self) -> &Endpoint {
         self.caller.transport().endpoint()
@@ -237,12 +242,7 @@ impl Node {
     /// # Errors
     /// Returns an [`RpcError`] if the request fails.
     pub fn chain_id(&self) -> Result<u64, RpcError> {
-        let call = Call::new("eth_chainId", &json!([]));
-        self.caller.call(&call, |result| {
-            let id: U64 = serde_json::from_str(result)
-                .map_err(|error| RpcError::Malformed(format!("eth_chainId: {error}")))?;
-            Ok(id.to())
-        })
+        self.caller.chain_id()
     }
 
     /// Asks the node for the block that a tag or number currently names.

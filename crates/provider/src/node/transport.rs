@@ -135,6 +135,11 @@ impl Transport {
         !self.rest.is_over(Instant::now())
     }
 
+    /// Lets the node rest, although it answered.
+    pub(super) fn rest(&self) {
+        self.rest.failed(Instant::now());
+    }
+
     /// Posts `json` once, as soon as the budget allows. `methods` are the methods of the calls in
     /// `json`. They determine the cost of the request.
     pub(super) fn post(&self, methods: &[&str], json: &str) -> Result<Body, RpcError> {

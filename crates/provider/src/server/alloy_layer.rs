@@ -16,15 +16,16 @@ use jsonrpsee::types::ErrorObjectOwned;
 use tower::{Service, ServiceExt as _};
 
 use super::Proven;
-use super::methods::{METHODS, list_of};
+use super::methods::{self, list_of};
 use super::refusal::Refusal;
-use super::unverified::PENDING;
+use super::unverified::is_never_passed;
 
 /// A layer that makes the answers of alloy's provider proven ones.
 ///
 /// [`RpcServerBuilder::layer`](crate::RpcServerBuilder::layer) creates it. Logs, filters, receipts,
-/// blocks and the block number are then proven by this crate's provider, or an error with the reason.
-/// All other methods go to the layered provider and are not proven: `eth_call`, balances, sending.
+/// transactions, headers, blocks and the block number are then proven by this crate's provider, or an
+/// error with the reason. All other methods go to the layered provider and are not proven: `eth_call`,
+/// balances, sending. Other methods by which some nodes give logs, receipts or blocks are refused.
 /// Subscriptions over a socket are not available; the `watch_…` methods poll proven filters.
 ///
 /// ```no_run
@@ -133,13 +134,13 @@ impl Service<RequestPacket> for ProvenTransport {
 
 impl ProvenTransport {
     async fn single(&self, request: SerializedRequest) -> Result<Response, TransportError> {
-        if request.method() == PENDING {
+        if is_never_passed(request.method()) {
             let proven = &self.running.0;
-            let error = proven.refused(proven.unproven(PENDING.to_owned()));
+            let error = proven.refused(proven.unproven(request.method().to_owned()));
             return Ok(Response { id: request.id().clone(), payload: failure(&error) });
         }
-        let proven = METHODS.iter().find(|(name, _)| *name == request.method());
-        let Some(&(name, method)) = proven else {
+        let proven = methods::all().find(|(name, _)| *name == request.method());
+        let Some((name, method)) = proven else {
             let mut inner = self.inner.clone();
             let packet = inner.ready().await?.call(RequestPacket::Single(request)).await?;
             return match packet {

@@ -10,13 +10,14 @@ use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::header::{BlockRef, ChainBlock, HeaderBuf};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{LogQuery, Semantics};
-use chainsieve::eth::receipts::{BlockReceipts, VerifyError};
+use chainsieve::eth::receipts::{BlockReceipts, BloomAgreement, VerifyError};
 use chainsieve::eth::transactions::{BlockTransactions, VerifiedTransactions};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
+use super::events::{Events, RpcServerEvent};
 use super::flight::Flights;
-use super::journal::BlockHeader;
+use super::journal::{BlockHeader, Journal};
 use super::metrics::{Kept, Metrics, Wrong};
 use super::store::{Kind, Store};
 use crate::node::{Node, ReceiptsAndBody, RpcError};
@@ -76,6 +77,8 @@ impl Weighter<B256, Hashes> for ByBytes {
 pub(super) struct Blocks {
     nodes: Vec<Node>,
     profile: ChainProfile,
+    /// `true` once the filter of a proven block lacked bits of a log, although the profile rules that out.
+    are_filters_refuted: AtomicBool,
     receipts: Cache<B256, Arc<ProvenReceipts>, ByBytes>,
     hashes: Cache<B256, Hashes, ByBytes>,
     /// Headers of candidates that the index names.
@@ -86,7 +89,10 @@ pub(super) struct Blocks {
     together_in_flight: Flights<B256, ()>,
     headers_in_flight: Flights<B256, Result<Arc<BlockHeader>, Missing>>,
     transactions_in_flight: Flights<B256, Result<Arc<VerifiedTransactions>, Missing>>,
+    /// Told when filters are refuted, because what was sent by them may lack logs.
+    journal: Arc<Journal>,
     metrics: Arc<Metrics>,
+    events: Events,
 }
 
 /// Number of blocks that the caches in memory are laid out for. More are kept if they are small.
@@ -129,12 +135,15 @@ impl Blocks {
         profile: ChainProfile,
         memory: u64,
         store: Option<Store>,
+        journal: Arc<Journal>,
         metrics: Arc<Metrics>,
+        events: Events,
     ) -> Self {
         let small = memory / 8;
         Self {
             nodes,
             profile,
+            are_filters_refuted: AtomicBool::new(false),
             receipts: Cache::with_weighter(ESTIMATED_BLOCKS, memory - 2 * small, ByBytes),
             hashes: Cache::with_weighter(ESTIMATED_BLOCKS, small, ByBytes),
             headers: Cache::with_weighter(ESTIMATED_BLOCKS, small, ByBytes),
@@ -143,7 +152,9 @@ impl Blocks {
             together_in_flight: Flights::new(),
             headers_in_flight: Flights::new(),
             transactions_in_flight: Flights::new(),
+            journal,
             metrics,
+            events,
         }
     }
 
@@ -154,8 +165,25 @@ impl Blocks {
         nodes
     }
 
+    /// Returns all nodes, in the order in which they were given.
+    pub(super) fn all_nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
     pub(super) fn profile(&self) -> &ChainProfile {
         &self.profile
+    }
+
+    /// Returns `true` if a "no" of the filter of the block with this number proves that the block has no
+    /// matching log: the profile says so, and no block refuted it.
+    pub(super) fn filters_prove_absence(&self, number: u64) -> bool {
+        self.profile.at(number).bloom.proves_absence() && !self.are_filters_refuted()
+    }
+
+    /// Returns `true` if the filter of a proven block lacks bits of a log, so that filters of this chain
+    /// prove nothing.
+    pub(super) fn are_filters_refuted(&self) -> bool {
+        self.are_filters_refuted.load(Ordering::SeqCst)
     }
 
     /// Returns the receipts of a block if they are in memory.
@@ -254,7 +282,7 @@ impl Blocks {
 
     /// Returns `true` if the filter in the header rules out any log.
     fn has_no_logs(&self, block: &ChainBlock<'_>) -> bool {
-        block.bloom.is_zero() && self.profile.at(block.number).bloom.proves_absence()
+        block.bloom.is_zero() && self.filters_prove_absence(block.number)
     }
 
     /// Returns what is on disk under a root, if `proven` finds that it has this root.
@@ -302,15 +330,31 @@ impl Blocks {
         Ok(header)
     }
 
-    /// Checks receipts against the root in the header.
+    /// Checks receipts against the root in the header. If the filter in the header lacks bits of their
+    /// logs, filters prove nothing from now on.
     fn proven(
         &self,
         block: &ChainBlock<'_>,
         receipts: BlockReceipts,
     ) -> Result<BlockReceipts, VerifyError> {
         let (number, root) = (block.number, block.receipts_root);
-        receipts.verify_by_profile(&self.profile, number, root, block.bloom.into())?;
+        let verified =
+            receipts.verify_by_profile(&self.profile, number, root, block.bloom.into())?;
+        if let BloomAgreement::Missing { log_index, .. } = verified.header_bloom()
+            && self.profile.at(number).bloom.proves_absence()
+        {
+            self.refute_filters(BlockRef::from(*block), log_index);
+        }
         Ok(receipts)
+    }
+
+    fn refute_filters(&self, block: BlockRef, log_index: u64) {
+        self.metrics.lacking_filter();
+        if !self.are_filters_refuted.swap(true, Ordering::SeqCst) {
+            self.events.log(&RpcServerEvent::FiltersRefuted { block, log_index });
+            // Whatever filters and subscriptions got so far may lack logs.
+            self.journal.push(&[], Vec::new(), true);
+        }
     }
 
     fn fetch_receipts(&self, block: &ChainBlock<'_>) -> Result<BlockReceipts, Missing> {

@@ -18,7 +18,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use super::blocks::Blocks;
 use super::chain::Chain;
-use super::compare::Compare;
+use super::compare::{self, Compare};
 use super::events::{Events, RpcServerEvent};
 use super::filters::Filters;
 use super::http::{OperationsLayer, Origins};
@@ -336,12 +336,8 @@ impl RpcServerBuilder {
         let index = index.map(|folder| FilterIndex::open(folder, self.index_from, chain_id));
         let index = index.transpose().map_err(|error| opened(&error))?;
         let metrics = Arc::new(Metrics::new(&nodes));
-        let compare = if self.compare {
-            let started = Compare::start(nodes.clone(), Arc::clone(&metrics), self.events.clone());
-            started.map_err(|error| opened(&error))?
-        } else {
-            Compare::nothing()
-        };
+        let (compare, answers) = Compare::new(self.compare);
+        let journal = Arc::new(Journal::new());
         let memory = self.limits.memory;
         let calls = usize::try_from(self.limits.max_calls).unwrap_or(usize::MAX);
         let (ahead, blocks) = mpsc::sync_channel(AHEAD);
@@ -349,8 +345,16 @@ impl RpcServerBuilder {
         let proven = Arc::new(Proven {
             chain_id,
             chain: Chain::new(self.limits.max_headers),
-            journal: Journal::new(),
-            blocks: Blocks::new(nodes, profile, memory, store, Arc::clone(&metrics)),
+            journal: Arc::clone(&journal),
+            blocks: Blocks::new(
+                nodes,
+                profile,
+                memory,
+                store,
+                journal,
+                Arc::clone(&metrics),
+                self.events.clone(),
+            ),
             index,
             filters: Filters::new(self.limits.max_filters),
             compare,
@@ -375,6 +379,8 @@ impl RpcServerBuilder {
                 proven.look_ahead(&block);
             }
         })?;
+        let comparing = Arc::downgrade(&proven);
+        spawn("chainsieve-compare", move || compare::run(&comparing, &answers))?;
         if proven.index.is_some() {
             let writing = Arc::downgrade(&proven);
             spawn("chainsieve-index", move || write_index(&writing, &woken))?;

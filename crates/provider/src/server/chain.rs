@@ -21,6 +21,9 @@ const MOST_ISLANDS: usize = 64;
 /// Number of blocks by which the head may advance at once. If more are missing, the chain starts anew
 /// at the head.
 const MAX_ADVANCE: u64 = 4 * PART;
+/// Number of headers that are loaded where the chain starts, so that a reorganisation of the newest blocks
+/// is one for clients, too.
+const AT_START: u64 = 256;
 
 /// The chain that ends at the trusted head.
 #[derive(Debug)]
@@ -244,24 +247,69 @@ impl Chain {
         self.read().numbers().map_or(u64::MAX, |numbers| numbers.start().saturating_sub(first))
     }
 
-    /// Fetches the headers that lead from the head to the block with this hash; none if it is the head.
+    /// Fetches the headers that lead from the head to the block with this hash; none if it is the head,
+    /// or a block that the chain has already: whoever names one of these lags, and takes nothing back.
     /// Only this hash is trusted: whatever nodes send must lead to it.
     pub(super) fn fetch(&self, nodes: &[Node], head: B256) -> Result<Branch, FetchError> {
-        if self.head().is_some_and(|before| before.hash == head) {
+        let before = self.head();
+        if before.is_some_and(|before| before.hash == head) {
             return Ok(Branch::default());
         }
         let header = header_of(nodes, head)?;
-        // A node that lags behind the head names an earlier block, which is no reorganisation.
-        if self.hash(header.view().number()) == Some(head) {
+        let at = BlockRef::from(&header);
+        if self.hash(at.number) == Some(head) {
             return Ok(Branch::default());
         }
         let mut new = vec![header];
         let is_linked = self.walk_back(nodes, &mut new)?;
         if !is_linked {
+            if let Some(before) = before
+                && self.has_earlier(nodes, at, before)?
+            {
+                return Ok(Branch::default());
+            }
             new.truncate(1);
+            let parent = new[0].view().parent_hash();
+            // A node that has none of them delays nothing.
+            if let Some(last) = at.number.checked_sub(1) {
+                let first = at.number.saturating_sub(AT_START);
+                new.extend(linked_below(nodes, first..=last, parent));
+            }
         }
         let blocks = new.into_iter().rev().map(|header| Arc::new(BlockHeader::new(header)));
         Ok(Branch { blocks: blocks.collect(), is_linked })
+    }
+
+    /// Returns `true` if a block before all those in memory is an ancestor of the head, and `false` if
+    /// another block leads to it, or if no node has the head any more.
+    ///
+    /// # Errors
+    /// Returns an error if neither is known.
+    fn has_earlier(
+        &self,
+        nodes: &[Node],
+        at: BlockRef,
+        head: BlockRef,
+    ) -> Result<bool, FetchError> {
+        let lowest = self.read().numbers().map_or(0, |numbers| *numbers.start());
+        if at.number >= lowest {
+            return Ok(false);
+        }
+        if lowest - at.number <= MAX_ADVANCE
+            && let Ok(earlier) = self.headers(nodes, None, at.number..=at.number)
+        {
+            return Ok(earlier.hash(at.number) == Some(at.hash));
+        }
+        // A chain that was started anew, as test networks are, has no node with its old head.
+        let what = || format!("block {}", head.hash);
+        match first_of(nodes, what, |node| node.header_by_hash(head.hash)) {
+            Ok(None) => Ok(false),
+            Err(FetchError::Stopped) => Err(FetchError::Stopped),
+            Ok(Some(_)) | Err(_) => {
+                let node = nodes.first().map_or_else(String::new, Node::name);
+                Err(FetchError::OtherBranch { node, block: at.number, tries: 1 })
+            }
+        }
     }
 
     /// Moves the head to the end of a branch. `moved` is told what changed before anybody sees the new

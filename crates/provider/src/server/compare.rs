@@ -1,17 +1,19 @@
 //! Compares what upstreams answer to `eth_getLogs` with the proven logs, and counts what they left out.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasher as _, RandomState};
 use std::ops::RangeInclusive;
-use std::sync::Arc;
-use std::sync::mpsc::{self, SyncSender};
-use std::thread;
+use std::sync::Weak;
+use std::sync::mpsc::{self, Receiver, SyncSender};
 
 use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::header::ChainBlock;
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::LogQuery;
+use quick_cache::sync::Cache;
 
-use super::events::{Events, LogDifferences, RpcServerEvent};
-use super::metrics::Metrics;
+use super::Proven;
+use super::events::{LogDifferences, RpcServerEvent};
 use crate::node::{Node, RpcError};
 
 /// Number of answers that may wait for their comparison. Further ones are not compared.
@@ -20,99 +22,149 @@ const WAITING: usize = 16;
 /// Number of logs more than the proven ones after which a node's answer is read no further.
 const MOST_INVENTED: usize = 10_000;
 
+/// Most blocks of one answer whose receipts are read because a node has logs there, and their filters
+/// rule these logs out.
+const MOST_CLAIMS: usize = 4;
+
+/// Number of questions without a candidate that are known to have been compared.
+const RECENT: usize = 4096;
+
 /// The queue of answers to compare.
 #[derive(Debug)]
 pub(super) struct Compare {
     /// `None` if nothing is compared.
-    waiting: Option<SyncSender<Proven>>,
+    waiting: Option<SyncSender<Answer>>,
+    /// Hashes of questions without a candidate that were queued.
+    recent: Cache<u64, ()>,
+    hasher: RandomState,
 }
 
 /// A query, and its proven logs.
 #[derive(Debug)]
-struct Proven {
+pub(super) struct Answer {
     query: LogQuery,
     range: RangeInclusive<u64>,
     /// Hash of the last block of the range.
     last: B256,
     logs: Vec<LocatedLog>,
+    /// `true` if filters that prove nothing were used for it.
+    without_filters: bool,
 }
 
 impl Compare {
-    pub(super) const fn nothing() -> Self {
-        Self { waiting: None }
+    /// Returns the queue, and the answers that come out of it. Without `is_on`, none do.
+    pub(super) fn new(is_on: bool) -> (Self, Receiver<Answer>) {
+        let (waiting, answers) = mpsc::sync_channel(WAITING);
+        let waiting = is_on.then_some(waiting);
+        (Self { waiting, recent: Cache::new(RECENT), hasher: RandomState::new() }, answers)
     }
 
-    /// Starts the thread that asks the upstreams. It ends when the queue is dropped.
-    pub(super) fn start(
-        nodes: Vec<Node>,
-        metrics: Arc<Metrics>,
-        events: Events,
-    ) -> std::io::Result<Self> {
-        let (waiting, proven) = mpsc::sync_channel::<Proven>(WAITING);
-        let thread = thread::Builder::new().name("chainsieve-compare".into());
-        thread.spawn(move || {
-            for proven in proven {
-                for node in &nodes {
-                    compare(node, &proven, &metrics, &events);
-                }
-            }
-        })?;
-        Ok(Self { waiting: Some(waiting) })
+    /// Returns `true` if a question that filters rule out was not compared yet.
+    pub(super) fn is_new(&self, query: &LogQuery, range: &RangeInclusive<u64>) -> bool {
+        let hash = self.hasher.hash_one((query, range));
+        let is_new = self.waiting.is_some() && self.recent.get(&hash).is_none();
+        if is_new {
+            self.recent.insert(hash, ());
+        }
+        is_new
     }
+}
 
+impl Proven {
     /// Compares the answers of the upstreams to a query, soon. `range` is that of the query, and
     /// `logs` are the proven ones.
-    pub(super) fn queue(
+    pub(super) fn queue_comparison(
         &self,
         query: &LogQuery,
         range: &RangeInclusive<u64>,
-        last: B256,
         logs: &[LocatedLog],
     ) {
         // Where nodes themselves differ on what a query selects, a difference accuses nobody.
         if query.ends_in_any() {
             return;
         }
-        if let Some(waiting) = &self.waiting {
+        // A reorganisation meanwhile loses a comparison, and no answer.
+        if let (Some(waiting), Ok(Some(last))) = (&self.compare.waiting, self.hash_at(*range.end()))
+        {
             let (query, range, logs) = (query.clone(), range.clone(), logs.to_vec());
+            let without_filters = self.blocks.are_filters_refuted();
             // A full queue loses a comparison, and no answer.
-            let _ = waiting.try_send(Proven { query, range, last, logs });
+            let _ = waiting.try_send(Answer { query, range, last, logs, without_filters });
+        }
+    }
+
+    fn compare(&self, node: &Node, answer: &Answer) {
+        let Answer { query, range, last, logs, without_filters } = answer;
+        // A node that has another last block, or none, is on another branch or lags, which is no
+        // omission.
+        let has_last = || matches!(node.header(*range.end()), Ok(Some(own)) if own.hash() == *last);
+        if !has_last() {
+            return;
+        }
+        let mut answered = Vec::new();
+        let most = logs.len() + MOST_INVENTED;
+        let asked = node.logs(query, range.clone(), |_, found| {
+            answered.extend(found);
+            // An answer without end must not fill the memory.
+            let too_many = answered.len() > most;
+            if too_many { Err(RpcError::Malformed("too many logs".into())) } else { Ok(()) }
+        });
+        // A reorganisation meanwhile may have changed any block.
+        let is_cut = answered.len() > most;
+        if !is_cut && (asked.is_err() || !has_last()) {
+            return;
+        }
+        let mut found = differences(logs, &answered);
+        if found.invented > 0 && !without_filters {
+            self.read_claimed_blocks(range, logs, &answered);
+        }
+        // The answer rests on filters that lack bits: the node may be right.
+        if self.blocks.are_filters_refuted() != *without_filters {
+            return;
+        }
+        if is_cut {
+            // What was not read may have the rest.
+            found.omitted = 0;
+        }
+        self.metrics.compared(node, found);
+        if !found.are_none() {
+            self.events.log(&RpcServerEvent::WrongLogs {
+                upstream: node.name(),
+                range: range.clone(),
+                found,
+            });
+        }
+    }
+
+    /// Reads the receipts of some blocks in which a node has logs that are not among the proven ones. If
+    /// the filter of such a block lacks bits, this shows it.
+    fn read_claimed_blocks(
+        &self,
+        range: &RangeInclusive<u64>,
+        proven: &[LocatedLog],
+        answered: &[LocatedLog],
+    ) {
+        let known: BTreeSet<B256> = proven.iter().map(|log| log.block_hash).collect();
+        let claimed = answered.iter().map(|log| log.block_hash);
+        let claimed: BTreeSet<B256> = claimed.filter(|hash| !known.contains(hash)).collect();
+        for hash in claimed.into_iter().take(MOST_CLAIMS) {
+            if let Ok(Some(block)) = self.block_of(hash)
+                && range.contains(&block.at.number)
+            {
+                let _ = self.blocks.receipts(&ChainBlock::from(&*block));
+            }
         }
     }
 }
 
-fn compare(node: &Node, proven: &Proven, metrics: &Metrics, events: &Events) {
-    let Proven { query, range, last, logs } = proven;
-    // A node that has another last block, or none, is on another branch or lags, which is no omission.
-    let has_last = || matches!(node.header(*range.end()), Ok(Some(own)) if own.hash() == *last);
-    if !has_last() {
-        return;
-    }
-    let mut answered = Vec::new();
-    let most = logs.len() + MOST_INVENTED;
-    let asked = node.logs(query, range.clone(), |_, found| {
-        answered.extend(found);
-        // An answer without end must not fill the memory.
-        let too_many = answered.len() > most;
-        if too_many { Err(RpcError::Malformed("too many logs".into())) } else { Ok(()) }
-    });
-    // A reorganisation meanwhile may have changed any block.
-    let is_cut = answered.len() > most;
-    if !is_cut && (asked.is_err() || !has_last()) {
-        return;
-    }
-    let mut found = differences(logs, &answered);
-    if is_cut {
-        // What was not read may have the rest.
-        found.omitted = 0;
-    }
-    metrics.compared(node, found);
-    if !found.are_none() {
-        events.log(&RpcServerEvent::WrongLogs {
-            upstream: node.name(),
-            range: range.clone(),
-            found,
-        });
+/// Compares answers until the queue is dropped.
+pub(super) fn run(proven: &Weak<Proven>, answers: &Receiver<Answer>) {
+    while let Ok(answer) = answers.recv() {
+        // The thread holds no reference while it waits, so that the last one to leave ends it.
+        let Some(proven) = proven.upgrade() else { return };
+        for node in proven.blocks.all_nodes() {
+            proven.compare(node, &answer);
+        }
     }
 }
 

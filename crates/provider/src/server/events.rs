@@ -53,6 +53,15 @@ pub enum RpcServerEvent {
         /// The reason.
         why: String,
     },
+    /// The filter in the header of a block lacks bits of a log that its receipts have. What the operator
+    /// assumed of the chain is wrong: from now on, filters prove nothing, and the receipts of every block
+    /// are read. Installed filters and subscriptions end, because they may have missed logs.
+    FiltersRefuted {
+        /// The block.
+        block: BlockRef,
+        /// Index of the first such log in the block.
+        log_index: u64,
+    },
     /// An upstream's answer of `eth_getLogs` differs from the proven logs.
     WrongLogs {
         /// Scheme, host and port of the upstream.
@@ -82,6 +91,12 @@ impl fmt::Display for RpcServerEvent {
             }
             Self::IndexFailed { why } => write!(f, "the index is incomplete: {why}"),
             Self::HeadFailed { why } => write!(f, "no newer head: {why}"),
+            Self::FiltersRefuted { block, log_index } => write!(
+                f,
+                "filters of this chain prove nothing: that of block {}, {}, lacks bits of log \
+                 {log_index}; the receipts of every block are read from now on",
+                block.number, block.hash
+            ),
             Self::WrongLogs { upstream, range, found } => write!(
                 f,
                 "{upstream} omitted {} logs, altered {} and invented {} in its answer for blocks {} \

@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::bloom::BloomAnswer;
-use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::header::ChainBlock;
 use chainsieve::eth::log::LocatedLog;
-use chainsieve::eth::log_query::{CompiledQuery, LogQuery};
+use chainsieve::eth::log_query::{BlockSelection, BlockTag, CompiledQuery, LogQuery};
 
 use super::Proven;
 use super::refusal::Refusal;
@@ -101,13 +100,13 @@ impl Filters {
     }
 
     /// Returns `true` if a block may contain a log of an installed filter.
-    pub(super) fn may_match(&self, block: &ChainBlock<'_>, profile: &ChainProfile) -> bool {
-        let is_sound = profile.at(block.number).bloom.proves_absence();
+    /// `proves_absence` states whether the filter of the block can rule that out.
+    pub(super) fn may_match(&self, block: &ChainBlock<'_>, proves_absence: bool) -> bool {
         let installed: Vec<_> = lock(&self.installed).values().cloned().collect();
         installed.iter().any(|filter| match filter.try_lock().as_deref() {
             Ok(Filter { used, .. }) if used.elapsed() >= UNUSED => false,
             Ok(Filter { selects: Selects::Logs(of), .. }) => {
-                !is_sound || of.1.answer(block.bloom) != BloomAnswer::No
+                !proves_absence || of.1.answer(block.bloom) != BloomAnswer::No
             }
             Ok(Filter { selects: Selects::Blocks, .. }) => false,
             // It is polled now, and nobody waits for the end of that.
@@ -120,7 +119,7 @@ impl Proven {
     /// Installs a filter of logs, from the next block on.
     pub(super) fn new_filter(&self, query: LogQuery) -> Result<String, Refusal> {
         self.heads()?;
-        check_size(&query)?;
+        check_new_logs(&query)?;
         let compiled = query.compile();
         self.install(Selects::Logs(Arc::new((query, compiled))))
     }
@@ -195,8 +194,32 @@ impl Proven {
     }
 }
 
-/// Returns an error if a query that is kept has too many values.
-pub(super) fn check_size(query: &LogQuery) -> Result<(), Refusal> {
+/// Returns an error if a query cannot select new logs: by the rules of go-ethereum, from `latest`, or from
+/// a number that the last block, a number or `latest`, is not before. A block hash is ignored here, as
+/// by go-ethereum. The query is kept, so the number of its values is limited, too.
+pub(super) fn check_new_logs(query: &LogQuery) -> Result<(), Refusal> {
+    if let BlockSelection::Range { from, to } = *query.blocks() {
+        let [from, to] = [from, to].map(|tag| tag.unwrap_or(BlockTag::Latest));
+        let number = |tag| match tag {
+            BlockTag::Number(number) => Some(number),
+            BlockTag::Earliest => Some(0),
+            _ => None,
+        };
+        // The words of go-ethereum.
+        let why = match (from, to) {
+            (BlockTag::Pending, _) | (_, BlockTag::Pending) => "pending logs are not supported",
+            (BlockTag::Latest, BlockTag::Latest) => "",
+            (from, BlockTag::Latest) if number(from).is_some() => "",
+            (from, to) => match (number(from), number(to)) {
+                (Some(first), Some(last)) if first <= last => "",
+                // Nobody could tell later whether a new block was final when its logs were sent.
+                _ => "invalid block range params",
+            },
+        };
+        if !why.is_empty() {
+            return Err(Refusal::Params(why.to_owned()));
+        }
+    }
     let topics = query.topics().iter().map(|topics| topics.values().len()).sum::<usize>();
     let (found, limit) = ((query.address_set().len() + topics) as u64, MOST_VALUES);
     if found > limit {

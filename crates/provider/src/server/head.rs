@@ -46,11 +46,12 @@ impl Proven {
         }
         let branch = branch.map_err(|error| error.to_string())?;
         let newest = branch.blocks.last().cloned();
-        let (mut removed, mut has_left) = (0, false);
+        let (mut removed, mut has_left, mut is_restarted) = (0, false, false);
         let added = branch.blocks.clone();
         self.chain.advance(branch, |moved| {
             removed = moved.removed.len();
-            has_left = removed > 0 || moved.restarted;
+            is_restarted = moved.restarted;
+            has_left = removed > 0 || is_restarted;
             // Before anybody sees the new head.
             if let Some(index) = self.index.as_ref().filter(|_| has_left) {
                 index.distrust();
@@ -68,7 +69,12 @@ impl Proven {
             let own = self.chain.hash(block.number);
             block.number <= now.number && own.is_none_or(|own| own == block.hash)
         };
-        let finalized = finalized.filter(fits).or_else(|| self.chain.finalized().filter(fits));
+        // A node that lags names an earlier one. Of another chain, nothing is known.
+        let known = self.chain.finalized().filter(|_| !is_restarted).filter(fits);
+        let finalized = match (known, finalized.filter(fits)) {
+            (Some(known), Some(newer)) => higher(Some(known), newer),
+            (known, newer) => known.or(newer),
+        };
         let is_newly_final = self.chain.set_finalized(finalized);
         if is_newly_final || has_left {
             // If it is full, the thread is woken already.
@@ -126,7 +132,8 @@ impl Proven {
     /// Fetches what the installed filters will ask for, if a block may have it.
     pub(super) fn look_ahead(&self, block: &BlockHeader) {
         let block = ChainBlock::from(block);
-        if self.filters.len() > 0 && self.filters.may_match(&block, self.blocks.profile()) {
+        let proves_absence = self.blocks.filters_prove_absence(block.number);
+        if self.filters.len() > 0 && self.filters.may_match(&block, proves_absence) {
             // A failure shows when a client asks.
             self.blocks.fetch_together(&[block]);
             let _ = self.blocks.receipts(&block).and_then(|_| self.blocks.hashes(&block));

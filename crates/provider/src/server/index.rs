@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::index::{Candidates, Folder, Index, IndexError, Settings, Writer};
 use chainsieve::eth::log_query::CompiledQuery;
@@ -130,12 +129,12 @@ impl FilterIndex {
     }
 
     /// Returns the blocks of a range that may contain a log of the query: all of them where filters
-    /// prove nothing. The second result is the part of the range that the index has; `None` if it has
+    /// prove nothing, by `proves_absence` of the first and the last block. The second result is the part of the range that the index has; `None` if it has
     /// none of the range. If there are more than `limit` candidates, the error is their number.
     pub(super) fn candidates(
         &self,
         query: &CompiledQuery,
-        profile: &ChainProfile,
+        proves_absence: impl Fn(u64) -> bool,
         range: &RangeInclusive<u64>,
         limit: u64,
     ) -> Result<Option<Indexed>, FilterIndexError> {
@@ -147,8 +146,7 @@ impl FilterIndex {
         if from > to {
             return Ok(None);
         }
-        let is_sound = |number: u64| profile.at(number).bloom.proves_absence();
-        let bitmap = if is_sound(from) && is_sound(to) {
+        let bitmap = if proves_absence(from) && proves_absence(to) {
             Some(index.candidates(query, from..=to).map_err(|error| self.failed(error))?)
         } else {
             None

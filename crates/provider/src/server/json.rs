@@ -2,15 +2,15 @@
 
 use alloy_consensus::proofs::calculate_withdrawals_root;
 use alloy_consensus::transaction::{Recovered, SignerRecoverable as _, TransactionInfo};
-use alloy_consensus::{Header, Transaction as _, TxEnvelope};
+use alloy_consensus::{EMPTY_ROOT_HASH, Header, Transaction as _, TxEnvelope};
 use alloy_eips::eip2718::{Decodable2718 as _, Typed2718 as _};
 use alloy_rlp::Decodable as _;
-use alloy_rpc_types_eth::Transaction;
+use alloy_rpc_types_eth::{Transaction, Withdrawal};
 use chainsieve::alloy_primitives::{Address, B256, Bloom, Bytes, TxKind, U64, U128, keccak256};
 use chainsieve::eth::header::{BlockRef, ChainBlock, HeaderBuf};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::receipts::{BlockReceipts, Outcome};
-use chainsieve::eth::transactions::VerifiedTransactions;
+use chainsieve::eth::transactions::{BlockTransactions, VerifiedTransactions};
 use serde_json::{Map, Value, json};
 
 use super::Proven;
@@ -60,43 +60,17 @@ impl Proven {
     /// their hashes otherwise.
     pub(super) fn block_json(&self, block: &BlockHeader, is_full: bool) -> Result<Value, Refusal> {
         let mut json = head(block)?;
-        let view = block.header.view();
-        let root = view.withdrawals_root();
-        let fits = |list: Option<&[_]>| list.map(calculate_withdrawals_root) == root;
-        let (transactions, withdrawals) =
-            self.blocks.fetch_body(block.at, view.transactions_root(), fits)?;
-        let ommers = self.ommers(block)?;
-        let list = |parts: usize| alloy_rlp::Header { list: true, payload_length: parts };
-        let of_transaction = |encoding: &Bytes| match encoding.first() {
-            // A legacy transaction is a list; a typed one is a string in the block.
-            Some(0xc0..) => encoding.len(),
-            _ => alloy_rlp::Encodable::length(&encoding[..]),
-        };
-        let length = |bytes: usize| bytes + list(bytes).length();
-        let mut size = block.header.rlp().len()
-            + length(transactions.encodings().iter().map(of_transaction).sum())
-            + length(ommers.iter().map(|ommer| ommer.rlp().len()).sum());
+        let Contents { transactions, ommers, withdrawals } = self.contents(block)?;
+        let size = encoded(&block.header, &transactions, &ommers, withdrawals.as_deref()).len();
         if let Some(withdrawals) = &withdrawals {
-            size += alloy_rlp::Encodable::length(withdrawals);
             json["withdrawals"] = json!(withdrawals);
         }
-        let size = length(size);
         json["size"] = json!(U64::from(size));
         json["uncles"] = json!(ommers.iter().map(HeaderBuf::hash).collect::<Vec<_>>());
         json["transactions"] = if is_full {
-            let base_fee = view.base_fee_per_gas().map(|fee| fee.saturating_to::<u64>());
-            let encodings = transactions.encodings().iter().zip(0..);
-            let written = encodings.map(|(encoding, index)| {
-                let place = TransactionInfo {
-                    index: Some(index),
-                    block_hash: Some(block.at.hash),
-                    block_number: Some(block.at.number),
-                    base_fee,
-                    ..TransactionInfo::default()
-                };
-                let decoded = decoded(block.at, encoding)?;
-                Ok(json!(Transaction::from_transaction(decoded, place)))
-            });
+            let encodings = transactions.encodings().iter().enumerate();
+            let written =
+                encodings.map(|(index, encoding)| transaction(Some((block, index)), encoding));
             Value::Array(written.collect::<Result<_, Refusal>>()?)
         } else {
             json!(transactions.hashes())
@@ -104,8 +78,25 @@ impl Proven {
         Ok(json)
     }
 
+    /// Returns a block as it is sent between nodes.
+    pub(super) fn raw_block(&self, block: &BlockHeader) -> Result<Bytes, Refusal> {
+        let Contents { transactions, ommers, withdrawals } = self.contents(block)?;
+        Ok(encoded(&block.header, &transactions, &ommers, withdrawals.as_deref()).into())
+    }
+
+    /// Fetches what the header of a block commits to beside receipts and state.
+    fn contents(&self, block: &BlockHeader) -> Result<Contents, Refusal> {
+        let view = block.header.view();
+        let root = view.withdrawals_root();
+        let fits = |list: Option<&[_]>| list.map(calculate_withdrawals_root) == root;
+        let (transactions, withdrawals) =
+            self.blocks.fetch_body(block.at, view.transactions_root(), fits)?;
+        let ommers = self.ommers(block)?;
+        Ok(Contents { transactions, ommers, withdrawals })
+    }
+
     /// Returns the headers of a block's ommers, under the hash in its header.
-    fn ommers(&self, block: &BlockHeader) -> Result<Vec<HeaderBuf>, Refusal> {
+    pub(super) fn ommers(&self, block: &BlockHeader) -> Result<Vec<HeaderBuf>, Refusal> {
         let expected = block.header.view().ommers_hash();
         if expected == NO_OMMERS {
             return Ok(Vec::new());
@@ -153,6 +144,76 @@ impl Proven {
         let transactions = self.blocks.transactions(&header)?;
         receipt(block, receipts.receipts(), &transactions, index).map(Some)
     }
+}
+
+/// What the header of a block commits to beside receipts and state.
+struct Contents {
+    transactions: VerifiedTransactions,
+    ommers: Vec<HeaderBuf>,
+    /// `None` before Shanghai.
+    withdrawals: Option<Vec<Withdrawal>>,
+}
+
+/// Returns the RLP of a block.
+fn encoded(
+    header: &HeaderBuf,
+    transactions: &VerifiedTransactions,
+    ommers: &[HeaderBuf],
+    withdrawals: Option<&[Withdrawal]>,
+) -> Vec<u8> {
+    let list = |payload: &[u8]| {
+        let mut list = Vec::with_capacity(payload.len() + 9);
+        alloy_rlp::Header { list: true, payload_length: payload.len() }.encode(&mut list);
+        list.extend_from_slice(payload);
+        list
+    };
+    let mut encodings = Vec::new();
+    for encoding in transactions.encodings() {
+        match encoding.first() {
+            // A legacy transaction is a list; a typed one is a string in the block.
+            Some(0xc0..) => encodings.extend_from_slice(encoding),
+            _ => alloy_rlp::Encodable::encode(&encoding[..], &mut encodings),
+        }
+    }
+    let mut block = header.rlp().to_vec();
+    block.extend(list(&encodings));
+    block.extend(list(&ommers.iter().flat_map(|ommer| ommer.rlp()).copied().collect::<Vec<_>>()));
+    if let Some(withdrawals) = withdrawals {
+        alloy_rlp::encode_list::<_, Withdrawal>(withdrawals, &mut block);
+    }
+    list(&block)
+}
+
+/// Returns a transaction as `eth_getTransactionByHash` has it, with its block and its index there, or
+/// without both while it waits for a block.
+pub(super) fn transaction(
+    place: Option<(&BlockHeader, usize)>,
+    encoding: &[u8],
+) -> Result<Value, Refusal> {
+    let Some((block, index)) = place else {
+        let info = TransactionInfo::default();
+        let decoded = decoded(BlockRef { number: 0, hash: B256::ZERO }, encoding)?;
+        return Ok(json!(Transaction::from_transaction(decoded, info)));
+    };
+    let base_fee = block.header.view().base_fee_per_gas().map(|fee| fee.saturating_to::<u64>());
+    let info = TransactionInfo {
+        index: Some(index as u64),
+        block_hash: Some(block.at.hash),
+        block_number: Some(block.at.number),
+        base_fee,
+        ..TransactionInfo::default()
+    };
+    Ok(json!(Transaction::from_transaction(decoded(block.at, encoding)?, info)))
+}
+
+/// Returns the header of an ommer as `eth_getUncleByBlockHashAndIndex` has it: that of a block without
+/// contents.
+pub(super) fn ommer(header: &HeaderBuf) -> Result<Value, Refusal> {
+    let mut json = head(&BlockHeader::new(header.clone()))?;
+    let nothing = BlockTransactions::default().verify(EMPTY_ROOT_HASH).expect("no transaction");
+    json["size"] = json!(U64::from(encoded(header, &nothing, &[], None).len()));
+    json["uncles"] = json!([]);
+    Ok(json)
 }
 
 /// Returns a receipt with its logs. Members that receipt, transaction and header do not determine are

@@ -105,6 +105,18 @@ impl Proven {
 
     /// Returns the logs of a query with all members proven, in the order of the chain.
     pub(super) fn logs(&self, query: &LogQuery) -> Result<Vec<LocatedLog>, Refusal> {
+        self.while_filters_hold(|| self.logs_now(query))
+    }
+
+    /// Asks once more if filters turned out to prove nothing meanwhile, because the answer may rest on
+    /// them.
+    fn while_filters_hold<T>(&self, ask: impl Fn() -> T) -> T {
+        let are_refuted = self.blocks.are_filters_refuted();
+        let answer = ask();
+        if self.blocks.are_filters_refuted() == are_refuted { answer } else { ask() }
+    }
+
+    fn logs_now(&self, query: &LogQuery) -> Result<Vec<LocatedLog>, Refusal> {
         if let BlockSelection::AtHash(hash) = *query.blocks() {
             let unknown = || Refusal::UnknownBlock("unknown block".to_owned());
             let block = self.block_of(hash)?.ok_or_else(unknown)?;
@@ -146,15 +158,14 @@ impl Proven {
         let (first, last) = (*range.start(), *range.end());
         let limit = self.limits.max_candidates;
         let indexed = self.index.as_ref().and_then(|index| {
-            index.candidates(compiled, self.blocks.profile(), range, limit).unwrap_or_else(
-                |error| {
-                    // The headers can be fetched instead.
-                    if let Some(why) = index.unreadable(&error) {
-                        self.events.log(&RpcServerEvent::IndexFailed { why });
-                    }
-                    None
-                },
-            )
+            let proves_absence = |number| self.blocks.filters_prove_absence(number);
+            index.candidates(compiled, proves_absence, range, limit).unwrap_or_else(|error| {
+                // The headers can be fetched instead.
+                if let Some(why) = index.unreadable(&error) {
+                    self.events.log(&RpcServerEvent::IndexFailed { why });
+                }
+                None
+            })
         });
         let Some(Indexed { blocks, count, candidates }) = indexed else {
             return Ok(vec![Span::Headers(self.headers(range.clone())?)]);
@@ -239,11 +250,13 @@ impl Proven {
                 return Err(Refusal::missing(range, missing));
             }
         }
-        if cold > 0 {
-            // A reorganisation meanwhile loses a comparison, and no answer.
-            if let Ok(Some(last)) = self.hash_at(*range.end()) {
-                self.compare.queue(query, range, last, &logs);
-            }
+        // What is in memory was compared when it was fetched. Where nothing is fetched, because filters rule
+        // it out, the nodes can show that filters lack bits, if that is possible by what is known.
+        let profile = self.blocks.profile();
+        let is_assumed = [range.start(), range.end()].map(|&at| profile.at(at).is_assumed());
+        let is_ruled_out = candidates.is_empty() && is_assumed.contains(&true);
+        if cold > 0 || is_ruled_out && self.compare.is_new(query, range) {
+            self.queue_comparison(query, range, &logs);
         }
         Ok(logs)
     }
@@ -296,9 +309,8 @@ impl Proven {
             let Some(start) = part.numbers().map(|numbers| *numbers.start()) else { continue };
             let [from, to] = [numbers.start(), numbers.end()].map(|number| index(number - start));
             let blooms = part.blooms().get(from..=to).unwrap_or_default();
-            let profile = self.blocks.profile();
-            let is_sound = |number: u64| profile.at(number).bloom.proves_absence();
-            if is_sound(*numbers.start()) && is_sound(*numbers.end()) {
+            let prove = |number: &u64| self.blocks.filters_prove_absence(*number);
+            if prove(numbers.start()) && prove(numbers.end()) {
                 let found = scan::candidates(compiled, blooms);
                 let block = |at: usize| part.block(numbers.start() + at as u64);
                 candidates.extend(found.into_iter().filter_map(block).map(Candidate::Header));
@@ -344,7 +356,7 @@ impl Proven {
     }
 
     /// Returns the hash of the verified chain's block with this number, at most that of the head.
-    fn hash_at(&self, number: u64) -> Result<Option<B256>, HeadersError> {
+    pub(super) fn hash_at(&self, number: u64) -> Result<Option<B256>, HeadersError> {
         let known = self.chain.hash(number);
         match known.or_else(|| self.index.as_ref()?.hash(number)) {
             Some(hash) => Ok(Some(hash)),
@@ -379,6 +391,15 @@ impl Proven {
         compiled: &CompiledQuery,
         changes: &[Change],
     ) -> Result<Vec<LocatedLog>, Refusal> {
+        self.while_filters_hold(|| self.logs_of_changes_now(query, compiled, changes))
+    }
+
+    fn logs_of_changes_now(
+        &self,
+        query: &LogQuery,
+        compiled: &CompiledQuery,
+        changes: &[Change],
+    ) -> Result<Vec<LocatedLog>, Refusal> {
         let mut logs = Vec::new();
         for Change { block, removed } in without_pairs(changes) {
             let number = block.at.number;
@@ -387,8 +408,8 @@ impl Proven {
             }
             self.check_profile(number)?;
             let header = ChainBlock::from(&**block);
-            let is_sound = self.blocks.profile().at(number).bloom.proves_absence();
-            if is_sound && compiled.answer(header.bloom) == BloomAnswer::No {
+            let proves_absence = self.blocks.filters_prove_absence(number);
+            if proves_absence && compiled.answer(header.bloom) == BloomAnswer::No {
                 continue;
             }
             let found = match self.blocks.logs(&header, query, SEMANTICS) {
@@ -416,10 +437,10 @@ fn without_pairs(changes: &[Change]) -> Vec<&Change> {
     left
 }
 
-/// Returns `true` if the range of a filter includes a new block: only numbers limit it.
+/// Returns `true` if the range of a filter includes a new block: only numbers limit it, as in go-ethereum.
 fn is_in(query: &LogQuery, number: u64) -> bool {
     match *query.blocks() {
-        BlockSelection::AtHash(_) => false,
+        BlockSelection::AtHash(_) => true,
         BlockSelection::Range { from, to } => {
             let is_before = matches!(from, Some(BlockTag::Number(from)) if number < from);
             let is_after = matches!(to, Some(BlockTag::Number(to)) if number > to);

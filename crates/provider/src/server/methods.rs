@@ -12,17 +12,18 @@ use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
+use super::block_parts::{self, Place};
 use super::filters::Changes;
+use super::journal::BlockHeader;
 use super::logs::SEMANTICS;
 use super::refusal::Refusal;
-use super::{Proven, subscriptions};
+use super::{Proven, subscriptions, unverified};
 
 /// The answer to a call, as JSON.
-type Answer = Result<Box<RawValue>, Refusal>;
-type Method = fn(&Proven, &[&RawValue]) -> Answer;
+pub(super) type Answer = Result<Box<RawValue>, Refusal>;
+pub(super) type Method = fn(&Proven, &[&RawValue]) -> Answer;
 
-/// Every method but subscriptions.
-pub(super) const METHODS: [(&str, Method); 14] = [
+const METHODS: [(&str, Method); 14] = [
     ("eth_blockNumber", block_number),
     ("eth_chainId", chain_id),
     ("eth_getBlockByHash", get_block_by_hash),
@@ -39,10 +40,15 @@ pub(super) const METHODS: [(&str, Method); 14] = [
     ("web3_clientVersion", client_version),
 ];
 
+/// Returns every method but subscriptions.
+pub(super) fn all() -> impl Iterator<Item = (&'static str, Method)> {
+    METHODS.into_iter().chain(block_parts::METHODS)
+}
+
 /// Returns the methods as jsonrpsee takes them.
 pub(super) fn module(proven: Arc<Proven>) -> Result<RpcModule<Proven>, RegisterMethodError> {
     let mut module = RpcModule::from_arc(proven);
-    for (name, method) in METHODS {
+    for (name, method) in all() {
         module.register_async_method(name, move |params, proven, _| {
             call(name, method, params, proven)
         })?;
@@ -89,7 +95,10 @@ pub(super) fn list_of(text: &str) -> Result<Vec<&RawValue>, Refusal> {
 }
 
 /// Returns the parameter with this index.
-fn param<'a, T: Deserialize<'a>>(params: &[&'a RawValue], index: usize) -> Result<T, Refusal> {
+pub(super) fn param<'a, T: Deserialize<'a>>(
+    params: &[&'a RawValue],
+    index: usize,
+) -> Result<T, Refusal> {
     let missing = || Refusal::Params(format!("missing value for required argument {index}"));
     let text = params.get(index).ok_or_else(missing)?.get();
     serde_json::from_str(text)
@@ -111,7 +120,7 @@ const ENVELOPE: u64 = 64;
 
 impl Proven {
     /// Returns a result as JSON, if it is not too large for an answer.
-    fn written(&self, value: &(impl serde::Serialize + ?Sized)) -> Answer {
+    pub(super) fn written(&self, value: &(impl serde::Serialize + ?Sized)) -> Answer {
         let json = to_raw_value(value).map_err(|error| Refusal::Params(error.to_string()))?;
         let (found, limit) = (json.get().len() as u64 + ENVELOPE, self.limits.max_answer.into());
         if found > limit {
@@ -169,19 +178,34 @@ fn net_version(proven: &Proven, _: &[&RawValue]) -> Answer {
     proven.written(&proven.chain_id.to_string())
 }
 
+/// Returns the block that the first parameter names by a tag or number.
+pub(super) fn block_by_number(
+    proven: &Proven,
+    params: &[&RawValue],
+) -> Result<Option<Arc<BlockHeader>>, Refusal> {
+    proven.block_at(tag(params, 0)?)
+}
+
+/// Returns the block that the first parameter names by its hash.
+pub(super) fn block_by_hash(
+    proven: &Proven,
+    params: &[&RawValue],
+) -> Result<Option<Arc<BlockHeader>>, Refusal> {
+    proven.block_of(param(params, 0)?)
+}
+
 fn get_block_by_number(proven: &Proven, params: &[&RawValue]) -> Answer {
-    let (tag, is_full) = (tag(params, 0)?, param::<Option<bool>>(params, 1)?.unwrap_or_default());
-    match proven.block_at(tag)? {
-        Some(block) => proven.written(&proven.block_json(&block, is_full)?),
-        None => proven.written(&Value::Null),
-    }
+    block(proven, block_by_number(proven, params)?.as_deref(), params)
 }
 
 fn get_block_by_hash(proven: &Proven, params: &[&RawValue]) -> Answer {
-    let hash: B256 = param(params, 0)?;
+    block(proven, block_by_hash(proven, params)?.as_deref(), params)
+}
+
+fn block(proven: &Proven, block: Option<&BlockHeader>, params: &[&RawValue]) -> Answer {
     let is_full = param::<Option<bool>>(params, 1)?.unwrap_or_default();
-    match proven.block_of(hash)? {
-        Some(block) => proven.written(&proven.block_json(&block, is_full)?),
+    match block {
+        Some(block) => proven.written(&proven.block_json(block, is_full)?),
         None => proven.written(&Value::Null),
     }
 }
@@ -200,61 +224,48 @@ enum BlockId {
     },
 }
 
-fn get_block_receipts(proven: &Proven, params: &[&RawValue]) -> Answer {
+/// Returns the block that the first parameter names in any way.
+pub(super) fn block_by_id(
+    proven: &Proven,
+    params: &[&RawValue],
+) -> Result<Option<Arc<BlockHeader>>, Refusal> {
     let by_tag = |text: &str| {
         let tag = text.parse();
         let tag = tag.map_err(|error| Refusal::Params(format!("invalid argument 0: {error}")))?;
         proven.block_at(tag)
     };
-    let block = match param(params, 0)? {
+    match param(params, 0)? {
         BlockId::Hash(hash) | BlockId::Object { block_hash: Some(hash), block_number: None } => {
-            proven.block_of(hash)?
+            proven.block_of(hash)
         }
         BlockId::Tag(text) | BlockId::Object { block_hash: None, block_number: Some(text) } => {
-            by_tag(&text)?
+            by_tag(&text)
         }
         BlockId::Object { .. } => {
             let why = "invalid argument 0: either blockHash or blockNumber";
-            return Err(Refusal::Params(why.to_owned()));
+            Err(Refusal::Params(why.to_owned()))
         }
-    };
-    match block {
+    }
+}
+
+fn get_block_receipts(proven: &Proven, params: &[&RawValue]) -> Answer {
+    match block_by_id(proven, params)? {
         Some(block) => proven.written(&proven.receipts_json(&block)?),
         None => proven.written(&Value::Null),
     }
 }
 
 fn get_transaction_receipt(proven: &Proven, params: &[&RawValue]) -> Answer {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Place {
-        block_hash: B256,
-    }
     let hash: B256 = param(params, 0)?;
-    proven.heads()?;
     // Upstreams say where the transaction is. Only the block proves it.
-    let (mut has_none, mut failed) = (false, None);
-    for node in &proven.blocks.nodes() {
+    let receipt = proven.first_named(|node| {
         let place = node.call::<Option<Place>>("eth_getTransactionReceipt", &json!([hash]));
-        let receipt = match place {
-            Ok(Some(Place { block_hash })) => proven
-                .block_of(block_hash)
-                .and_then(|block| block.map_or(Ok(None), |it| proven.receipt_json(&it, hash))),
-            Ok(None) => Ok(None),
-            Err(error) => Err(Refusal::Upstream(format!("{}: {error}", node.name()))),
-        };
-        match receipt {
-            Ok(Some(receipt)) => return proven.written(&receipt),
-            Ok(None) => has_none = true,
-            Err(refusal) => drop(failed.get_or_insert(refusal)),
-        }
-    }
-    // That a transaction is in no block cannot be proven: this is what nodes answer for one that is
-    // not in a block yet.
-    match failed {
-        Some(refusal) if !has_none => Err(refusal),
-        _ => proven.written(&Value::Null),
-    }
+        let place = place.map_err(|error| unverified::upstream(node, &error))?;
+        let Some(block_hash) = place.and_then(|place| place.block_hash) else { return Ok(None) };
+        let Some(block) = proven.block_of(block_hash)? else { return Ok(None) };
+        proven.receipt_json(&block, hash)
+    });
+    proven.written(&receipt?)
 }
 
 fn client_version(proven: &Proven, _: &[&RawValue]) -> Answer {

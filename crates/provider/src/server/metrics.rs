@@ -79,6 +79,7 @@ pub(super) struct Metrics {
     invented: Family<OfUpstream, Counter>,
     compared: Family<OfUpstream, Counter>,
     wrong: Family<WrongOf, Counter>,
+    lacking_filters: Counter,
     found: Family<Place, Counter>,
     head: Gauge<u64, AtomicU64>,
     head_time: Gauge<u64, AtomicU64>,
@@ -107,6 +108,7 @@ impl Metrics {
             invented: Family::default(),
             compared: Family::default(),
             wrong: Family::default(),
+            lacking_filters: Counter::default(),
             found: Family::default(),
             head: Gauge::default(),
             head_time: Gauge::default(),
@@ -149,6 +151,9 @@ impl Metrics {
         registry.register("upstream_compared_answers", help, self.compared.clone());
         let help = "Blocks whose receipts, transactions or withdrawals from the upstream have a wrong root";
         registry.register("upstream_wrong_blocks", help, self.wrong.clone());
+        let help =
+            "Blocks whose filter lacks bits of a log, although the chain's profile rules that out";
+        registry.register("lacking_filters", help, self.lacking_filters.clone());
         let help = "Where the receipts of blocks were found";
         registry.register("blocks_found", help, self.found.clone());
         let help = "Number of the verified head";
@@ -200,6 +205,11 @@ impl Metrics {
 
     pub(super) fn wrong(&self, node: &Node, wrong: Wrong) {
         self.wrong.get_or_create(&wrong.of(node)).inc();
+    }
+
+    /// Counts a block whose filter lacks bits of a log.
+    pub(super) fn lacking_filter(&self) {
+        self.lacking_filters.inc();
     }
 
     pub(super) fn compared(&self, node: &Node, found: LogDifferences) {

@@ -7,13 +7,14 @@
 //! | `blocks`, `store`, `flight` | proven receipts and transactions: in memory, on disk, fetched once |
 //! | `index` | the filters of final blocks, on disk |
 //! | `logs`, `filters`, `subscriptions` | answers about logs |
-//! | `methods`, `json`, `refusal` | JSON-RPC: methods, results, errors |
+//! | `methods`, `block_parts`, `json`, `refusal` | JSON-RPC: methods, results, errors |
 //! | `unverified`, `http` | what is not proven, `/health` and `/metrics` |
 //! | `alloy_layer` | the same methods for alloy's provider, in one process |
 //! | `compare`, `metrics`, `events` | what upstreams left out, for the operator |
 
 #[cfg(feature = "alloy-layer")]
 mod alloy_layer;
+mod block_parts;
 mod blocks;
 mod builder;
 mod chain;
@@ -56,7 +57,7 @@ use refusal::Refusal;
 struct Proven {
     chain_id: u64,
     chain: chain::Chain,
-    journal: journal::Journal,
+    journal: Arc<journal::Journal>,
     blocks: blocks::Blocks,
     index: Option<index::FilterIndex>,
     filters: filters::Filters,

@@ -14,7 +14,6 @@ const METHOD_NOT_FOUND: i32 = -32601;
 const INVALID_PARAMS: i32 = -32602;
 const NOT_FOUND: i32 = -32001;
 const UNAVAILABLE: i32 = -32002;
-const NOT_SUPPORTED: i32 = -32004;
 const LIMIT_EXCEEDED: i32 = -32005;
 
 /// Reason why a client gets no answer.
@@ -175,7 +174,8 @@ impl From<Refusal> for ErrorObjectOwned {
                     ", and are not passed on"
                 };
                 let message = format!("answers of {method} cannot be proven{why}");
-                (NOT_SUPPORTED, message, Some(json!({ "reason": "unverified_method" })))
+                // The code on which clients try another method.
+                (METHOD_NOT_FOUND, message, Some(json!({ "reason": "unverified_method" })))
             }
             Refusal::NeedsWebSocket => (
                 METHOD_NOT_FOUND,

@@ -11,7 +11,7 @@ use jsonrpsee::core::traits::IdProvider;
 use jsonrpsee::types::{ErrorObjectOwned, SubscriptionId};
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::filters::{check_size, random_id};
+use super::filters::{check_new_logs, random_id};
 use super::journal::Change;
 use super::logs::SEMANTICS;
 use super::refusal::Refusal;
@@ -58,7 +58,7 @@ impl Proven {
     fn check(&self, selects: Selects) -> Result<Selects, Refusal> {
         let heads = self.heads()?;
         if let Selects::Logs(of) = &selects {
-            check_size(&of.0)?;
+            check_new_logs(&of.0)?;
             self.check_profile(heads.latest)?;
         }
         Ok(selects)

@@ -13,10 +13,10 @@ use jsonrpsee::types::{ErrorObjectOwned, ResponsePayload};
 use serde_json::value::RawValue;
 use tower::Layer;
 
-use super::Proven;
 use super::http::Passed;
-use super::methods::METHODS;
 use super::refusal::Refusal;
+use super::{Proven, methods};
+use crate::node::Node;
 
 #[derive(Debug, Clone)]
 pub(super) struct UnverifiedLayer {
@@ -39,13 +39,45 @@ pub(super) struct Unverified<S> {
     layer: UnverifiedLayer,
 }
 
-/// Installs a filter at the node, whose changes would be asked for here.
-pub(super) const PENDING: &str = "eth_newPendingTransactionFilter";
+/// Methods that are never passed on. What they give could be taken for the logs, receipts or blocks that
+/// are proven here. The first one installs a filter at the node, whose changes would be asked for here.
+const NEVER_PASSED: [&str; 20] = [
+    "eth_newPendingTransactionFilter",
+    "eth_getBlockAccessListByBlockHash",
+    "eth_getBlockAccessListByBlockNumber",
+    "eth_subscribe",
+    "eth_unsubscribe",
+    "alchemy_getTransactionReceipts",
+    "erigon_blockNumber",
+    "erigon_getBlockByTimestamp",
+    "erigon_getBlockReceiptsByBlockHash",
+    "erigon_getHeaderByHash",
+    "erigon_getHeaderByNumber",
+    "erigon_getLatestLogs",
+    "erigon_getLogs",
+    "erigon_getLogsByHash",
+    "ots_getBlockDetails",
+    "ots_getBlockDetailsByHash",
+    "ots_getBlockTransactions",
+    "parity_getBlockReceipts",
+    "qn_getBlockWithReceipts",
+    "qn_getReceipts",
+];
+
+/// Returns `true` if answers of a method must not come from a node.
+pub(super) fn is_never_passed(method: &str) -> bool {
+    NEVER_PASSED.contains(&method)
+}
+
+/// Returns the reason why a node gave no answer.
+pub(super) fn upstream(node: &Node, error: &dyn std::fmt::Display) -> Refusal {
+    Refusal::Upstream(format!("{}: {error}", node.name()))
+}
 
 impl Proven {
     /// Returns the reason to refuse a method that is not proven.
     pub(super) fn unproven(&self, method: String) -> Refusal {
-        let is_passed_alone = self.pass_unverified && method != PENDING;
+        let is_passed_alone = self.pass_unverified && !is_never_passed(&method);
         Refusal::Method { method, is_passed_alone }
     }
 
@@ -57,7 +89,7 @@ impl Proven {
 }
 
 fn is_proven(method: &str) -> bool {
-    is_subscription(method) || METHODS.iter().any(|(name, _)| *name == method)
+    is_subscription(method) || methods::all().any(|(name, _)| name == method)
 }
 
 fn is_subscription(method: &str) -> bool {

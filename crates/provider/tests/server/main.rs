@@ -3,10 +3,15 @@
 #[cfg(feature = "alloy-layer")]
 mod alloy_layer;
 mod anchored;
+mod block_parts;
+mod head;
 mod index;
 mod lies;
+mod new_logs;
 mod operations;
 mod published;
+mod secrets;
+mod unsound_filters;
 mod upstream;
 
 use std::path::{Path, PathBuf};

@@ -87,7 +87,7 @@ fn methods_that_are_not_proven() {
     let call = json!({ "jsonrpc": "2.0", "id": 7, "method": "eth_gasPrice", "params": [] });
     let refusing = started(endpoint(&[&upstream], chain.run.tip()));
     let (headers, answer) = post(refusing.address(), &call.to_string());
-    assert_eq!(answer["error"]["code"], -32004, "{answer}");
+    assert_eq!(answer["error"]["code"], -32601, "{answer}");
     assert!(headers.get("chainsieve-unverified").is_none());
     let refused = "chainsieve_requests_total{method=\"other\",outcome=\"not_supported\"}";
     assert_eq!(counter(&get(refusing.address(), "/metrics").1, refused), 1);
@@ -104,7 +104,7 @@ fn methods_that_are_not_proven() {
     // Not in a batch, where a mark on the whole answer would say nothing.
     let number = json!({ "jsonrpc": "2.0", "id": 8, "method": "eth_blockNumber" });
     let (headers, answer) = post(passing.address(), &json!([call, number]).to_string());
-    assert_eq!(answer[0]["error"]["code"], -32004, "{answer}");
+    assert_eq!(answer[0]["error"]["code"], -32601, "{answer}");
     assert_eq!(answer[0]["error"]["data"]["reason"], "unverified_method");
     assert_eq!(answer[1]["result"], format!("{:#x}", chain.run.last()));
     assert!(headers.get("chainsieve-unverified").is_none());
@@ -125,7 +125,7 @@ fn methods_that_are_not_proven() {
     // Over WebSocket, nothing could carry the mark.
     let mut socket = web_socket(passing.address(), "http://localhost:3000").expect("it connects");
     let answer = over(&mut socket, &call);
-    assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(-32004), &json!(7)));
+    assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(-32601), &json!(7)));
     assert_eq!(over(&mut socket, &number)["result"], format!("{:#x}", chain.run.last()));
 }
 

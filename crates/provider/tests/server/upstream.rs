@@ -6,19 +6,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use alloy_consensus::private::alloy_eips::Encodable2718 as _;
+use alloy_consensus::proofs::{calculate_receipt_root, calculate_transaction_root};
 use alloy_consensus::transaction::Recovered;
-use alloy_consensus::{Header, ReceiptEnvelope, TxEnvelope};
+use alloy_consensus::{
+    EMPTY_ROOT_HASH, Header, Receipt, ReceiptEnvelope, SignableTransaction as _, TxEnvelope,
+    TxLegacy,
+};
 use alloy_rlp::Decodable as _;
 use alloy_rpc_types_eth::Transaction;
-use chainsieve::alloy_primitives::{Address, B256, Bytes, hex};
+use chainsieve::alloy_primitives::{Address, B256, Bloom, Bytes, Log, Signature, hex};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{LogQuery, Semantics};
 use serde_json::{Value, json};
 use testkit::eth::json_rpc::{Sent, serve_counted};
+use testkit::eth::linked_headers;
 use testkit::eth::log_chains::Chain;
 use testkit::eth::rpc_methods::{self, BlockId};
 
 /// A block as the node serves it.
+#[derive(Clone)]
 pub(crate) struct Block {
     pub(crate) number: u64,
     pub(crate) hash: B256,
@@ -28,6 +34,9 @@ pub(crate) struct Block {
     receipts: Vec<Vec<u8>>,
     pub(crate) logs: Vec<LocatedLog>,
 }
+
+/// Id of the chain of every node.
+pub(crate) const CHAIN_ID: &str = "0x539";
 
 /// Changes the honest answer to a call. `None` leaves it as it is.
 pub(crate) type Lie = Arc<dyn Fn(&str, &Value, &Sent) -> Option<Sent> + Send + Sync>;
@@ -60,9 +69,13 @@ impl Upstream {
             receipts: body.envelopes.iter().map(ReceiptEnvelope::encoded_2718).collect(),
             logs: block.logs.clone(),
         });
-        let blocks: Vec<Block> = blocks.collect();
+        Self::of(blocks.collect())
+    }
+
+    /// Starts a node of these blocks, each the child of the one before.
+    pub(crate) fn of(blocks: Vec<Block>) -> Self {
         let by_hash = blocks.iter().enumerate().map(|(at, block)| (block.hash, at)).collect();
-        let head = AtomicU64::new(chain.run.last());
+        let head = AtomicU64::new(blocks.last().expect("a block").number);
         let (lie, calls) = (Mutex::default(), Mutex::default());
         let shared = Arc::new(Shared { blocks, by_hash, head, lie, calls });
         let of_node = Arc::clone(&shared);
@@ -87,6 +100,17 @@ impl Upstream {
     pub(crate) fn answer_like(&self, other: &Self) {
         let other = Arc::clone(&other.shared);
         self.lie(move |method, params, _| other.result(method, params).map(Sent::Result));
+    }
+
+    /// Has the branch of another node, and still knows its own blocks by their hash.
+    pub(crate) fn reorganise_to(&self, other: &Self) {
+        let other = Arc::clone(&other.shared);
+        self.lie(move |method, params, _| {
+            let found = other.result(method, params);
+            let is_by_hash =
+                BlockId::of(&params[0]).is_some_and(|id| matches!(id, BlockId::Hash(_)));
+            found.filter(|found| !(is_by_hash && found.is_null())).map(Sent::Result)
+        });
     }
 
     /// Returns the honest answer to a call.
@@ -132,7 +156,7 @@ impl Shared {
         let of =
             |part: &dyn Fn(&Block) -> Value| Some(self.at(&params[0]).map_or(Value::Null, part));
         match method {
-            "eth_chainId" => Some(json!("0x539")),
+            "eth_chainId" => Some(json!(CHAIN_ID)),
             "eth_getLogs" => Some(self.logs(&params[0])),
             "eth_gasPrice" => Some(json!("0x7")),
             "debug_getRawHeader" => of(&|block| json!(hex::encode_prefixed(&block.header))),
@@ -143,10 +167,16 @@ impl Shared {
                 of(&|block| block.json(params[1] == json!(true)))
             }
             "eth_getTransactionReceipt" => {
-                let hash = params[0].as_str()?;
-                let has = |block: &&Block| block.hashes.iter().any(|own| own.to_string() == hash);
-                let found = self.visible().find(has);
-                Some(found.map_or(Value::Null, |block| json!({ "blockHash": block.hash })))
+                let found = self.transaction(params[0].as_str()?);
+                Some(found.map_or(Value::Null, |(block, _)| json!({ "blockHash": block.hash })))
+            }
+            "eth_getTransactionByHash" => {
+                let found = self.transaction(params[0].as_str()?);
+                Some(found.map_or(Value::Null, |(block, index)| {
+                    let mut json = json!(transaction(&block.transactions[index]));
+                    json["blockHash"] = json!(block.hash);
+                    json
+                }))
             }
             _ => None,
         }
@@ -155,6 +185,11 @@ impl Shared {
     fn visible(&self) -> impl Iterator<Item = &Block> {
         let head = self.head.load(Ordering::SeqCst);
         self.blocks.iter().filter(move |block| block.number <= head)
+    }
+
+    fn transaction(&self, hash: &str) -> Option<(&Block, usize)> {
+        let index = |block: &Block| block.hashes.iter().position(|own| own.to_string() == hash);
+        self.visible().find_map(|block| Some((block, index(block)?)))
     }
 
     fn at(&self, tag: &Value) -> Option<&Block> {
@@ -182,10 +217,78 @@ impl Shared {
 }
 
 impl Block {
+    pub(crate) fn transactions(&self) -> &[Bytes] {
+        &self.transactions
+    }
+
+    /// Returns `true` if the block has a list of withdrawals, which is empty.
+    pub(crate) fn has_no_withdrawals(&self) -> bool {
+        let header = Header::decode(&mut &self.header[..]).expect("a header");
+        header.withdrawals_root == Some(EMPTY_ROOT_HASH)
+    }
+
+    /// Creates a block with one transaction and these logs. Its filter is `bloom`, or the right one.
+    pub(crate) fn made_up(
+        parent: Option<&Self>,
+        branch: u64,
+        logs: Vec<Log>,
+        bloom: Option<Bloom>,
+    ) -> Self {
+        let number = parent.map_or(0, |parent| parent.number + 1);
+        let receipt = Receipt { status: true.into(), cumulative_gas_used: 21_000, logs };
+        let receipt = ReceiptEnvelope::Legacy(receipt.with_bloom());
+        let transaction =
+            TxLegacy { nonce: number, gas_price: branch.into(), ..TxLegacy::default() };
+        let transaction: TxEnvelope = transaction.into_signed(Signature::test_signature()).into();
+        let parent_hash = parent.map_or(B256::ZERO, |parent| parent.hash);
+        let bloom = bloom.unwrap_or(*receipt.logs_bloom());
+        let mut header = linked_headers::header(parent_hash, number, branch, bloom);
+        header.receipts_root = calculate_receipt_root(std::slice::from_ref(&receipt));
+        header.transactions_root = calculate_transaction_root(std::slice::from_ref(&transaction));
+        let hash = header.hash_slow();
+        let logs = receipt.logs().iter().zip(0..).map(|(log, log_index)| LocatedLog {
+            log: log.clone(),
+            block_number: number,
+            block_hash: hash,
+            block_timestamp: Some(header.timestamp),
+            transaction_hash: Some(*transaction.tx_hash()),
+            transaction_index: 0,
+            log_index,
+            removed: false,
+        });
+        Self {
+            number,
+            hash,
+            logs: logs.collect(),
+            header: alloy_rlp::encode(&header),
+            hashes: vec![*transaction.tx_hash()],
+            transactions: vec![transaction.encoded_2718().into()],
+            receipts: vec![receipt.encoded_2718()],
+        }
+    }
+
+    /// Extends a chain by blocks with two logs each.
+    pub(crate) fn extend(chain: &mut Vec<Self>, branch: u64, count: u64) {
+        for _ in 0..count {
+            let logs = [0x11, 0x22].map(|byte| {
+                Log::new_unchecked(
+                    Address::repeat_byte(byte),
+                    vec![B256::repeat_byte(byte)],
+                    Bytes::from(branch.to_be_bytes()),
+                )
+            });
+            let block = Self::made_up(chain.last(), branch, logs.to_vec(), None);
+            chain.push(block);
+        }
+    }
+
     fn json(&self, is_full: bool) -> Value {
         let header = Header::decode(&mut &self.header[..]).expect("a header");
         let mut json = serde_json::to_value(&header).expect("JSON");
         json["hash"] = json!(self.hash);
+        if self.has_no_withdrawals() {
+            json["withdrawals"] = json!([]);
+        }
         json["transactions"] = if is_full {
             self.transactions.iter().map(|encoding| json!(transaction(encoding))).collect()
         } else {

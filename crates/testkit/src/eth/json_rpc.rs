@@ -13,6 +13,8 @@ pub enum Sent {
     Result(Value),
     /// An error of the node: code and message.
     Error(i64, &'static str),
+    /// An error of the node, whole.
+    ErrorObject(Value),
     /// Only an HTTP status, in place of the whole response.
     Status(u16),
 }
@@ -110,6 +112,7 @@ fn reply(call: &Value, sent: &impl Fn(&str, &Value) -> Sent) -> Result<Value, u1
             let error = json!({ "code": code, "message": message });
             Ok(json!({ "jsonrpc": "2.0", "id": id, "error": error }))
         }
+        Sent::ErrorObject(error) => Ok(json!({ "jsonrpc": "2.0", "id": id, "error": error })),
         Sent::Status(status) => Err(status),
     }
 }

@@ -1,0 +1,183 @@
+//! The verified head: who may move it, and what a node that lags or is of another chain may not.
+
+use std::time::Duration;
+
+use chainsieve_provider::RpcServer;
+use serde_json::{Value, json};
+use testkit::eth::json_rpc::Sent;
+
+use crate::upstream::{Block, Upstream, ask, get};
+use crate::{provider, started, until};
+
+fn chain(count: u64) -> Vec<Block> {
+    let mut chain = Vec::new();
+    Block::extend(&mut chain, 1, count);
+    chain
+}
+
+fn trusting(upstreams: &[&Upstream]) -> RpcServer {
+    let provider = provider(upstreams).build().expect("nodes");
+    started(provider.serve().trust_head().without_comparison().poll(Duration::from_millis(10)))
+}
+
+fn head(server: &RpcServer) -> u64 {
+    server.head().expect("a head").number
+}
+
+fn result(server: &RpcServer, method: &str, params: &Value) -> Value {
+    let answer = ask(server.address(), method, params);
+    assert!(answer["error"].is_null(), "{method}: {answer}");
+    answer["result"].clone()
+}
+
+/// Waits until the upstream was asked for its newest block a few times more.
+fn until_asked(upstream: &Upstream) {
+    upstream.take_calls();
+    let mut asked = 0;
+    until("some polls", || {
+        asked += upstream.take_calls().len();
+        asked > 8
+    });
+}
+
+/// Right after the start, a node names earlier blocks, one after the other: it lags. Filters and
+/// subscriptions go on.
+#[test]
+fn a_lagging_node_moves_nothing_back_after_the_start() {
+    for lag in [1, 39, 40, 300] {
+        let upstream = Upstream::of(chain(400));
+        upstream.set_head(350);
+        let server = trusting(&[&upstream]);
+        let logs = result(&server, "eth_newFilter", &json!([{}]));
+        let blocks = result(&server, "eth_newBlockFilter", &json!([]));
+        upstream.set_head(350 - lag);
+        until_asked(&upstream);
+        assert_eq!(head(&server), 350, "a node that is {lag} blocks late");
+        upstream.set_head(351);
+        until("the next head", || head(&server) == 351);
+        let block = &upstream.blocks()[351];
+        assert_eq!(result(&server, "eth_getFilterChanges", &json!([logs])), json!(block.logs));
+        assert_eq!(result(&server, "eth_getFilterChanges", &json!([blocks])), json!([block.hash]));
+    }
+}
+
+/// A node that lags by more than what is loaded at the start, and cannot show that its block leads to the
+/// head: the head stays.
+#[test]
+fn a_lagging_node_without_headers_moves_nothing_back() {
+    let upstream = Upstream::of(chain(400));
+    let server = trusting(&[&upstream]);
+    let filter = result(&server, "eth_newFilter", &json!([{}]));
+    let early = json!(upstream.blocks()[50].hash);
+    let own = upstream.clone();
+    upstream.lie(move |method, params, _| {
+        let is_known = params[0] == early || params[0] == own.blocks()[399].hash.to_string();
+        match method {
+            "eth_getBlockByNumber" if params[0] == "latest" => {
+                Some(own.answer(method, &json!(["0x32", false])))
+            }
+            "eth_getBlockByHash" if is_known => None,
+            "eth_getBlockByNumber" | "eth_getBlockByHash" | "debug_getRawHeader" => {
+                Some(Sent::Error(-32000, "pruned"))
+            }
+            _ => None,
+        }
+    });
+    until_asked(&upstream);
+    assert_eq!(head(&server), 399);
+    assert_eq!(result(&server, "eth_getFilterChanges", &json!([filter])), json!([]));
+}
+
+/// A test network that was started anew has a lower head, and nobody has the old one.
+#[test]
+fn a_chain_that_was_started_anew_is_followed() {
+    let upstream = Upstream::of(chain(400));
+    let server = trusting(&[&upstream]);
+    let mut other = Vec::new();
+    Block::extend(&mut other, 2, 30);
+    let other = Upstream::of(other);
+    upstream.answer_like(&other);
+    until("the new chain", || head(&server) == 29);
+    let all = json!([{ "fromBlock": "0x0" }]);
+    let logs: Vec<_> = other.blocks().iter().flat_map(|block| block.logs.clone()).collect();
+    assert_eq!(result(&server, "eth_getLogs", &all), json!(logs));
+}
+
+/// The block of the start leaves the chain: filters get its logs as removed, and those of the new block.
+#[test]
+fn the_block_of_the_start_can_leave_the_chain() {
+    for depth in [1, 3] {
+        let mut branch = chain(100 - depth);
+        Block::extend(&mut branch, 2, depth + 1);
+        let (upstream, other) = (Upstream::of(chain(100)), Upstream::of(branch));
+        let server = trusting(&[&upstream]);
+        let logs = result(&server, "eth_newFilter", &json!([{}]));
+        let blocks = result(&server, "eth_newBlockFilter", &json!([]));
+        upstream.reorganise_to(&other);
+        until("the other branch", || head(&server) == 100);
+        let fork = 100 - usize::try_from(depth).expect("few");
+        let removed = upstream.blocks()[fork..].iter().rev().flat_map(|block| {
+            block.logs.iter().cloned().map(|mut log| {
+                log.removed = true;
+                log
+            })
+        });
+        let new = &other.blocks()[fork..];
+        let expected: Vec<_> =
+            removed.chain(new.iter().flat_map(|block| block.logs.clone())).collect();
+        assert_eq!(result(&server, "eth_getFilterChanges", &json!([logs])), json!(expected));
+        let expected: Vec<_> = new.iter().map(|block| block.hash).collect();
+        assert_eq!(result(&server, "eth_getFilterChanges", &json!([blocks])), json!(expected));
+    }
+}
+
+/// What was final stays final, whatever block a node names that lags, or one that knows no final block.
+#[test]
+fn the_final_block_does_not_go_back() {
+    let upstream = Upstream::of(chain(100));
+    let server = trusting(&[&upstream]);
+    let finalized = || -> Value {
+        let health: Value =
+            serde_json::from_str(&get(server.address(), "/health").1).expect("JSON");
+        health["finalized"]["number"].clone()
+    };
+    assert_eq!(finalized(), 99);
+    for named in [json!("0x14"), json!("0x1000")] {
+        let own = upstream.clone();
+        let named = named.clone();
+        upstream.lie(move |method, params, _| {
+            (params[0] == "finalized").then(|| own.answer(method, &json!([named, false])))
+        });
+        until_asked(&upstream);
+        assert_eq!(finalized(), 99);
+    }
+}
+
+/// A node of another chain that could not be reached at the start is not asked when it comes back, also
+/// if it is the only one that answers.
+#[test]
+fn a_node_of_another_chain_does_not_take_over() {
+    let mut other = Vec::new();
+    Block::extend(&mut other, 2, 200);
+    let (upstream, other) = (Upstream::of(chain(100)), Upstream::of(other));
+    other.lie(|_, _, _| Some(Sent::Status(503)));
+    let provider = provider(&[&upstream, &other]).build().expect("nodes");
+    let serve = provider.serve().trust_head().pass_unverified();
+    let server = started(serve.poll(Duration::from_millis(10)));
+    other.lie(|method, _, _| (method == "eth_chainId").then(|| Sent::Result(json!("0x7"))));
+    upstream.lie(|_, _, _| Some(Sent::Status(503)));
+    until_asked(&upstream);
+    assert_eq!(head(&server), 99);
+    let latest = json!([{ "fromBlock": "latest" }]);
+    let answer = ask(server.address(), "eth_getLogs", &latest);
+    assert!(answer["result"].is_null(), "{answer}");
+    assert!(answer["error"]["message"].as_str().expect("a text").contains("chain 7"), "{answer}");
+    // Nor is anything passed on to it.
+    let answer = ask(server.address(), "eth_gasPrice", &json!([]));
+    assert!(answer["result"].is_null(), "{answer}");
+    let asked: Vec<_> = other.take_calls();
+    assert!(!asked.is_empty() && asked.iter().all(|method| method == "eth_chainId"), "{asked:?}");
+    // A node of the same chain is asked from then on.
+    upstream.be_honest();
+    until("an answer", || ask(server.address(), "eth_getLogs", &latest)["result"].is_array());
+}

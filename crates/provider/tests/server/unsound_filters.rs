@@ -1,0 +1,137 @@
+//! Filters that lack bits of logs, on a chain of which the operator assumes that they have all.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use chainsieve::alloy_primitives::{Address, B256, Bloom, Bytes, Log};
+use chainsieve_provider::{RpcServer, RpcServerEvent};
+use serde_json::{Value, json};
+
+use crate::upstream::{Block, Upstream, ask, get};
+use crate::{provider, until};
+
+const SHOWN: Address = Address::repeat_byte(0x11);
+const HIDDEN: Address = Address::repeat_byte(0x22);
+
+/// A chain whose filters have the bits of one address, although each block has logs of two.
+fn chain(count: u64) -> Vec<Block> {
+    let log = |address| Log::new_unchecked(address, vec![B256::repeat_byte(1)], Bytes::new());
+    let mut chain: Vec<Block> = Vec::new();
+    for _ in 0..count {
+        let bloom: Bloom = [log(SHOWN)].iter().collect();
+        let logs = vec![log(SHOWN), log(HIDDEN)];
+        let block = Block::made_up(chain.last(), 1, logs, Some(bloom));
+        chain.push(block);
+    }
+    chain
+}
+
+type Events = Arc<Mutex<Vec<RpcServerEvent>>>;
+
+fn start(upstream: &Upstream, compare: bool) -> (RpcServer, Events) {
+    let events = Events::default();
+    let sink = Arc::clone(&events);
+    let provider = provider(&[upstream]).build().expect("nodes");
+    let mut serve = provider.serve().trust_head().poll(Duration::from_millis(10));
+    if !compare {
+        serve = serve.without_comparison();
+    }
+    let serve = serve.on_event(move |event| sink.lock().expect("no panic").push(event.clone()));
+    let server = serve.start("127.0.0.1:0".parse().expect("an address")).expect("it starts");
+    until("a head", || get(server.address(), "/health").0 == 200);
+    (server, events)
+}
+
+fn logs(server: &RpcServer, filter: Value) -> Value {
+    let answer = ask(server.address(), "eth_getLogs", &json!([filter]));
+    assert!(answer["error"].is_null(), "{answer}");
+    answer["result"].clone()
+}
+
+fn all_of(address: Address) -> Value {
+    json!({ "fromBlock": "0x0", "toBlock": "0x5", "address": address })
+}
+
+/// Returns the logs of an address in blocks 0 to 5.
+fn truth(upstream: &Upstream, address: Address) -> Value {
+    let all = upstream.blocks()[..=5].iter().flat_map(|block| &block.logs);
+    json!(all.filter(|log| log.log.address == address).collect::<Vec<_>>())
+}
+
+fn lacking(server: &RpcServer) -> bool {
+    let text = get(server.address(), "/metrics").1;
+    let line = text.lines().find_map(|line| line.strip_prefix("chainsieve_lacking_filters_total "));
+    line.is_some_and(|count| count != "0")
+}
+
+/// Receipts in hand show a log that its filter lacks: from then on, filters prove nothing.
+#[test]
+fn receipts_in_hand_end_the_assumption() {
+    let upstream = Upstream::of(chain(10));
+    upstream.set_head(6);
+    let (server, events) = start(&upstream, false);
+    let filter =
+        ask(server.address(), "eth_newFilter", &json!([{ "address": HIDDEN }]))["result"].clone();
+    assert!(!lacking(&server));
+    // The question that shows it: one block, all logs.
+    assert_eq!(logs(&server, all_of(SHOWN)), truth(&upstream, SHOWN));
+    assert_eq!(logs(&server, all_of(HIDDEN)), truth(&upstream, HIDDEN));
+    assert!(lacking(&server));
+    let told = events
+        .lock()
+        .expect("no panic")
+        .iter()
+        .filter(|event| matches!(event, RpcServerEvent::FiltersRefuted { log_index: 1, .. }))
+        .count();
+    assert_eq!(told, 1);
+    // What the filter had got until then may lack logs.
+    let error = &ask(server.address(), "eth_getFilterChanges", &json!([filter]))["error"];
+    assert_eq!(error["message"], "filter not found");
+    // New filters do not rest on the headers any more.
+    let filter =
+        ask(server.address(), "eth_newFilter", &json!([{ "address": HIDDEN }]))["result"].clone();
+    upstream.set_head(7);
+    until("the head", || server.head().is_some_and(|head| head.number == 7));
+    let changes = &ask(server.address(), "eth_getFilterChanges", &json!([filter]))["result"];
+    assert_eq!(*changes, json!([upstream.blocks()[7].logs[1]]));
+}
+
+/// Nothing is in hand, but a node has logs where filters say there are none: the receipts of such a block
+/// are read, and decide. The node is not counted as one that invents logs.
+#[test]
+fn logs_of_a_node_are_looked_into() {
+    let upstream = Upstream::of(chain(10));
+    upstream.set_head(6);
+    let (server, _) = start(&upstream, true);
+    // Not even a proof exists yet, so the first answer rests on the assumption.
+    assert_eq!(logs(&server, all_of(HIDDEN)), json!([]));
+    until("receipts", || lacking(&server));
+    assert_eq!(logs(&server, all_of(HIDDEN)), truth(&upstream, HIDDEN));
+    let text = get(server.address(), "/metrics").1;
+    let invented =
+        format!("chainsieve_upstream_invented_logs_total{{upstream=\"{}\"}} 0", upstream.url());
+    assert!(text.contains(&invented), "{text}");
+}
+
+/// A node that invents logs where sound filters rule them out refutes nothing, and is counted.
+#[test]
+fn invented_logs_refute_nothing() {
+    let mut chain = Vec::new();
+    Block::extend(&mut chain, 1, 10);
+    let upstream = Upstream::of(chain);
+    let absent = Address::repeat_byte(0x5c);
+    let mut invented = upstream.blocks()[3].logs[0].clone();
+    invented.log.address = absent;
+    upstream.lie(move |method, _, _| {
+        let logs = || testkit::eth::json_rpc::Sent::Result(json!([invented]));
+        (method == "eth_getLogs").then(logs)
+    });
+    let (server, _) = start(&upstream, true);
+    assert_eq!(logs(&server, all_of(absent)), json!([]));
+    let counted =
+        format!("chainsieve_upstream_invented_logs_total{{upstream=\"{}\"}} 1", upstream.url());
+    until("a count", || get(server.address(), "/metrics").1.contains(&counted));
+    assert!(!lacking(&server));
+    assert_eq!(logs(&server, all_of(absent)), json!([]));
+    assert_eq!(logs(&server, all_of(Address::repeat_byte(0x11))).as_array().map(Vec::len), Some(6));
+}
