@@ -2,10 +2,14 @@
 //! parsers, of which a seed chooses some. A change is noticed if an answer of the changed program
 //! differs from the vectors, or is missing.
 //!
-//! Usage: `cargo run --release -p conformance-mutants -- FOLDER [SEED [COUNT [PLACE…]]]`. FOLDER takes a
-//! copy of the last commit, and its build, which later runs use again as long as the code stays the same.
-//! COUNT is a number, or `all`. With PLACE, only the changes are drawn whose line of the report begins
+//! Usage: `cargo run --release -p conformance-mutants -- FOLDER [SEED [COUNT[:PART/PARTS] [PLACE…]]]`. FOLDER
+//! takes a copy of the last commit, and its build, which later runs use again as long as the code stays the
+//! same. COUNT is a number, or `all`. With PLACE, only the changes are drawn whose line of the report begins
 //! with it: `src/eth/bloom.rs:120`.
+//!
+//! With PART/PARTS, one part of the drawn changes is tried: `200:3/10` tries the third tenth of 200 changes.
+//! Such a run fails if this part alone leaves more changes unnoticed than all parts together may. Whoever
+//! runs all parts adds up their last lines.
 //!
 //! Two kinds of changes are not drawn. `equivalent.json` lists those that no input can show, each with
 //! its reason. The other kind is in code that no area asks for, which a run without a change tells.
@@ -115,6 +119,37 @@ impl Trial<'_> {
     }
 }
 
+/// Which mutants are drawn, and which of these are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Draw {
+    /// Number of drawn mutants, or all.
+    count: Option<usize>,
+    /// The part of the drawn mutants that is tried, counted from 1, and the number of parts.
+    part: (usize, usize),
+}
+
+impl Draw {
+    /// Parses `COUNT` or `COUNT:PART/PARTS`, where `COUNT` is a number or `all`.
+    fn parse(text: &str) -> Option<Self> {
+        let (count, part) = text.split_once(':').unwrap_or((text, "1/1"));
+        let count = if count == "all" { None } else { Some(count.parse().ok()?) };
+        let (part, parts) = part.split_once('/')?;
+        let (part, parts) = (part.parse().ok()?, parts.parse().ok()?);
+        (1..=parts).contains(&part).then_some(Self { count, part: (part, parts) })
+    }
+
+    /// Returns the part of the drawn mutants that is tried.
+    fn tried<M: Copy>(&self, drawn: &[M]) -> Vec<M> {
+        let (part, parts) = self.part;
+        drawn.iter().skip(part - 1).step_by(parts).copied().collect()
+    }
+}
+
+/// Returns the number of mutants that must be noticed, of this number of drawn mutants.
+fn needed(drawn: usize) -> usize {
+    (drawn * FLOOR).div_ceil(100)
+}
+
 /// Returns for each place the areas that reach it, by a run without a change.
 fn areas_by_place<'p>(
     pack: &'p Pack,
@@ -170,16 +205,17 @@ fn survivors(
 fn main() -> ExitCode {
     let mut arguments = env::args().skip(1);
     let Some(folder) = arguments.next().map(PathBuf::from) else {
-        eprintln!("usage: conformance-mutants FOLDER [SEED [COUNT [PLACE…]]]");
+        eprintln!("usage: conformance-mutants FOLDER [SEED [COUNT[:PART/PARTS] [PLACE…]]]");
         return ExitCode::FAILURE;
     };
     let seed = arguments.next().map_or(1, |text| text.parse().expect("a number"));
-    let count = match arguments.next() {
-        Some(text) if text == "all" => None,
-        text => Some(text.map_or(200, |text| text.parse().expect("a number, or `all`"))),
+    let draw = arguments.next().unwrap_or_else(|| "200".into());
+    let Some(draw) = Draw::parse(&draw) else {
+        eprintln!("not a number or `all`, with or without a part like `:3/10`: {draw}");
+        return ExitCode::FAILURE;
     };
     let places: Vec<_> = arguments.collect();
-    match measure(&folder, seed, count, &places) {
+    match measure(&folder, seed, draw, &places) {
         Ok(is_enough) if is_enough => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
@@ -190,13 +226,8 @@ fn main() -> ExitCode {
 }
 
 /// Draws and tries the mutants at these places, or at all if there are none, and prints the report.
-/// Returns `true` if enough of them are noticed.
-fn measure(
-    folder: &Path,
-    seed: u64,
-    count: Option<usize>,
-    places: &[String],
-) -> Result<bool, String> {
+/// Returns `true` if enough of the drawn mutants can still be noticed.
+fn measure(folder: &Path, seed: u64, draw: Draw, places: &[String]) -> Result<bool, String> {
     fs::create_dir_all(folder).expect("a folder");
     let folder = folder.canonicalize().expect("a folder");
     let repository =
@@ -231,14 +262,56 @@ fn measure(
         let other = numbers.next() % (at as u64 + 1);
         order.swap(at, usize::try_from(other).expect("small"));
     }
-    let chosen = &order[..count.map_or(order.len(), |count| count.min(order.len()))];
-    let survivors = survivors(&pack, &build.program, chosen, &areas);
+    let drawn = &order[..draw.count.map_or(order.len(), |count| count.min(order.len()))];
+    let tried = draw.tried(drawn);
+    let survivors = survivors(&pack, &build.program, &tried, &areas);
     println!("these are not noticed:");
     for survivor in &survivors {
         println!("{survivor}");
     }
-    let noticed = chosen.len() - survivors.len();
-    println!("seed {seed}: {noticed} of {} mutants are noticed", chosen.len());
-    let is_whole = count.is_none_or(|count| count == chosen.len());
-    Ok(is_whole && noticed * 100 >= chosen.len() * FLOOR)
+    let (part, parts) = draw.part;
+    println!(
+        "seed {seed}, part {part} of {parts}: {} of {} mutants are noticed; {} of {} must be",
+        tried.len() - survivors.len(),
+        tried.len(),
+        needed(drawn.len()),
+        drawn.len()
+    );
+    let is_whole = draw.count.is_none_or(|count| count == drawn.len());
+    Ok(is_whole && drawn.len() - survivors.len() >= needed(drawn.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Draw, needed};
+
+    #[test]
+    fn the_parts_of_a_draw_are_the_draw() {
+        let drawn: Vec<usize> = (0..203).collect();
+        for parts in [1, 3, 10, 203, 300] {
+            let tried = (1..=parts).flat_map(|part| {
+                Draw::parse(&format!("203:{part}/{parts}")).expect("a draw").tried(&drawn)
+            });
+            let mut tried: Vec<usize> = tried.collect();
+            tried.sort_unstable();
+            assert_eq!(tried, drawn, "{parts} parts");
+        }
+    }
+
+    #[test]
+    fn draws_have_a_count_and_a_part() {
+        let draw = |count, part| Some(Draw { count, part });
+        assert_eq!(Draw::parse("200"), draw(Some(200), (1, 1)));
+        assert_eq!(Draw::parse("200:3/10"), draw(Some(200), (3, 10)));
+        assert_eq!(Draw::parse("all"), draw(None, (1, 1)));
+        assert_eq!(Draw::parse("all:10/10"), draw(None, (10, 10)));
+        for wrong in ["", "some", "200:", "200:3", "200:0/10", "200:11/10", "200:1/0", "200:1/x"] {
+            assert_eq!(Draw::parse(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn needed_is_at_least_the_floor() {
+        assert_eq!([0, 1, 19, 20, 200, 201].map(needed), [0, 1, 19, 19, 190, 191]);
+    }
 }
