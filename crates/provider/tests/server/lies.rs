@@ -1,9 +1,7 @@
 //! Nodes that lie in every way: an answer that leaves the endpoint is the one of the chain's own
 //! blocks, or an error.
 //!
-//! `CHAINSIEVE_EXCHANGES=COUNT` sets the number of exchanges with a lie in each of the four runs (600
-//! unless given). `CHAINSIEVE_EXCHANGES=COUNT:MORE` also adds `MORE` to the seed of each run, for other
-//! questions and other lies. The rounds of a run have the seeds that follow, so `MORE` should be large.
+//! `CHAINSIEVE_EXCHANGES=COUNT` sets the number of exchanges with a lie (600 unless given).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -116,11 +114,8 @@ fn lies(upstream: &Upstream, seed: u64, every: usize, told: &Arc<AtomicU64>) {
     });
 }
 
-/// Returns the number of exchanges with a lie in each run, and what is added to the seeds.
-fn exchanges() -> (u64, u64) {
-    let wanted = std::env::var("CHAINSIEVE_EXCHANGES").unwrap_or_else(|_| "600".into());
-    let (count, more) = wanted.split_once(':').unwrap_or((&wanted, "0"));
-    (count.parse().expect("a number"), more.parse().expect("a number"))
+fn exchanges() -> u64 {
+    std::env::var("CHAINSIEVE_EXCHANGES").map_or(600, |count| count.parse().expect("a number"))
 }
 
 /// Asks until enough lies were told. Returns the numbers of right answers and of errors. Each round has an
@@ -130,15 +125,13 @@ fn run<A: AnchorSource + 'static>(
     anchor: impl Fn() -> A,
     seed: u64,
 ) -> [u64; 2] {
-    let (exchanges, more) = exchanges();
-    let seed = seed + more;
     let index = Folder::new(&format!("lies-{seed}"));
     let told = Arc::new(AtomicU64::new(0));
     let blocks = upstreams[0].blocks();
     let mut rng = Rng::new(seed);
     let [mut right, mut refused, mut with_index] = [0, 0, 0];
     let mut round = 0;
-    while told.load(Ordering::Relaxed) < exchanges || round < 12 {
+    while told.load(Ordering::Relaxed) < exchanges() || round < 12 {
         upstreams[0].be_honest();
         let mut limits = forgetful();
         if round % 4 < 2 {
