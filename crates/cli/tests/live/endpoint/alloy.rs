@@ -50,7 +50,7 @@ pub(super) fn ask(scene: &Scene) {
         let unknown = provider.get_block_by_hash(B256::repeat_byte(7)).await;
         assert_eq!(unknown.expect("an answer"), None);
         let refused = provider.get_balance(chain.runners[0]).await.expect_err("not proven");
-        assert_eq!(refused.as_error_resp().map(|error| error.code), Some(-32004));
+        assert_eq!(refused.as_error_resp().map(|error| error.code), Some(-32601));
     });
 
     // A filter that is polled, also after a reorganisation.

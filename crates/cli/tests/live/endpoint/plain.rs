@@ -76,6 +76,39 @@ pub(super) fn all(truth: &Truth, filters: &[Value]) -> Vec<(&'static str, Value,
             let hash = &one["transactionHash"];
             calls.push(("eth_getTransactionReceipt", json!([hash]), receipt(one)));
         }
+        calls.extend(parts(block));
+    }
+    calls
+}
+
+/// Returns calls for the header and the transactions of a block.
+fn parts(block: &truth::Block) -> Vec<(&'static str, Value, Value)> {
+    let (number, hash) = (&block.json["number"], &block.json["hash"]);
+    let whole = full(&block.json);
+    let mut header = whole.clone();
+    for part in ["transactions", "uncles", "size", "withdrawals"] {
+        header.as_object_mut().expect("an object").remove(part);
+    }
+    let transactions = whole["transactions"].as_array().expect("transactions");
+    let count = json!(format!("{:#x}", transactions.len()));
+    let mut calls = vec![
+        ("eth_getHeaderByNumber", json!([number]), header.clone()),
+        ("eth_getHeaderByHash", json!([hash]), header),
+        ("eth_getBlockTransactionCountByNumber", json!([number]), count.clone()),
+        ("eth_getBlockTransactionCountByHash", json!([hash]), count),
+        ("eth_getUncleCountByBlockNumber", json!([number]), json!("0x0")),
+        ("eth_getUncleByBlockHashAndIndex", json!([hash, "0x0"]), Value::Null),
+    ];
+    for transaction in transactions {
+        let index = &transaction["transactionIndex"];
+        let by_hash = json!([transaction["hash"]]);
+        calls.push(("eth_getTransactionByHash", by_hash, transaction.clone()));
+        for (method, block) in [
+            ("eth_getTransactionByBlockNumberAndIndex", number),
+            ("eth_getTransactionByBlockHashAndIndex", hash),
+        ] {
+            calls.push((method, json!([block, index]), transaction.clone()));
+        }
     }
     calls
 }
@@ -90,6 +123,15 @@ pub(super) fn calls(scene: &Scene) {
     }
     for batch in calls.chunks(60) {
         check_batch(&endpoint, batch);
+    }
+    // Encodings are those of anvil.
+    for block in &truth.blocks {
+        for transaction in block.json["transactions"].as_array().expect("transactions") {
+            let params = json!([transaction["hash"]]);
+            let right = node.rpc().call("eth_getRawTransactionByHash", &params);
+            assert_eq!(endpoint.call("eth_getRawTransactionByHash", &params), right);
+            assert_eq!(endpoint.call("debug_getRawTransaction", &params), right);
+        }
     }
 
     // Filters.
@@ -138,7 +180,7 @@ fn check_batch(endpoint: &Endpoint, calls: &[(&str, Value, Value)]) {
     for answer in answers {
         let right = match &answer["id"] {
             Value::String(name) => {
-                let code = if name == "a balance" { -32004 } else { -32602 };
+                let code = if name == "a balance" { -32601 } else { -32602 };
                 assert_eq!(answer["error"]["code"], code, "{answer}");
                 continue;
             }

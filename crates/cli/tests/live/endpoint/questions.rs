@@ -89,7 +89,7 @@ pub(super) fn all(truth: &Truth, chain: &Chain) -> Vec<Value> {
     }
     let beyond = format!("{:#x}", truth.height() + 1);
     for (method, params, code, reason) in [
-        ("eth_getBalance", json!([contract.to_string(), "latest"]), -32004, "unverified_method"),
+        ("eth_getBalance", json!([contract.to_string(), "latest"]), -32601, "unverified_method"),
         (
             "eth_getLogs",
             json!([{ "fromBlock": "0x0", "toBlock": beyond }]),
