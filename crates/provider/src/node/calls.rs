@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use chainsieve::alloy_primitives::U64;
 use serde::Deserialize;
@@ -41,8 +41,9 @@ pub(super) struct Caller {
     batch: Arc<AtomicUsize>,
     /// Id of the chain that the node must be of, once it is known.
     chain: Arc<OnceLock<u64>>,
-    /// Id of the chain that the node named; set only to an id that fits `chain`, or before that is known.
-    named: Arc<OnceLock<u64>>,
+    /// Id of the chain that the node named, if it fits `chain` or that was not known yet; `None` too after
+    /// the node could not be reached, because another one may be there when it can be.
+    named: Arc<Mutex<Option<u64>>>,
 }
 
 /// Names the chain of a node.
@@ -98,18 +99,40 @@ impl Caller {
             Ok(id.to())
         })?;
         if self.chain.get().is_none_or(|expected| *expected == id) {
-            let _ = self.named.set(id);
+            *self.named() = Some(id);
         }
         Ok(id)
+    }
+
+    fn named(&self) -> MutexGuard<'_, Option<u64>> {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the node for its chain again before its next answer, if it could not be reached.
+    fn note_lost<T>(&self, answer: Result<T, RpcError>) -> Result<T, RpcError> {
+        let is_lost = |error: &RpcError| {
+            matches!(error.origin(), RpcError::Transport(_) | RpcError::Timeout { .. })
+        };
+        if answer.as_ref().is_err_and(is_lost) {
+            *self.named() = None;
+        }
+        answer
     }
 
     /// Returns an error if the node is of another chain than expected. A node that could not say so at
     /// the start is asked now, so that no answer about another chain is taken.
     fn check_chain(&self) -> Result<(), RpcError> {
         let Some(&expected) = self.chain.get() else { return Ok(()) };
-        let found = match self.named.get() {
-            Some(&named) => named,
-            None => self.chain_id()?,
+        let named = *self.named();
+        let found = match named.map_or_else(|| self.chain_id(), Ok) {
+            Ok(found) => found,
+            Err(error @ RpcError::Stopped) => return Err(error),
+            Err(error) if error.origin().is_transient() => return Err(error),
+            // Not to be taken for an error of the caller's method.
+            Err(error) => {
+                let words = format!("the node does not name its chain: {error}");
+                return Err(RpcError::Malformed(words));
+            }
         };
         if found == expected {
             return Ok(());
@@ -166,11 +189,12 @@ impl Caller {
         if call.method != CHAIN_ID {
             self.check_chain()?;
         }
-        self.transport.retried_while(may_pass, || {
+        let answer = self.transport.retried_while(may_pass, || {
             let id = self.next_id.fetch_add(1, Ordering::Relaxed);
             let body = self.transport.post(&[call.method], &request(id, call))?;
             self.single(&body, id, call, &read).map_err(|error| self.clean(error))
-        })
+        });
+        self.note_lost(answer)
     }
 
     /// Sends any call once, and returns its result or its error, both as the node wrote them but for
@@ -183,7 +207,7 @@ impl Caller {
         let json = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{method},"params":{params}}}"#);
         // Not repeated: the call may send a transaction.
         let post = || self.transport.post(&["forwarded"], &json);
-        let body = self.transport.retried_while(|_| false, post)?;
+        let body = self.note_lost(self.transport.retried_while(|_| false, post))?;
         let Ok(reply) = object(body.text.trim_start()) else {
             return Err(of_status(body.status, body.retry_after));
         };
@@ -276,7 +300,7 @@ impl Caller {
         self.check_chain()?;
         let mut answers: Vec<Option<Result<T, RpcError>>> = Vec::new();
         answers.resize_with(calls.len(), || None);
-        self.transport.retried(|| {
+        let sent = self.transport.retried(|| {
             let open: Vec<usize> = (0..calls.len()).filter(|&at| answers[at].is_none()).collect();
             let first = self.next_id.fetch_add(open.len() as u64, Ordering::Relaxed);
             let requests: Vec<String> =
@@ -314,7 +338,8 @@ impl Caller {
                 }
             }
             transient.map_or(Ok(()), Err)
-        })?;
+        });
+        self.note_lost(sent)?;
         Ok(answers.into_iter().flatten().collect())
     }
 

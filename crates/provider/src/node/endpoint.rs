@@ -224,13 +224,20 @@ impl Endpoint {
         scrub_json(error, |text| self.scrub(text))
     }
 
-    /// Returns the result of a node as JSON, with the long secrets replaced in its texts. A short one may
-    /// occur in data by chance.
+    /// Returns the result of a node as JSON, with all secrets replaced in its texts. A short one may occur in
+    /// data by chance, so it is replaced only where it is a whole word.
     #[cfg(feature = "server")]
     pub(super) fn scrub_result(&self, result: &RawValue) -> Box<RawValue> {
-        let long = || self.secrets.iter().filter(|secret| secret.len() >= SHORTEST_SEGMENT);
         scrub_json(result, |text| {
-            long().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), HIDDEN))
+            let mut text = text.to_owned();
+            for secret in &self.secrets {
+                text = if secret.len() >= SHORTEST_SEGMENT {
+                    text.replace(secret.as_str(), HIDDEN)
+                } else {
+                    without_word(&text, secret)
+                };
+            }
+            self.secret_words.iter().fold(text, |text, word| without_word(&text, word))
         })
     }
 
@@ -259,7 +266,7 @@ impl Endpoint {
 
 /// Replaces the strings of a JSON text, names of members included. All other bytes stay as they are.
 #[cfg(feature = "server")]
-fn scrub_json(json: &RawValue, scrub: impl Fn(&str) -> String) -> Box<RawValue> {
+fn scrub_json(json: &RawValue, scrub: impl Fn(&str) -> String + Clone) -> Box<RawValue> {
     let mut scrubbed = String::with_capacity(json.get().len());
     let mut rest = json.get();
     while let Some(start) = rest.find('"') {
@@ -273,10 +280,11 @@ fn scrub_json(json: &RawValue, scrub: impl Fn(&str) -> String) -> Box<RawValue> 
         // JSON has an end for each string.
         let (string, after) = string.split_at(end.map_or(string.len(), |end| end + 2));
         scrubbed.push_str(before);
-        // A secret may be hidden by escapes, so the string is read.
-        let text: String = serde_json::from_str(string).unwrap_or_default();
-        let clean = scrub(&text);
-        if clean == text {
+        // A secret may be hidden by escapes, so the string is read. One that is no text, by a lone surrogate,
+        // is replaced as a whole.
+        let text = serde_json::from_str::<String>(string).ok();
+        let clean = text.as_deref().map_or_else(|| HIDDEN.to_owned(), scrub.clone());
+        if text.as_ref() == Some(&clean) {
             scrubbed.push_str(string);
         } else {
             scrubbed.push_str(&serde_json::Value::from(clean).to_string());
@@ -386,13 +394,15 @@ mod tests {
             (r#"{"k3yk3yk3yk3yk3y":12345678901234567890123}"#, r#"{"…":12345678901234567890123}"#),
             (r#"["at https:\/\/eth.example\/v3\/k3y1\/k3yk3yk3yk3yk3y."]"#, r#"["at …."]"#),
             (r#""\ud83d\ude00 é""#, r#""\ud83d\ude00 é""#),
+            (r#"["\ud800 k3yk3yk3yk3yk3y"]"#, r#"["…"]"#),
             ("null", "null"),
         ] {
             assert_eq!(scrubbed(error, Endpoint::scrub_error), clean);
         }
-        // A short word of a result may be data.
-        let result = r#"{"a":"k3y1","b":"x k3yk3yk3yk3yk3y"}"#;
-        assert_eq!(scrubbed(result, Endpoint::scrub_result), r#"{"a":"k3y1","b":"x …"}"#);
+        // A short secret is replaced where it is a word, and not within data.
+        let result = r#"{"a":"k3y1","b":"0xk3y1","c":"x k3yk3yk3yk3yk3y"}"#;
+        let clean = r#"{"a":"…","b":"0xk3y1","c":"x …"}"#;
+        assert_eq!(scrubbed(result, Endpoint::scrub_result), clean);
     }
 
     #[test]

@@ -159,6 +159,12 @@ impl Node {
         self.caller.transport().sent()
     }
 
+    /// Returns `true` if the other one is a clone of this node.
+    #[cfg(feature = "server")]
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.windows, &other.windows)
+    }
+
     /// Returns `true` if the node did not answer lately, so that others are asked before it.
     #[cfg(feature = "server")]
     pub(crate) fn rests(&self) -> bool {

@@ -134,13 +134,13 @@ impl Service<RequestPacket> for ProvenTransport {
 
 impl ProvenTransport {
     async fn single(&self, request: SerializedRequest) -> Result<Response, TransportError> {
-        if is_never_passed(request.method()) {
-            let proven = &self.running.0;
-            let error = proven.refused(proven.unproven(request.method().to_owned()));
-            return Ok(Response { id: request.id().clone(), payload: failure(&error) });
-        }
         let proven = methods::all().find(|(name, _)| *name == request.method());
         let Some((name, method)) = proven else {
+            if is_never_passed(request.method()) {
+                let proven = &self.running.0;
+                let error = proven.refused(proven.unproven(request.method().to_owned()));
+                return Ok(Response { id: request.id().clone(), payload: failure(&error) });
+            }
             let mut inner = self.inner.clone();
             let packet = inner.ready().await?.call(RequestPacket::Single(request)).await?;
             return match packet {

@@ -155,8 +155,9 @@ impl Proven {
                 .call(method, &json!([hash]))
                 .map_err(|error| unverified::upstream(node, &error))?;
             let Some(answer) = answer else { return Ok(None) };
+            // The words of the parser would quote the answer.
             let place = Place::deserialize(&answer)
-                .map_err(|error| unverified::upstream(node, &format!("{method}: {error}")))?;
+                .map_err(|_| unverified::upstream(node, &"the answer is not a transaction"))?;
             let Some(block_hash) = place.block_hash else {
                 let encoding = encoded(answer, hash).ok_or_else(|| {
                     unverified::upstream(node, &"the answer is another transaction")
@@ -175,7 +176,8 @@ impl Proven {
     }
 
     /// Asks the upstreams in turn until one names what proves a result. `None` is what a node says: that a
-    /// transaction is in no block cannot be proven.
+    /// transaction is in no block cannot be proven. Where one names a block of the chain whose contents
+    /// nobody has, the result is not `None`.
     pub(super) fn first_named<T>(
         &self,
         ask: impl Fn(&Node) -> Result<Option<T>, Refusal>,
@@ -186,10 +188,12 @@ impl Proven {
             match ask(node) {
                 Ok(Some(found)) => return Ok(Some(found)),
                 Ok(None) => has_none = true,
+                Err(refusal @ Refusal::NotProven { .. }) => failed = Some(refusal),
                 Err(refusal) => drop(failed.get_or_insert(refusal)),
             }
         }
         match failed {
+            Some(refusal @ Refusal::NotProven { .. }) => Err(refusal),
             Some(refusal) if !has_none => Err(refusal),
             _ => Ok(None),
         }

@@ -1,8 +1,8 @@
 //! Receipts and transactions of blocks, proven by the roots of trusted headers, and kept.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use alloy_rpc_types_eth::Withdrawal;
 use chainsieve::alloy_primitives::{B256, Bytes};
@@ -79,6 +79,8 @@ pub(super) struct Blocks {
     profile: ChainProfile,
     /// `true` once the filter of a proven block lacked bits of a log, although the profile rules that out.
     are_filters_refuted: AtomicBool,
+    /// Such blocks of the chain; not all, if there are many.
+    refuting: Mutex<Vec<BlockRef>>,
     receipts: Cache<B256, Arc<ProvenReceipts>, ByBytes>,
     hashes: Cache<B256, Hashes, ByBytes>,
     /// Headers of candidates that the index names.
@@ -95,6 +97,8 @@ pub(super) struct Blocks {
     events: Events,
 }
 
+/// Number of blocks after which no further ones are noted that refute filters.
+const MOST_REFUTING: usize = 64;
 /// Number of blocks that the caches in memory are laid out for. More are kept if they are small.
 const ESTIMATED_BLOCKS: usize = 4096;
 
@@ -144,6 +148,7 @@ impl Blocks {
             nodes,
             profile,
             are_filters_refuted: AtomicBool::new(false),
+            refuting: Mutex::default(),
             receipts: Cache::with_weighter(ESTIMATED_BLOCKS, memory - 2 * small, ByBytes),
             hashes: Cache::with_weighter(ESTIMATED_BLOCKS, small, ByBytes),
             headers: Cache::with_weighter(ESTIMATED_BLOCKS, small, ByBytes),
@@ -170,6 +175,11 @@ impl Blocks {
         &self.nodes
     }
 
+    /// Returns the place of a node among [`all_nodes`](Self::all_nodes).
+    pub(super) fn index_of(&self, node: &Node) -> usize {
+        self.nodes.iter().position(|own| own.is_same(node)).unwrap_or_default()
+    }
+
     pub(super) fn profile(&self) -> &ChainProfile {
         &self.profile
     }
@@ -180,8 +190,8 @@ impl Blocks {
         self.profile.at(number).bloom.proves_absence() && !self.are_filters_refuted()
     }
 
-    /// Returns `true` if the filter of a proven block lacks bits of a log, so that filters of this chain
-    /// prove nothing.
+    /// Returns `true` if the filter of a block of the chain lacks bits of a log, so that filters of this
+    /// chain prove nothing.
     pub(super) fn are_filters_refuted(&self) -> bool {
         self.are_filters_refuted.load(Ordering::SeqCst)
     }
@@ -348,12 +358,37 @@ impl Blocks {
         Ok(receipts)
     }
 
+    fn refuting(&self) -> MutexGuard<'_, Vec<BlockRef>> {
+        self.refuting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn refute_filters(&self, block: BlockRef, log_index: u64) {
+        let mut refuting = self.refuting();
+        if refuting.contains(&block) {
+            return;
+        }
         self.metrics.lacking_filter();
+        if refuting.len() < MOST_REFUTING {
+            refuting.push(block);
+        }
         if !self.are_filters_refuted.swap(true, Ordering::SeqCst) {
+            drop(refuting);
             self.events.log(&RpcServerEvent::FiltersRefuted { block, log_index });
             // Whatever filters and subscriptions got so far may lack logs.
             self.journal.push(&[], Vec::new(), true);
+        }
+    }
+
+    /// Believes the filters again, if all blocks that refuted them have left the chain: under a head that a
+    /// node names, such a block may be made up. With `restarted`, the whole chain was replaced.
+    pub(super) fn forget_refuting(&self, removed: &[B256], restarted: bool) {
+        let mut refuting = self.refuting();
+        if refuting.is_empty() || refuting.len() >= MOST_REFUTING && !restarted {
+            return;
+        }
+        refuting.retain(|block| !restarted && !removed.contains(&block.hash));
+        if refuting.is_empty() {
+            self.are_filters_refuted.store(false, Ordering::SeqCst);
         }
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -345,6 +346,7 @@ impl RpcServerBuilder {
         let proven = Arc::new(Proven {
             chain_id,
             chain: Chain::new(self.limits.max_headers),
+            head_named_by: AtomicUsize::new(0),
             journal: Arc::clone(&journal),
             blocks: Blocks::new(
                 nodes,

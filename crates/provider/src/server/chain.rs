@@ -24,6 +24,8 @@ const MAX_ADVANCE: u64 = 4 * PART;
 /// Number of headers that are loaded where the chain starts, so that a reorganisation of the newest blocks
 /// is one for clients, too.
 const AT_START: u64 = 256;
+/// Number of headers of these that are asked for by their hash, if no node has them by their numbers.
+const AT_START_BY_HASH: usize = 8;
 
 /// The chain that ends at the trusted head.
 #[derive(Debug)]
@@ -46,6 +48,18 @@ struct State {
     /// finalised block.
     islands: Vec<Arc<LinkedHeaders>>,
     finalized: Option<BlockRef>,
+}
+
+/// Who names a head, compared with whoever named the one before.
+#[derive(Debug, Clone)]
+pub(super) struct HeadSource {
+    /// For messages.
+    pub(super) name: String,
+    /// `true` if it is trusted before the other one: what it names replaces the chain, even if nothing shows
+    /// how the two are related.
+    pub(super) is_stronger: bool,
+    /// `true` if the other one is trusted before it.
+    pub(super) is_weaker: bool,
 }
 
 /// Blocks that lead to a new head.
@@ -250,7 +264,16 @@ impl Chain {
     /// Fetches the headers that lead from the head to the block with this hash; none if it is the head,
     /// or a block that the chain has already: whoever names one of these lags, and takes nothing back.
     /// Only this hash is trusted: whatever nodes send must lead to it.
-    pub(super) fn fetch(&self, nodes: &[Node], head: B256) -> Result<Branch, FetchError> {
+    ///
+    /// # Errors
+    /// Returns an error if a header is missing, or if nothing shows how the block is related to the head,
+    /// unless `source` may replace the chain anyway.
+    pub(super) fn fetch(
+        &self,
+        nodes: &[Node],
+        head: B256,
+        source: &HeadSource,
+    ) -> Result<Branch, FetchError> {
         let before = self.head();
         if before.is_some_and(|before| before.hash == head) {
             return Ok(Branch::default());
@@ -264,52 +287,62 @@ impl Chain {
         let is_linked = self.walk_back(nodes, &mut new)?;
         if !is_linked {
             if let Some(before) = before
-                && self.has_earlier(nodes, at, before)?
+                && self.has_earlier(nodes, at, before, source)?
             {
                 return Ok(Branch::default());
             }
             new.truncate(1);
-            let parent = new[0].view().parent_hash();
-            // A node that has none of them delays nothing.
-            if let Some(last) = at.number.checked_sub(1) {
-                let first = at.number.saturating_sub(AT_START);
-                new.extend(linked_below(nodes, first..=last, parent));
-            }
+            self.load_before(nodes, &mut new);
         }
         let blocks = new.into_iter().rev().map(|header| Arc::new(BlockHeader::new(header)));
         Ok(Branch { blocks: blocks.collect(), is_linked })
     }
 
-    /// Returns `true` if a block before all those in memory is an ancestor of the head, and `false` if
-    /// another block leads to it, or if no node has the head any more.
+    /// Fetches some headers before the first one of a new chain. If nobody has them, there are none.
+    fn load_before(&self, nodes: &[Node], new: &mut Vec<HeaderBuf>) {
+        let Some(first) = new.first().map(HeaderBuf::view) else { return };
+        let (number, parent) = (first.number(), first.parent_hash());
+        let Some(last) = number.checked_sub(1) else { return };
+        new.extend(linked_below(nodes, number.saturating_sub(AT_START)..=last, parent));
+        // A node whose chain was reorganised meanwhile, or that has few headers, has them by their hash.
+        while (2..AT_START_BY_HASH).contains(&(new.len() + 1))
+            && let Some(lowest) = new.last().map(HeaderBuf::view)
+            && lowest.number() > 0
+            && let Ok(parent) = parent_of(nodes, lowest.parent_hash(), lowest.number())
+        {
+            new.push(parent);
+        }
+    }
+
+    /// Returns `true` if a block that walking back from it did not link is an ancestor of the head, and
+    /// `false` if another block leads to the head, so that it replaces the chain.
     ///
     /// # Errors
-    /// Returns an error if neither is known.
+    /// Returns an error if neither is known and `source` may not replace the chain: a node may lag, or make
+    /// up a block.
     fn has_earlier(
         &self,
         nodes: &[Node],
         at: BlockRef,
         head: BlockRef,
+        source: &HeadSource,
     ) -> Result<bool, FetchError> {
         let lowest = self.read().numbers().map_or(0, |numbers| *numbers.start());
-        if at.number >= lowest {
+        if (lowest..=head.number).contains(&at.number) {
+            // The chain has another block with this number.
             return Ok(false);
         }
-        if lowest - at.number <= MAX_ADVANCE
+        if at.number < lowest
+            && lowest - at.number <= MAX_ADVANCE
             && let Ok(earlier) = self.headers(nodes, None, at.number..=at.number)
         {
             return Ok(earlier.hash(at.number) == Some(at.hash));
         }
-        // A chain that was started anew, as test networks are, has no node with its old head.
-        let what = || format!("block {}", head.hash);
-        match first_of(nodes, what, |node| node.header_by_hash(head.hash)) {
-            Ok(None) => Ok(false),
-            Err(FetchError::Stopped) => Err(FetchError::Stopped),
-            Ok(Some(_)) | Err(_) => {
-                let node = nodes.first().map_or_else(String::new, Node::name);
-                Err(FetchError::OtherBranch { node, block: at.number, tries: 1 })
-            }
+        let is_ahead = at.number > head.number;
+        if source.is_stronger || is_ahead && !source.is_weaker {
+            return Ok(false);
         }
+        Err(FetchError::OtherBranch { node: source.name.clone(), block: at.number, tries: 1 })
     }
 
     /// Moves the head to the end of a branch. `moved` is told what changed before anybody sees the new

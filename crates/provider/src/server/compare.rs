@@ -7,7 +7,7 @@ use std::sync::Weak;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::header::ChainBlock;
+use chainsieve::eth::header::{BlockRef, ChainBlock};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::LogQuery;
 use quick_cache::sync::Cache;
@@ -15,6 +15,7 @@ use quick_cache::sync::Cache;
 use super::Proven;
 use super::events::{LogDifferences, RpcServerEvent};
 use crate::node::{Node, RpcError};
+use crate::nodes::first_of;
 
 /// Number of answers that may wait for their comparison. Further ones are not compared.
 const WAITING: usize = 16;
@@ -59,14 +60,13 @@ impl Compare {
         (Self { waiting, recent: Cache::new(RECENT), hasher: RandomState::new() }, answers)
     }
 
-    /// Returns `true` if a question that filters rule out was not compared yet.
+    /// Returns `true` if a question that filters rule out was not queued yet.
     pub(super) fn is_new(&self, query: &LogQuery, range: &RangeInclusive<u64>) -> bool {
-        let hash = self.hasher.hash_one((query, range));
-        let is_new = self.waiting.is_some() && self.recent.get(&hash).is_none();
-        if is_new {
-            self.recent.insert(hash, ());
-        }
-        is_new
+        self.waiting.is_some() && self.recent.get(&self.hash(query, range)).is_none()
+    }
+
+    fn hash(&self, query: &LogQuery, range: &RangeInclusive<u64>) -> u64 {
+        self.hasher.hash_one((query, range))
     }
 }
 
@@ -88,8 +88,14 @@ impl Proven {
         {
             let (query, range, logs) = (query.clone(), range.clone(), logs.to_vec());
             let without_filters = self.blocks.are_filters_refuted();
+            let hash = logs.is_empty().then(|| self.compare.hash(&query, &range));
+            let answer = Answer { query, range, last, logs, without_filters };
             // A full queue loses a comparison, and no answer.
-            let _ = waiting.try_send(Answer { query, range, last, logs, without_filters });
+            if waiting.try_send(answer).is_ok()
+                && let Some(hash) = hash
+            {
+                self.compare.recent.insert(hash, ());
+            }
         }
     }
 
@@ -148,10 +154,14 @@ impl Proven {
         let claimed = answered.iter().map(|log| log.block_hash);
         let claimed: BTreeSet<B256> = claimed.filter(|hash| !known.contains(hash)).collect();
         for hash in claimed.into_iter().take(MOST_CLAIMS) {
-            if let Ok(Some(block)) = self.block_of(hash)
-                && range.contains(&block.at.number)
+            // The headers of the range are known, so that a made-up number costs nothing.
+            let what = || format!("block {hash}");
+            let header = first_of(&self.blocks.nodes(), what, |node| node.header_by_hash(hash));
+            if let Ok(Some(header)) = header
+                && range.contains(&header.view().number())
+                && self.is_on_chain(BlockRef::from(&header)).unwrap_or_default()
             {
-                let _ = self.blocks.receipts(&ChainBlock::from(&*block));
+                let _ = self.blocks.receipts(&ChainBlock::from(&header));
             }
         }
     }

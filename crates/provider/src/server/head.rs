@@ -1,6 +1,7 @@
 //! The thread that moves the verified head.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use chainsieve::alloy_primitives::B256;
@@ -8,11 +9,21 @@ use chainsieve::eth::header::{BlockRef, ChainBlock};
 use chainsieve::eth::log_query::BlockTag;
 
 use super::Proven;
+use super::chain::HeadSource;
 use super::events::RpcServerEvent;
 use super::journal::BlockHeader;
 use crate::error::FetchError;
-use crate::node::RpcError;
+use crate::node::{Node, RpcError};
 use crate::nodes::first_of;
+
+/// The newest trusted block.
+struct Newest {
+    head: B256,
+    /// The newest final block, if it is known.
+    finalized: Option<BlockRef>,
+    /// Index of the node that named the head; 0 if an anchor did.
+    named_by: usize,
+}
 
 impl Proven {
     /// Moves the head until the endpoint is stopped.
@@ -37,20 +48,30 @@ impl Proven {
 
     /// Asks for the newest trusted block, and links it to the chain.
     pub(super) fn advance(&self) -> Result<(), String> {
-        let (head, finalized) = self.newest()?;
+        let Newest { head, finalized, named_by } = self.newest()?;
         let nodes = &self.blocks.nodes();
-        let mut branch = self.chain.fetch(nodes, head);
+        let before = self.head_named_by.load(Ordering::Relaxed);
+        let source = HeadSource {
+            name: self.blocks.all_nodes().get(named_by).map_or_else(String::new, Node::name),
+            is_stronger: named_by < before,
+            is_weaker: named_by > before,
+        };
+        let mut branch = self.chain.fetch(nodes, head, &source);
         // Nodes may not have the newest signed block yet. The final one is a start.
         if let (Err(_), None, Some(finalized)) = (&branch, self.chain.head(), finalized) {
-            branch = self.chain.fetch(nodes, finalized.hash);
+            branch = self.chain.fetch(nodes, finalized.hash, &source);
         }
         let branch = branch.map_err(|error| error.to_string())?;
+        if !branch.blocks.is_empty() {
+            self.head_named_by.store(named_by, Ordering::Relaxed);
+        }
         let newest = branch.blocks.last().cloned();
         let (mut removed, mut has_left, mut is_restarted) = (0, false, false);
         let added = branch.blocks.clone();
         self.chain.advance(branch, |moved| {
             removed = moved.removed.len();
             is_restarted = moved.restarted;
+            self.blocks.forget_refuting(&moved.removed, is_restarted);
             has_left = removed > 0 || is_restarted;
             // Before anybody sees the new head.
             if let Some(index) = self.index.as_ref().filter(|_| has_left) {
@@ -93,21 +114,27 @@ impl Proven {
         Ok(())
     }
 
-    /// Returns the newest trusted block, and the newest final one if it is known.
-    fn newest(&self) -> Result<(B256, Option<BlockRef>), String> {
+    /// Returns the newest trusted block.
+    fn newest(&self) -> Result<Newest, String> {
         let nodes = &self.blocks.nodes();
         let failed = |error: FetchError| error.to_string();
         let Some(anchor) = &self.anchor else {
             let named = |tag: BlockTag| {
-                first_of(nodes, || crate::node::named(tag), |node| node.header_at(tag))
+                first_of(
+                    nodes,
+                    || crate::node::named(tag),
+                    |node| {
+                        let header = node.header_at(tag)?;
+                        Ok(header.map(|header| (header, self.blocks.index_of(node))))
+                    },
+                )
             };
-            let head = named(BlockTag::Latest).map_err(failed)?.ok_or("no upstream has a block")?;
+            let head = named(BlockTag::Latest).map_err(failed)?;
+            let (head, named_by) = head.ok_or("no upstream has a block")?;
             // A node that fails says nothing about what is final: the known block stays.
-            let finalized = named(BlockTag::Finalized).map_or_else(
-                |_| self.chain.finalized(),
-                |block| block.as_ref().map(BlockRef::from),
-            );
-            return Ok((head.hash(), finalized));
+            let finalized = named(BlockTag::Finalized).unwrap_or_default();
+            let finalized = finalized.map(|(block, _)| BlockRef::from(&block));
+            return Ok(Newest { head: head.hash(), finalized, named_by });
         };
         let blocks = anchor.blocks()?;
         let mut highest: Option<BlockRef> = None;
@@ -126,7 +153,8 @@ impl Proven {
             highest = higher(highest, BlockRef::from(&header.ok_or_else(missing)?));
         }
         let highest = highest.ok_or("no block is trusted")?;
-        Ok((anchor.head().unwrap_or(highest.hash), Some(highest)))
+        let head = anchor.head().unwrap_or(highest.hash);
+        Ok(Newest { head, finalized: Some(highest), named_by: 0 })
     }
 
     /// Fetches what the installed filters will ask for, if a block may have it.

@@ -442,9 +442,12 @@ fn is_in(query: &LogQuery, number: u64) -> bool {
     match *query.blocks() {
         BlockSelection::AtHash(_) => true,
         BlockSelection::Range { from, to } => {
-            let is_before = matches!(from, Some(BlockTag::Number(from)) if number < from);
-            let is_after = matches!(to, Some(BlockTag::Number(to)) if number > to);
-            !is_before && !is_after
+            let limit = |tag: Option<BlockTag>| match tag {
+                Some(BlockTag::Number(number)) => Some(number),
+                Some(BlockTag::Earliest) => Some(0),
+                _ => None,
+            };
+            limit(from).is_none_or(|from| from <= number) && limit(to).is_none_or(|to| number <= to)
         }
     }
 }

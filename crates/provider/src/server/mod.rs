@@ -37,6 +37,7 @@ mod unverified;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::SyncSender;
 
 use jsonrpsee::types::ErrorObjectOwned;
@@ -57,6 +58,8 @@ use refusal::Refusal;
 struct Proven {
     chain_id: u64,
     chain: chain::Chain,
+    /// Index of the node that named the head; 0 if an anchor did.
+    head_named_by: AtomicUsize,
     journal: Arc<journal::Journal>,
     blocks: blocks::Blocks,
     index: Option<index::FilterIndex>,

@@ -39,34 +39,22 @@ pub(super) struct Unverified<S> {
     layer: UnverifiedLayer,
 }
 
-/// Methods that are never passed on. What they give could be taken for the logs, receipts or blocks that
-/// are proven here. The first one installs a filter at the node, whose changes would be asked for here.
-const NEVER_PASSED: [&str; 20] = [
-    "eth_newPendingTransactionFilter",
-    "eth_getBlockAccessListByBlockHash",
-    "eth_getBlockAccessListByBlockNumber",
-    "eth_subscribe",
-    "eth_unsubscribe",
-    "alchemy_getTransactionReceipts",
-    "erigon_blockNumber",
-    "erigon_getBlockByTimestamp",
-    "erigon_getBlockReceiptsByBlockHash",
-    "erigon_getHeaderByHash",
-    "erigon_getHeaderByNumber",
-    "erigon_getLatestLogs",
-    "erigon_getLogs",
-    "erigon_getLogsByHash",
-    "ots_getBlockDetails",
-    "ots_getBlockDetailsByHash",
-    "ots_getBlockTransactions",
-    "parity_getBlockReceipts",
-    "qn_getBlockWithReceipts",
-    "qn_getReceipts",
-];
-
-/// Returns `true` if answers of a method must not come from a node.
+/// Returns `true` if a method that is not proven is never passed on: it reads, searches or watches blocks, headers,
+/// transactions, receipts or logs in a way that is not proven here, and its answer could be taken for one
+/// that is.
 pub(super) fn is_never_passed(method: &str) -> bool {
-    NEVER_PASSED.contains(&method)
+    let name = method.split_once('_').map_or(method, |(_, name)| name).to_ascii_lowercase();
+    if name == "gettransactioncount" {
+        // The nonce of an account.
+        return false;
+    }
+    let begins = |words: &[&str]| words.iter().any(|word| name.starts_with(word));
+    let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+    let reads = begins(&["get", "search", "new", "latest", "subscri", "unsubscri", "blocknumber"]);
+    let data =
+        has(&["block", "header", "uncle", "transaction", "receipt", "log", "filter", "subscri"]);
+    // These wait for a receipt.
+    reads && data || begins(&["send"]) && name.ends_with("sync")
 }
 
 /// Returns the reason why a node gave no answer.
@@ -201,5 +189,69 @@ where
         notification: Notification<'a>,
     ) -> impl Future<Output = MethodResponse> + Send + 'a {
         self.inner.notification(notification)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_never_passed;
+
+    #[test]
+    fn what_reads_the_chain_is_never_passed() {
+        for method in [
+            "alchemy_getTransactionReceipts",
+            "bor_getHeaderByNumber",
+            "debug_getBadBlocks",
+            "erigon_blockNumber",
+            "erigon_getLatestLogs",
+            "erigon_getLogsByHash",
+            "eth_getBlockAccessList",
+            "eth_getBlockAccessListByBlockHash",
+            "eth_getTransactionBySenderAndNonce",
+            "eth_getTransactionReceiptsByBlock",
+            "eth_getUserOperationReceipt",
+            "eth_newPendingTransactionFilter",
+            "eth_newSideForkFilter",
+            "eth_sendRawTransactionSync",
+            "eth_sendTransactionSync",
+            "eth_subscribe",
+            "eth_unsubscribe",
+            "ots_getBlockDetails",
+            "ots_searchTransactionsBefore",
+            "parity_getBlockReceipts",
+            "parity_subscribe",
+            "qn_getReceipts",
+            "reth_getBlockExecutionOutcome",
+        ] {
+            assert!(is_never_passed(method), "{method}");
+        }
+        for method in [
+            "anvil_mine",
+            "anvil_setNextBlockBaseFeePerGas",
+            "debug_traceBlockByHash",
+            "eth_accounts",
+            "eth_blobBaseFee",
+            "eth_call",
+            "eth_createAccessList",
+            "eth_estimateGas",
+            "eth_feeHistory",
+            "eth_gasPrice",
+            "eth_getBalance",
+            "eth_getCode",
+            "eth_getProof",
+            "eth_getStorageAt",
+            "eth_getTransactionCount",
+            "eth_sendRawTransaction",
+            "eth_sendTransaction",
+            "eth_simulateV1",
+            "eth_syncing",
+            "evm_mine",
+            "net_listening",
+            "trace_block",
+            "txpool_content",
+            "web3_sha3",
+        ] {
+            assert!(!is_never_passed(method), "{method}");
+        }
     }
 }

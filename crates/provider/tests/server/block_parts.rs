@@ -8,10 +8,11 @@ use alloy_consensus::proofs::{calculate_transaction_root, ordered_trie_root_with
 use alloy_consensus::{Block, EMPTY_OMMER_ROOT_HASH, Header, TxEnvelope};
 use alloy_rlp::Decodable as _;
 use alloy_rpc_types_eth::Transaction;
-use chainsieve::alloy_primitives::{Address, B256, Bytes, keccak256};
+use chainsieve::alloy_primitives::{Address, B256, Bloom, Bytes, keccak256};
 use chainsieve::eth::header::HeaderBuf;
 use serde_json::{Value, json};
 use testkit::eth::json_rpc::Sent;
+use testkit::eth::linked_headers;
 use testkit::eth::log_chains::Corpus;
 
 use crate::upstream::{self, Upstream, ask, post};
@@ -205,6 +206,67 @@ fn a_node_cannot_make_up_a_transaction() {
         elsewhere["blockHash"] = json!(hash);
         let (answer, raw) = ask_with(elsewhere.clone());
         assert_eq!((&answer["result"], &raw["result"]), (&Value::Null, &Value::Null));
+    }
+}
+
+/// Ommers are bound by their hash in the header, in number and order, whatever a node gives.
+#[test]
+fn ommers_are_those_of_the_header() {
+    let ommers: Vec<Header> =
+        (1..=2).map(|branch| linked_headers::header(B256::ZERO, 3, branch, Bloom::ZERO)).collect();
+    let mut chain = Vec::new();
+    upstream::Block::extend(&mut chain, 1, 3);
+    let parent = chain.last().cloned();
+    let with = |ommers: &[Header]| {
+        let block = upstream::Block::made_up(parent.as_ref(), 1, Vec::new(), None);
+        [&chain[..], &[block.with_ommers(ommers.to_vec())]].concat()
+    };
+    for count in 0..=2 {
+        let ommers = &ommers[..count];
+        let upstream = Upstream::of(with(ommers));
+        let block = upstream.blocks()[3].clone();
+        let server = started(endpoint(&[&upstream], block.hash));
+        let ask = |method: &str, params: Value| result(server.address(), method, &params);
+        let (hash, number) = (json!(block.hash), json!("0x3"));
+        assert_eq!(ask("eth_getUncleCountByBlockHash", json!([hash])), format!("{count:#x}"));
+        assert_eq!(ask("eth_getUncleCountByBlockNumber", json!([number])), format!("{count:#x}"));
+        for index in 0..3 {
+            let params = json!([hash, format!("{index:#x}")]);
+            let found = ask("eth_getUncleByBlockHashAndIndex", params);
+            let same = json!([number, format!("{index:#x}")]);
+            assert_eq!(ask("eth_getUncleByBlockNumberAndIndex", same), found);
+            let Some(ommer) = ommers.get(index) else {
+                assert_eq!(found, Value::Null);
+                continue;
+            };
+            assert_eq!(found["hash"], json!(ommer.hash_slow()));
+            let read = HeaderBuf::from_json(&found.to_string()).expect("a header");
+            assert_eq!(read.hash(), ommer.hash_slow());
+        }
+        let raw = bytes(&ask("debug_getRawBlock", json!([hash])));
+        let decoded = Block::<TxEnvelope>::decode(&mut &raw[..]).expect("a block");
+        assert_eq!((decoded.header.hash_slow(), &decoded.body.ommers[..]), (block.hash, ommers));
+        // Other ones, fewer, or in another order, are not taken.
+        for is_swapped in [true, false] {
+            if count == 0 {
+                continue;
+            }
+            let own = upstream.clone();
+            upstream.lie(move |method, params, _| {
+                let swapped = json!([params[0], if params[1] == "0x0" { "0x1" } else { "0x0" }]);
+                (method == "eth_getUncleByBlockHashAndIndex").then(|| {
+                    if is_swapped {
+                        own.answer(method, &swapped)
+                    } else {
+                        Sent::Result(Value::Null)
+                    }
+                })
+            });
+            let answer =
+                upstream::ask(server.address(), "eth_getUncleCountByBlockHash", &json!([hash]));
+            assert_eq!(answer["error"]["code"], -32002, "{answer}");
+            upstream.be_honest();
+        }
     }
 }
 

@@ -30,13 +30,15 @@ fn result(server: &RpcServer, method: &str, params: &Value) -> Value {
     answer["result"].clone()
 }
 
-/// Waits until the upstream was asked for its newest block a few times more.
+/// Waits until the upstream was asked for its newest block often enough that the answers before were taken.
 fn until_asked(upstream: &Upstream) {
     upstream.take_calls();
-    let mut asked = 0;
+    let mut polls = 0;
     until("some polls", || {
-        asked += upstream.take_calls().len();
-        asked > 8
+        let calls = upstream.take_calls();
+        polls += calls.iter().filter(|method| *method == "eth_getBlockByNumber").count();
+        // Each poll asks for the newest and for the final block.
+        polls > 8
     });
 }
 
@@ -61,46 +63,62 @@ fn a_lagging_node_moves_nothing_back_after_the_start() {
     }
 }
 
-/// A node that lags by more than what is loaded at the start, and cannot show that its block leads to the
-/// head: the head stays.
+/// A node that lags by more than what is loaded at the start has neither the head nor the headers that show
+/// how its block leads there. It still takes nothing back, however often it is asked.
 #[test]
-fn a_lagging_node_without_headers_moves_nothing_back() {
+fn a_node_that_lags_far_moves_nothing_back() {
     let upstream = Upstream::of(chain(400));
     let server = trusting(&[&upstream]);
     let filter = result(&server, "eth_newFilter", &json!([{}]));
-    let early = json!(upstream.blocks()[50].hash);
-    let own = upstream.clone();
-    upstream.lie(move |method, params, _| {
-        let is_known = params[0] == early || params[0] == own.blocks()[399].hash.to_string();
-        match method {
-            "eth_getBlockByNumber" if params[0] == "latest" => {
-                Some(own.answer(method, &json!(["0x32", false])))
-            }
-            "eth_getBlockByHash" if is_known => None,
-            "eth_getBlockByNumber" | "eth_getBlockByHash" | "debug_getRawHeader" => {
-                Some(Sent::Error(-32000, "pruned"))
-            }
-            _ => None,
-        }
-    });
+    upstream.set_head(50);
+    for _ in 0..5 {
+        until_asked(&upstream);
+        assert_eq!(head(&server), 399);
+    }
+    assert_eq!(result(&server, "eth_getFilterChanges", &json!([filter])), json!([]));
+    // The headers that are there from now on show that it leads to the head.
+    upstream.set_head(398);
     until_asked(&upstream);
     assert_eq!(head(&server), 399);
-    assert_eq!(result(&server, "eth_getFilterChanges", &json!([filter])), json!([]));
 }
 
-/// A test network that was started anew has a lower head, and nobody has the old one.
+/// A test network that was started anew has other blocks with the same numbers, and nobody has the old ones.
 #[test]
 fn a_chain_that_was_started_anew_is_followed() {
-    let upstream = Upstream::of(chain(400));
-    let server = trusting(&[&upstream]);
-    let mut other = Vec::new();
-    Block::extend(&mut other, 2, 30);
-    let other = Upstream::of(other);
-    upstream.answer_like(&other);
-    until("the new chain", || head(&server) == 29);
-    let all = json!([{ "fromBlock": "0x0" }]);
-    let logs: Vec<_> = other.blocks().iter().flat_map(|block| block.logs.clone()).collect();
-    assert_eq!(result(&server, "eth_getLogs", &all), json!(logs));
+    for count in [200, 30] {
+        let upstream = Upstream::of(chain(150));
+        let server = trusting(&[&upstream]);
+        let mut other = Vec::new();
+        Block::extend(&mut other, 2, count);
+        let other = Upstream::of(other);
+        upstream.answer_like(&other);
+        until("the new chain", || head(&server) == count - 1);
+        let all = json!([{ "fromBlock": "0x0" }]);
+        let logs: Vec<_> = other.blocks().iter().flat_map(|block| block.logs.clone()).collect();
+        assert_eq!(result(&server, "eth_getLogs", &all), json!(logs));
+    }
+}
+
+/// The second node names a block far ahead, while the first one is not reached. Nothing leads there, so the
+/// first one's head stays; and if the endpoint began with such a block, the first one takes it back.
+#[test]
+fn a_made_up_head_far_ahead_does_not_stay() {
+    let mut far = Block::made_up(None, 7, Vec::new(), None);
+    for begins in [false, true] {
+        let upstream = Upstream::of(chain(100));
+        far = far.with_number(1_000_000);
+        let liar = Upstream::of(vec![far.clone()]);
+        let unreachable = |method: &str| (method != "eth_chainId").then_some(Sent::Status(503));
+        if begins {
+            upstream.lie(move |method, _, _| unreachable(method));
+        }
+        let server = trusting(&[&upstream, &liar]);
+        upstream.lie(move |method, _, _| unreachable(method));
+        until_asked(&liar);
+        assert_eq!(head(&server), if begins { 1_000_000 } else { 99 });
+        upstream.be_honest();
+        until("the head of the first node", || head(&server) == 99);
+    }
 }
 
 /// The block of the start leaves the chain: filters get its logs as removed, and those of the new block.

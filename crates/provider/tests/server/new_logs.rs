@@ -10,7 +10,7 @@ use crate::{provider, started, until};
 
 /// Tags and numbers of a range, and what go-ethereum says to a filter with it: `None` if it installs the
 /// filter, which then fires for blocks of these numbers.
-const RANGES: [(Option<&str>, Option<&str>, Result<(u64, u64), &str>); 24] = [
+const RANGES: [(Option<&str>, Option<&str>, Result<(u64, u64), &str>); 26] = [
     (None, None, Ok((0, 999))),
     (None, Some("latest"), Ok((0, 999))),
     (Some("latest"), None, Ok((0, 999))),
@@ -18,6 +18,8 @@ const RANGES: [(Option<&str>, Option<&str>, Result<(u64, u64), &str>); 24] = [
     (Some("0x5"), Some("latest"), Ok((5, 999))),
     (Some("earliest"), None, Ok((0, 999))),
     (Some("earliest"), Some("0x67"), Ok((0, 0x67))),
+    (Some("earliest"), Some("earliest"), Ok((0, 0))),
+    (Some("0x0"), Some("earliest"), Ok((0, 0))),
     (Some("0x66"), Some("0x67"), Ok((0x66, 0x67))),
     (Some("0x66"), Some("0x66"), Ok((0x66, 0x66))),
     (Some("0x1"), Some("0x2"), Ok((1, 2))),

@@ -21,9 +21,10 @@ fn the_key_of_a_node_reaches_no_client() {
     let server = started(builder);
     let said = format!("project {KEY} is over its limit, see {url}");
     let error = json!({ "code": -32000, "message": said, "data": { "see": [url], KEY: 1 } });
+    let honest_cost = 12_345_678_901_u64;
     upstream.lie(move |method, _, _| match method {
         // Results that are passed on repeat it, too.
-        "eth_gasPrice" => Some(Sent::Result(json!({ "node": said, "cost": 12_345_678_901_u64 }))),
+        "eth_gasPrice" => Some(Sent::Result(json!({ "node": said, "cost": honest_cost }))),
         _ => Some(Sent::ErrorObject(error.clone())),
     });
     let block = &upstream.blocks()[3];
@@ -51,9 +52,20 @@ fn the_key_of_a_node_reaches_no_client() {
             with_words += u32::from(text.contains("is over its limit"));
         }
     }
-    // What is not secret is still said.
-    assert!(with_words > 10, "{with_words}");
     let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "eth_gasPrice", "params": [] });
     let result: Value = post(server.address(), &call.to_string()).1["result"].clone();
     assert_eq!(result["cost"], 12_345_678_901_u64, "data stay as they are");
+    // A text where an object belongs.
+    let text = json!(format!("unauthorized: {url}"));
+    upstream.lie(move |_, _, _| Some(Sent::Result(text.clone())));
+    for method in
+        ["eth_getTransactionByHash", "eth_getTransactionReceipt", "debug_getRawTransaction"]
+    {
+        let params = json!([block.hashes[0]]);
+        let call = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        let answer = post(server.address(), &call.to_string()).1;
+        assert!(answer["error"].is_object() && !answer.to_string().contains(KEY), "{answer}");
+    }
+    // What is not secret is still said.
+    assert!(with_words > 10, "{with_words}");
 }

@@ -135,3 +135,31 @@ fn invented_logs_refute_nothing() {
     assert_eq!(logs(&server, all_of(absent)), json!([]));
     assert_eq!(logs(&server, all_of(Address::repeat_byte(0x11))).as_array().map(Vec::len), Some(6));
 }
+
+/// A block that shows it was made up and leaves the chain: the filters are believed again.
+#[test]
+fn a_block_that_left_the_chain_refutes_nothing() {
+    let mut honest = Vec::new();
+    Block::extend(&mut honest, 1, 12);
+    let log = Log::new_unchecked(HIDDEN, vec![B256::repeat_byte(1)], Bytes::new());
+    let made_up = Block::made_up(honest.get(9), 5, vec![log], Some(Bloom::ZERO));
+    let liar = Upstream::of([&honest[..=9], &[made_up]].concat());
+    let upstream = Upstream::of(honest);
+    upstream.set_head(9);
+    let (server, _) = start(&upstream, true);
+    upstream.reorganise_to(&liar);
+    let number = |number: u64| server.head().is_some_and(|head| head.number == number);
+    until("the made-up block", || number(10));
+    let latest = json!({ "fromBlock": "0xa", "address": HIDDEN });
+    logs(&server, latest);
+    until("receipts", || lacking(&server));
+    upstream.be_honest();
+    upstream.set_head(11);
+    until("the chain", || number(11));
+    // Only its filter says that a block has nothing of this address, without its receipts.
+    upstream.take_calls();
+    let absent = json!({ "fromBlock": "0x0", "address": Address::repeat_byte(0x5c) });
+    assert_eq!(logs(&server, absent), json!([]));
+    let asked = upstream.take_calls();
+    assert!(!asked.iter().any(|method| method.contains("Receipts")), "{asked:?}");
+}

@@ -32,6 +32,7 @@ pub(crate) struct Block {
     pub(crate) hashes: Vec<B256>,
     transactions: Vec<Bytes>,
     receipts: Vec<Vec<u8>>,
+    ommers: Vec<Header>,
     pub(crate) logs: Vec<LocatedLog>,
 }
 
@@ -67,6 +68,7 @@ impl Upstream {
             hashes: body.hashes.clone(),
             transactions: body.encodings.clone().unwrap_or_default(),
             receipts: body.envelopes.iter().map(ReceiptEnvelope::encoded_2718).collect(),
+            ommers: Vec::new(),
             logs: block.logs.clone(),
         });
         Self::of(blocks.collect())
@@ -166,6 +168,14 @@ impl Shared {
             "eth_getBlockByNumber" | "eth_getBlockByHash" => {
                 of(&|block| block.json(params[1] == json!(true)))
             }
+            "eth_getUncleByBlockHashAndIndex" => of(&|block| {
+                let index: usize = params[1].as_str().expect("an index")[2..].parse().expect("one");
+                block.ommers.get(index).map_or(Value::Null, |ommer| {
+                    let mut json = json!(ommer);
+                    json["hash"] = json!(ommer.hash_slow());
+                    json
+                })
+            }),
             "eth_getTransactionReceipt" => {
                 let found = self.transaction(params[0].as_str()?);
                 Some(found.map_or(Value::Null, |(block, _)| json!({ "blockHash": block.hash })))
@@ -264,7 +274,24 @@ impl Block {
             hashes: vec![*transaction.tx_hash()],
             transactions: vec![transaction.encoded_2718().into()],
             receipts: vec![receipt.encoded_2718()],
+            ommers: Vec::new(),
         }
+    }
+
+    /// Returns a block that claims another number.
+    pub(crate) fn with_number(&self, number: u64) -> Self {
+        let mut header = Header::decode(&mut &self.header[..]).expect("a header");
+        header.number = number;
+        let (hash, header) = (header.hash_slow(), alloy_rlp::encode(&header));
+        Self { number, hash, header, ..self.clone() }
+    }
+
+    /// Returns a block whose header has these ommers.
+    pub(crate) fn with_ommers(&self, ommers: Vec<Header>) -> Self {
+        let mut header = Header::decode(&mut &self.header[..]).expect("a header");
+        header.ommers_hash = alloy_consensus::proofs::calculate_ommers_root(&ommers);
+        let (hash, header) = (header.hash_slow(), alloy_rlp::encode(&header));
+        Self { hash, header, ommers, ..self.clone() }
     }
 
     /// Extends a chain by blocks with two logs each.
