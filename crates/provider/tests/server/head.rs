@@ -108,12 +108,13 @@ fn a_made_up_head_far_ahead_does_not_stay() {
         let upstream = Upstream::of(chain(100));
         far = far.with_number(1_000_000);
         let liar = Upstream::of(vec![far.clone()]);
-        let unreachable = |method: &str| (method != "eth_chainId").then_some(Sent::Status(503));
+        // Not a failure after which others are asked before it for a while.
+        let busy = |method: &str| (method != "eth_chainId").then_some(Sent::Error(-32000, "busy"));
         if begins {
-            upstream.lie(move |method, _, _| unreachable(method));
+            upstream.lie(move |method, _, _| busy(method));
         }
         let server = trusting(&[&upstream, &liar]);
-        upstream.lie(move |method, _, _| unreachable(method));
+        upstream.lie(move |method, _, _| busy(method));
         until_asked(&liar);
         assert_eq!(head(&server), if begins { 1_000_000 } else { 99 });
         upstream.be_honest();
