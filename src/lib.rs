@@ -9,10 +9,9 @@
 //! | module | contents |
 //! |---|---|
 //! | [`eth`] | Ethereum logs: queries, scans over headers, receipts, audits that prove an answer complete, certificates |
-//! | `eth::anchor` | why a block hash is believed: the history contract, proofs of headers of any age, chains of links (feature `anchor`) |
+//! | `eth::anchor` | why a block hash is believed: a light client of the beacon chain, the history contract, proofs of headers of any age, chains of links (feature `anchor`) |
 //! | `eth::files` | reads headers, bodies and receipts from files: era1 and ere archives, RLP, JSON, hex (feature `std`; archives need `era`) |
 //! | `eth::index` | on-disk index of a whole chain's filters, queried in milliseconds (feature `std`) |
-//! | `eth::anchor` | why a block hash is believed: a light client of the beacon chain (feature `anchor`) |
 //! | [`btc::bip37`] | Bloom filters that a wallet loads on a node, merkle blocks and their proofs, for the wallet and for the node |
 //! | [`btc::bip158`] | compact block filters: build, match, scan, audit |
 //! | `btc::bip157` | compact filters between peers, for the client and for the node (feature `std`) |
@@ -37,10 +36,10 @@
 //!   Without `std` the crate is `no_std` with `alloc`.
 //! - `btc` (default): everything under [`btc`].
 //! - `eth` (default): everything under [`eth`].
-//! - `anchor`: a light client of Ethereum's beacon chain, in `eth::anchor`.
 //! - `filter`: the package `chainsieve-filter`, as `filter`.
-//! - `anchor`: history contract, header proofs and chains of links, in `eth::anchor`; with `era` also
-//!   the check that an archive is part of the chain. Embeds 85 kB of roots.
+//! - `anchor`: a light client of Ethereum's beacon chain, the history contract, header proofs and
+//!   chains of links, in `eth::anchor`; with `era` also the check that an archive is part of the
+//!   chain. Embeds 85 kB of roots.
 //! - `era`: era1 and ere archives, in `eth::files`.
 //! - `descriptors`: scripts of output descriptors, through `miniscript`.
 //! - `alloy-rpc`: converts queries, logs, headers and receipts from the types of

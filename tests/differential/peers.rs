@@ -1,6 +1,5 @@
 //! `chain-gang`'s filter sets the same bits for the same parameters. The sizing and the wire form
-//! of `chain-gang` differ from Core's and are not compared. Filters without data are not compared
-//! either, because `chain-gang` divides by zero on them.
+//! of `chain-gang` differ from Core's and are not compared.
 
 use chain_gang::util::BloomFilter as ChainGang;
 use chainsieve::btc::bip37::BloomFilter;

@@ -27,17 +27,6 @@ def filterload(payload):
             "within_limits": read.IsWithinSizeConstraints()}
 
 
-def insert(filter, insert):
-    read = CBloomFilter.deserialize(unhex(filter))
-    for element in insert:
-        read.insert(unhex(element))
-    return {"filter": read.serialize().hex()}
-
-
-def contains(filter, data):
-    return {"contains": CBloomFilter.deserialize(unhex(filter)).contains(unhex(data))}
-
-
 def pushes(script):
     found = []
     try:
@@ -49,7 +38,6 @@ def pushes(script):
     return {"pushes": found, "well_formed": True}
 
 
-# SerializationError is what deserialize raises for short, oversized or trailing bytes. ZeroDivisionError comes from the
-# arithmetic inside and is an error.
-serve({"bip37.murmur3": murmur3, "bip37.sizing": sizing, "bip37.filterload": filterload, "bip37.insert": insert,
-       "bip37.contains": contains, "script.pushes": pushes}, refusals=(SerializationError,))
+# SerializationError is what deserialize raises for short, oversized or trailing bytes.
+serve({"bip37.murmur3": murmur3, "bip37.sizing": sizing, "bip37.filterload": filterload, "script.pushes": pushes},
+      refusals=(SerializationError,))

@@ -36,7 +36,7 @@ pages! {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
 
     /// A page that is not in the list would not be tested.
     #[test]
@@ -55,16 +55,39 @@ mod tests {
     #[test]
     fn no_program_has_hidden_lines() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        for page in super::PAGES {
-            let text = std::fs::read_to_string(root.join(page)).expect("a page");
+        let pages = super::PAGES.iter().map(|page| root.join(page)).chain(readmes());
+        for page in pages {
+            let text = std::fs::read_to_string(&page).expect("a page");
             let mut is_program = false;
             for line in text.lines() {
                 if let Some(language) = line.strip_prefix("```") {
                     is_program = language.starts_with("rust");
                 }
                 let is_hidden = line.trim() == "#" || line.trim_start().starts_with("# ");
-                assert!(!is_program || !is_hidden, "{page}: {line}");
+                assert!(!is_program || !is_hidden, "{}: {line}", page.display());
             }
         }
+    }
+
+    /// Viewers other than rustdoc show a README alone: it needs a title, and each of its code
+    /// blocks a language.
+    #[test]
+    fn readmes_of_packages_stand_alone() {
+        for readme in readmes() {
+            let (text, path) = (std::fs::read_to_string(&readme).expect("text"), readme.display());
+            let package = readme.parent().and_then(Path::file_name).expect("a folder");
+            let title = format!("# chainsieve-{}", package.display());
+            assert_eq!(text.lines().next(), Some(title.as_str()), "{path}");
+            let fences = text.lines().filter_map(|line| line.strip_prefix("```"));
+            assert!(fences.step_by(2).all(|language| !language.is_empty()), "{path}");
+        }
+    }
+
+    /// Returns the READMEs of the packages.
+    fn readmes() -> impl Iterator<Item = PathBuf> {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let folders = crates.read_dir().expect("packages");
+        let readmes = folders.map(|entry| entry.expect("an entry").path().join("README.md"));
+        readmes.filter(|readme| readme.exists())
     }
 }

@@ -1,4 +1,6 @@
-//! Answers a filter of alloy like `eth_getLogs`, with an answer that is proven complete.
+//! Answers a filter of alloy like `eth_getLogs`, with all logs of the blocks that the node shows.
+//! The program names no anchor, so nothing is authenticated: the node may have made up the chain.
+//! `Provider::builder().anchor(…)` names the hash of a block that you trust.
 //!
 //! `cargo run -p chainsieve-provider --features alloy --example with_alloy -- URL ADDRESS FROM TO`
 

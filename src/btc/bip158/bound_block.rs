@@ -16,8 +16,8 @@ use crate::btc::proof_of_work::{ProofOfWorkError, check_proof_of_work};
 /// byte on which an audit relies.
 ///
 /// Two things are not checked: that the header is in the chain, and that the transactions are
-/// valid. A block hash from a validated header chain implies that the header is in the chain and
-/// that the transactions are valid.
+/// valid. A block hash from a validated header chain implies that the header is in the chain. No
+/// header implies that the transactions are valid: headers prove work, not validity.
 #[derive(Debug, Clone)]
 pub struct BoundBlock<'a> {
     block: &'a Block,

@@ -4,15 +4,11 @@
 //! such a match is skipped.
 use chain_gang::messages::{FilterLoad, MerkleBlock};
 use chain_gang::util::{BloomFilter, Serializable};
-use protocol::{Answer, No, bytes, list, serve};
+use protocol::{Answer, No, bytes, serve};
 use serde_json::{Value, json};
 
 #[path = "../../protocol.rs"]
 mod protocol;
-
-fn read(payload: &Value) -> Result<FilterLoad, No> {
-    Ok(FilterLoad::read(&mut bytes(payload).as_slice())?)
-}
 
 fn sizing(input: &Value) -> Answer {
     let elements = input["elements"].as_f64().expect("a number");
@@ -21,24 +17,11 @@ fn sizing(input: &Value) -> Answer {
 }
 
 fn filterload(input: &Value) -> Answer {
-    let read = read(&input["payload"])?;
+    let read = FilterLoad::read(&mut bytes(&input["payload"]).as_slice())?;
     let limits = read.validate().is_ok();
     let filter = read.bloom_filter;
     Ok(json!({ "data": hex::encode(filter.filter), "hash_funcs": filter.num_hash_funcs,
         "tweak": filter.tweak, "flags": read.flags, "within_limits": limits }))
-}
-
-fn insert(input: &Value) -> Answer {
-    let mut filter = read(&input["filter"])?;
-    list(&input["insert"], |element| filter.bloom_filter.add(&bytes(element)));
-    let mut payload = Vec::new();
-    filter.write(&mut payload)?;
-    Ok(json!({ "filter": hex::encode(payload) }))
-}
-
-fn contains(input: &Value) -> Answer {
-    let filter = read(&input["filter"])?.bloom_filter;
-    Ok(json!({ "contains": filter.contains(&bytes(&input["data"])) }))
 }
 
 fn merkleblock(input: &Value) -> Answer {
@@ -53,8 +36,6 @@ fn main() {
     serve(&[
         ("bip37.sizing", sizing),
         ("bip37.filterload", filterload),
-        ("bip37.insert", insert),
-        ("bip37.contains", contains),
         ("bip37.merkleblock", merkleblock),
     ]);
 }

@@ -469,8 +469,10 @@ fn other(scene: &Scene, program: Program) {
         expected.push(value.to_string());
     }
     let head = node.height();
-    let transfers =
-        verified_scanner::transfers(node.rpc().url(), &token.to_string(), 0, head).expect("proven");
+    let (url, token) = (node.rpc().url(), token.to_string());
+    let block = node.rpc().call("eth_getBlockByNumber", &json!([format!("{head:#x}"), false]));
+    let anchor = serde_json::from_value(block["hash"].clone()).expect("a hash");
+    let transfers = verified_scanner::transfers(url, &token, (0, head), anchor).expect("proven");
     let values = transfers.iter().map(|event| {
         let event: Value = serde_json::from_str(event).expect("JSON");
         event["arguments"]["value"].as_str().expect("a number").to_owned()
