@@ -8,6 +8,7 @@ mod lies;
 mod operations;
 mod published;
 mod upstream;
+mod weak_signatures;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
