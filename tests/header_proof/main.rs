@@ -9,6 +9,7 @@ mod archives;
 mod branches;
 mod contract;
 mod corpus;
+mod cut;
 mod embedded;
 mod headers;
 mod links;

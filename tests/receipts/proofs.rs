@@ -90,6 +90,50 @@ fn tampered_ones_are_refused() {
     }
 }
 
+/// A proof that ends early, lacks nodes in its middle, or has a node that is cut at any byte.
+#[test]
+fn cut_ones_are_refused() {
+    let (mut lists, mut nodes) = (0, 0);
+    for block in blocks::all() {
+        let root = block.header.receipts_root;
+        for proof in some_proofs(&block) {
+            assert!(proof.verify(root).is_ok(), "{}", block.name);
+            let whole = &proof.nodes;
+            let key = key(proof.transaction_index);
+            let mut refuse = |nodes: Vec<Bytes>| {
+                let cut = ReceiptProof { nodes, ..proof.clone() };
+                let refused = cut.verify(root).expect_err(&block.name);
+                let is_cut =
+                    matches!(refused, ProofError::Hash { .. } | ProofError::TooShort { .. });
+                assert!(is_cut, "{}: {refused:?}", block.name);
+                // Nor does alloy's verifier read it as a proof that the block lacks the receipt.
+                let absent = verify_proof(root, key, None, &cut.nodes);
+                assert!(absent.is_err(), "{}: alloy", block.name);
+                lists += 1;
+            };
+            for first in 0..whole.len() {
+                for end in first + 1..=whole.len() {
+                    refuse([&whole[..first], &whole[end..]].concat());
+                }
+                // Receipts may be long: about 64 places of each node.
+                let length = whole[first].len();
+                for at in (0..length).step_by(length.div_ceil(64)) {
+                    let node = &whole[first];
+                    refuse([&whole[..first], &[node.slice(..at)]].concat());
+                    refuse([&whole[..first], &[node.slice(..at)], &whole[first + 1..]].concat());
+                    if at > 0 {
+                        let rest = &whole[first + 1..];
+                        refuse([&whole[..first], &[node.slice(at..)], rest].concat());
+                    }
+                }
+                nodes += 1;
+            }
+        }
+    }
+    println!("{lists} cut proofs of {nodes} nodes");
+    assert!(nodes > 100 && lists > 10_000);
+}
+
 /// Under a root of the attacker's choice, a proof is an error whatever its nodes are.
 #[test]
 fn tries_that_no_receipts_make() {

@@ -11,4 +11,5 @@ mod networks;
 mod refusals;
 mod servers;
 mod stored;
+mod supermajority;
 mod vectors;

@@ -15,6 +15,10 @@
 //!    cannot delay it: between two of its turns, each other server has one turn.
 //! 4. A server is asked in every round that begins an hour after its last failure, or later.
 //! 5. A light client that was stored and read at any moment ends at the same block.
+//! 6. The newest header that two thirds signed is a block of the chain, and its slot never decreases
+//!    while the light client runs, whatever fewer sign. Once an honest server has sent a header that
+//!    two thirds signed, it is at least as new as that header, if the committee that signed it is known
+//!    and the caller's clock is not behind the chain.
 //!
 //! `CHAINSIEVE_SIMULATION=COUNT` or `CHAINSIEVE_SIMULATION=COUNT:FIRST` gives the number of
 //! schedules and the first seed.
@@ -73,6 +77,9 @@ enum Kind {
     Withholding,
     /// Updates by fewer than two thirds.
     Minority,
+    /// The same updates as an honest server, with signatures left out: more than half of the committee
+    /// remain, and fewer than two thirds.
+    Weak,
     /// Another chain, signed by fewer than two thirds.
     Equivocating,
     /// Another chain, with everything but the signature as it should be.
@@ -96,11 +103,12 @@ enum Kind {
 }
 
 impl Kind {
-    const LIARS: [Self; 14] = [
+    const LIARS: [Self; 15] = [
         Self::Silent,
         Self::Flaky,
         Self::Withholding,
         Self::Minority,
+        Self::Weak,
         Self::Equivocating,
         Self::Forging,
         Self::WrongFork,
@@ -267,6 +275,8 @@ struct Run {
     open: Option<(QuestionId, usize, Question)>,
     round: Round,
     finalized: u64,
+    /// Slot from which on the newest header that two thirds signed must be.
+    supermajority: u64,
     /// Slot of the finalised block in the last finality update of a server that is honest and does not
     /// lag; 0 if the update was by fewer than two thirds.
     honest_newest: Option<u64>,
@@ -304,6 +314,7 @@ impl Run {
             open: None,
             round: Round::default(),
             finalized: start,
+            supermajority: start,
             honest_newest: None,
             is_disturbed: false,
             resumes: false,
@@ -383,6 +394,40 @@ impl Run {
         }
         if is_progress {
             self.round.progress += 1;
+        }
+        self.check_supermajority();
+    }
+
+    /// Checks the newest header that two thirds signed.
+    fn check_supermajority(&mut self) {
+        let Some(client) = self.syncer.client() else { return };
+        let newest = client.supermajority();
+        let slot = newest.beacon.slot;
+        assert_eq!(CHAIN.root(slot), Some(newest.root), "slot {slot} is not of the chain");
+        assert!(slot >= self.supermajority, "{slot} < {}", self.supermajority);
+        match newest.evidence {
+            Evidence::Optimistic(by) => {
+                assert!(slot > self.finalized && by.signed == CHAIN.draft(slot).participants);
+                assert!(by.signed >= TWO_THIRDS, "{by}");
+            }
+            _ => assert_eq!(newest, client.finalized()),
+        }
+        self.supermajority = slot;
+    }
+
+    /// Notes the newest header that an honest answer brings, if two thirds signed it.
+    fn expect_supermajority(&mut self, sent: &Sent) {
+        let (Some(client), Sent::Updates(updates)) = (self.syncer.client(), sent) else { return };
+        if !self.is_early && !self.offset.is_zero() {
+            return;
+        }
+        let period = client.finalized().beacon.slot / PERIOD;
+        let last = period + u64::from(client.is_next_committee_known());
+        for update in updates {
+            let is_known = (period..=last).contains(&(update.signature_slot / PERIOD));
+            if is_known && update.aggregate.participants() >= TWO_THIRDS {
+                self.supermajority = self.supermajority.max(update.attested.beacon.slot);
+            }
         }
     }
 
@@ -473,11 +518,14 @@ impl Run {
         let rng = &mut self.rng;
         match kind {
             Kind::Withholding => updates = updates.iter().map(without_committee).collect(),
-            Kind::Minority | Kind::WrongFork => {
+            Kind::Minority | Kind::Weak | Kind::WrongFork => {
                 for update in &mut updates {
                     let mut draft = CHAIN.draft(update.attested.beacon.slot);
                     if kind == Kind::Minority {
                         draft = draft.by(1 + rng.below(TWO_THIRDS - 1));
+                    } else if kind == Kind::Weak {
+                        let half = MEMBERS / 2;
+                        draft = draft.by(half + 1 + rng.below(TWO_THIRDS - half - 1));
                     } else {
                         let period = (draft.attested / PERIOD + 50) % 200;
                         let other = CHAIN.world.version_at(at(period, 0));
@@ -551,6 +599,9 @@ impl Run {
             }
             self.time += Duration::from_millis(self.rng.below(3_000) as u64);
             let sent = self.sent(server, question);
+            if self.servers[server].kind.is_honest() {
+                self.expect_supermajority(&sent);
+            }
             self.open = None;
             self.handle(Event::Answer(id, sent.answer()));
             if matches!(sent, Sent::Failed) {
@@ -586,6 +637,10 @@ impl Run {
         let read = LightClient::from_json(&client.to_json(), network, now).expect("stored");
         assert_eq!(read.finalized().beacon, client.finalized().beacon);
         assert_eq!(read.optimistic().beacon, client.optimistic().beacon);
+        // The text has the newest signed header alone, whoever signed it.
+        let newest = read.supermajority().beacon.slot;
+        assert!(newest <= client.supermajority().beacon.slot);
+        self.supermajority = newest;
         self.syncer = Syncer::resume(read, self.config);
         self.open = None;
         self.round = Round::default();

@@ -28,6 +28,7 @@ fn same(read: &LightClient, client: &LightClient) {
     assert_eq!(read.to_json(), client.to_json());
     assert_eq!(read.finalized(), client.finalized());
     assert_eq!(read.optimistic(), client.optimistic());
+    assert_eq!(read.supermajority(), client.supermajority());
     assert_eq!(read.trust(), client.trust());
     assert_eq!(read.is_next_committee_known(), client.is_next_committee_known());
     assert_eq!(read.safety_threshold(), client.safety_threshold());

@@ -31,7 +31,9 @@
 //!
 //! With [`Config::optimistic`], every server is asked for its newest optimistic update at the end of
 //! the round: one question more for each server. The header is usually that of the last slot, two to
-//! three epochs newer than the finalised one. It is signed, but not final.
+//! three epochs newer than the finalised one. It is signed, but not final. After the round,
+//! [`LightClient::supermajority`] is at least as new as the newest one that an honest server sent and two
+//! thirds of the committee signed, whatever other servers sent.
 //!
 //! A server whose answer failed or was refused is asked less and less often, at least once an hour.
 

@@ -111,7 +111,8 @@ impl BeaconBuilder {
 
     /// Asks each server for its newest signed header, too: one more request in each round. That header
     /// is not final. It is returned as [`BeaconRound::optimistic`](crate::BeaconRound::optimistic),
-    /// and changes no anchor. A server without such headers is one of the
+    /// and changes no anchor. The newest one that two thirds signed is the
+    /// [`head`](crate::AnchorSource::head) of the client. A server without such headers is one of the
     /// [failures](crate::BeaconRound::failures).
     pub fn optimistic(mut self) -> Self {
         self.optimistic = true;

@@ -306,15 +306,16 @@ impl AnchorSource for BeaconClient {
         (!self.servers.is_empty()).then_some(self.poll)
     }
 
-    /// The newest signed block, if the client [asks for optimistic
-    /// headers](BeaconBuilder::optimistic) and at least two thirds signed it.
+    /// The newest block that at least two thirds [signed](LightClient::supermajority), if the client
+    /// [asks for optimistic headers](BeaconBuilder::optimistic). A newer one that fewer signed does not
+    /// take it back.
     fn head(&self) -> Option<B256> {
-        let client = self.light_client().filter(|_| self.optimistic)?;
-        let newest = client.optimistic();
+        let state = self.state();
+        let client = state.syncer.client().filter(|_| self.optimistic)?;
+        let newest = client.supermajority();
         match newest.evidence {
-            Evidence::Finalized(by) | Evidence::Optimistic(by) if by.is_supermajority() => {
-                newest.execution.bound_hash()
-            }
+            Evidence::Finalized(_) | Evidence::Optimistic(_) => newest.execution.bound_hash(),
+            // The checkpoint is not signed, and a forced header by fewer.
             _ => None,
         }
     }

@@ -8,6 +8,7 @@ mod mainnet;
 mod objects;
 mod servers;
 mod setup;
+mod signatures;
 
 use testkit::allocation::Counting;
 

@@ -13,6 +13,7 @@ mod published;
 mod secrets;
 mod unsound_filters;
 mod upstream;
+mod weak_signatures;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -29,6 +29,9 @@ pub struct LightClient {
     trust: Trust,
     finalized: Anchor,
     optimistic: Anchor,
+    /// Newest header that two thirds of the committee signed, which may be older than the finalised one;
+    /// `None` if there was none since the start.
+    supermajority: Option<Anchor>,
     /// Committee of the finalised header's period.
     current: Committee,
     /// Committee of the period after that of the finalised header; `None` if it is unknown.
@@ -76,6 +79,7 @@ impl LightClient {
             network,
             trust,
             optimistic: finalized.clone(),
+            supermajority: None,
             finalized,
             current,
             next: None,
@@ -116,15 +120,33 @@ impl LightClient {
         self.trust
     }
 
-    /// Returns the newest finalised header.
+    /// Returns the newest finalised header. Its evidence is that of the first update that finalised it.
     pub const fn finalized(&self) -> &Anchor {
         &self.finalized
     }
 
-    /// Returns the newest header that enough members of the sync committee signed. It is at least as
-    /// new as the finalised one.
+    /// Returns the newest header that enough members of the sync committee signed, see
+    /// [`safety_threshold`](Self::safety_threshold). It is at least as new as the finalised one.
+    ///
+    /// A newer header by fewer members replaces one by more. [`supermajority`](Self::supermajority) is
+    /// not replaced so.
     pub const fn optimistic(&self) -> &Anchor {
         &self.optimistic
+    }
+
+    /// Returns the newest header that at least two thirds of the sync committee signed, or the finalised
+    /// one if that is newer.
+    ///
+    /// Its slot never decreases while the client runs: headers that fewer members signed have no effect
+    /// on it. If two thirds signed two headers of which neither descends from the other, the one of the
+    /// later slot is returned. Either the chain was reorganised, or members signed both branches. For the
+    /// same slot, it is the header with more signatures.
+    ///
+    /// No [`Action`] announces it. It is often the [`optimistic`](Self::optimistic) header, and never
+    /// newer than that.
+    pub fn supermajority(&self) -> &Anchor {
+        let is_newer = |signed: &&Anchor| signed.beacon.slot > self.finalized.beacon.slot;
+        self.supermajority.as_ref().filter(is_newer).unwrap_or(&self.finalized)
     }
 
     /// Returns `true` if the sync committee of the period after that of the finalised header is
@@ -195,13 +217,15 @@ impl LightClient {
         if step.is_some() {
             self.note_age(now);
         }
-        self.current_max = self.current_max.max(update.participation.signed);
+        let by = update.participation;
+        self.current_max = self.current_max.max(by.signed);
         let mut actions = Vec::new();
-        if update.participation.signed > self.safety_threshold()
-            && attested_slot > self.optimistic.beacon.slot
-        {
-            let evidence = Evidence::Optimistic(update.participation);
-            self.optimistic = anchor(update.attested.clone(), evidence, self.trust);
+        let signed = || anchor(update.attested.clone(), Evidence::Optimistic(by), self.trust);
+        if by.is_supermajority() && replaces(attested_slot, by, self.supermajority()) {
+            self.supermajority = Some(signed());
+        }
+        if by.signed > self.safety_threshold() && replaces(attested_slot, by, &self.optimistic) {
+            self.optimistic = signed();
             actions.push(Action::Optimistic(Box::new(self.optimistic.clone())));
         }
         if let Some(step) = step {
@@ -306,6 +330,21 @@ enum Step {
     Learn(Option<Committee>),
     /// The next committee becomes the current one, and that of the update the next one.
     Advance(Option<Committee>),
+}
+
+/// Returns `true` if a header of this slot with these signatures takes the place of a known one: it is
+/// newer, or of the same slot with more signatures.
+///
+/// The specification compares the slots alone. By that, one server that leaves signatures out of an
+/// update would hide the same header with all of them. An update with more signatures has passed the
+/// same checks, so that it is at least as good. A checkpoint and a finalised header are more than signed:
+/// nothing of their slot takes their place.
+fn replaces(slot: u64, by: Participation, known: &Anchor) -> bool {
+    let has_more = match known.evidence {
+        Evidence::Optimistic(known) => by.signed > known.signed,
+        Evidence::Checkpoint | Evidence::Finalized(_) | Evidence::Forced(_) => false,
+    };
+    slot > known.beacon.slot || slot == known.beacon.slot && has_more
 }
 
 fn anchor(header: VerifiedHeader, evidence: Evidence, trust: Trust) -> Anchor {

@@ -109,7 +109,7 @@ pub enum Event<'a> {
 pub enum Action {
     /// A newer header is finalised, or forced.
     Finalized(Box<Anchor>),
-    /// A newer header is signed.
+    /// A newer header is signed, or one of the same slot with more signatures than before.
     Optimistic(Box<Anchor>),
     /// The sync committee of this period is known.
     NextCommittee {
@@ -184,7 +184,7 @@ pub enum Evidence {
     Finalized(Participation),
     /// So many members of the sync committee signed this header that they are more than half of the
     /// most that signed lately. It can still be reorganised away. After a start, nobody signed
-    /// lately, and one signature is enough.
+    /// lately, and one signature is enough: [`LightClient::supermajority`] needs two thirds.
     Optimistic(Participation),
     /// Some members signed, and the caller accepted that for lack of progress. The header need not
     /// be finalised.

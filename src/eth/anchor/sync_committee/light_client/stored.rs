@@ -15,7 +15,7 @@ use crate::eth::anchor::network::Network;
 use crate::eth::anchor::sync_committee::committee::{
     Committee, KeyError, PublicKey, SyncCommittee,
 };
-use crate::eth::anchor::sync_committee::{Anchor, Trust};
+use crate::eth::anchor::sync_committee::{Anchor, Evidence, Trust};
 use crate::eth::json::message;
 
 /// Version of the stored format.
@@ -121,7 +121,8 @@ impl LightClient {
     ///
     /// The text holds no proof: it is as good as the place where it is kept. Its checksum shows
     /// damage, and does not protect it from someone who may write to that place. The best update
-    /// that could be [forced](super::Event::Force) is left out.
+    /// that could be [forced](super::Event::Force) is left out, and so is a
+    /// [`supermajority`](Self::supermajority) header that is older than the optimistic one.
     pub fn to_json(&self) -> String {
         let client = Client {
             network: self.network.name().into(),
@@ -179,11 +180,18 @@ impl LightClient {
         }
         let current = client.current_committee.read(&network)?;
         let next = client.next_committee.map(|keys| keys.read(&network)).transpose()?;
+        // The format has no member for this header. If fewer than two thirds signed the optimistic one,
+        // the client goes on from the finalised header, until a server sends a newer one by two thirds.
+        let supermajority = match client.optimistic.evidence {
+            Evidence::Optimistic(by) if by.is_supermajority() => Some(client.optimistic.clone()),
+            _ => None,
+        };
         let mut read = Self {
             network,
             trust: client.trust,
             finalized: client.finalized,
             optimistic: client.optimistic,
+            supermajority,
             current,
             next,
             best: None,
