@@ -28,9 +28,9 @@ fn data(world: &World, newest: Update) -> BeaconData {
 }
 
 /// Returns the hash of the execution block that the attested header binds.
-fn bound(update: &Update) -> Option<B256> {
+fn bound(update: &Update) -> B256 {
     match &update.attested.execution {
-        ExecutionProof::Header(header, _) => Some(header.block_hash),
+        ExecutionProof::Header(header, _) => header.block_hash,
         other => panic!("{other:?}"),
     }
 }
@@ -71,7 +71,7 @@ fn fewer_signatures_neither_take_the_head_back_nor_hide_it() {
             ([(first + 3, 20), (first + 3, TWO_THIRDS)], first + 3, (first + 3, TWO_THIRDS)),
         ] {
             let round = round(sent);
-            assert_eq!(client.head(), hash(head), "{sent:?}");
+            assert_eq!(client.head(), Some(hash(head)), "{sent:?}");
             assert_eq!(round.optimistic.beacon.slot, optimistic.0, "{sent:?}");
             let by = Participation { signed: optimistic.1, of: MEMBERS };
             let evidence = round.optimistic.evidence.to_string();
