@@ -451,6 +451,7 @@ fn several_queries_are_answered_in_one_pass() {
         block_hash: B256::ZERO,
         block_timestamp: None,
         transaction_hash: None,
+        claimed_transaction_hash: None,
         transaction_index: 0,
         log_index: 0,
         removed: false,
