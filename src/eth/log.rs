@@ -163,8 +163,19 @@ impl LocatedLog {
         if let Some(field) = fields.duplicate {
             return Err(LogProblem::DuplicateField(field));
         }
-        let [address, topics, data, block, transaction, in_block, hash, time, index, removed, claim] =
-            fields.values.each_ref().map(|value| value.as_ref().filter(|value| !value.is_null()));
+        let [
+            address,
+            topics,
+            data,
+            block,
+            transaction,
+            in_block,
+            hash,
+            time,
+            index,
+            removed,
+            claim,
+        ] = fields.values.each_ref().map(|value| value.as_ref().filter(|value| !value.is_null()));
         let removed = match removed {
             None => false,
             Some(Shape::Bool(removed)) => *removed,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use alloy_consensus::ReceiptEnvelope;
 use alloy_consensus::private::alloy_eips::Encodable2718 as _;
-use chainsieve::alloy_primitives::B256;
+use chainsieve::alloy_primitives::{B256, Bytes};
 use chainsieve::eth::log::LocatedLog;
 use serde_json::Value;
 
@@ -29,6 +29,7 @@ struct Block {
     hash: B256,
     header: Vec<u8>,
     transactions: Vec<B256>,
+    bodies: Vec<Bytes>,
     receipts: Vec<Vec<u8>>,
     logs: Vec<LocatedLog>,
 }
@@ -48,6 +49,7 @@ impl Server {
                 hash: block.hash,
                 header: block.header.clone(),
                 transactions: body.hashes.clone(),
+                bodies: body.encodings.clone().unwrap_or_default(),
                 receipts: receipts.collect(),
                 logs: block.logs.clone(),
             }
@@ -83,6 +85,7 @@ impl Shared {
                 header_rlp: &block.header,
                 hash: block.hash,
                 transactions: block.transactions.clone(),
+                bodies: block.bodies.clone(),
                 receipts: block.receipts.clone(),
             })
         })
