@@ -445,6 +445,7 @@ mod tests {
             block_hash: B256::ZERO,
             block_timestamp: Some(1_700_000_000),
             transaction_hash: Some(B256::ZERO),
+            claimed_transaction_hash: None,
             transaction_index: 100,
             log_index: 200,
             removed: false,

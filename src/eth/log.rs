@@ -18,7 +18,11 @@ use crate::eth::json::{
 };
 use crate::eth::log_query::MAX_TOPICS;
 
-/// A log with the position in the chain that its source claims. Nothing in the log is verified.
+/// A log with its position in the chain.
+///
+/// In an answer of a node, all fields are claims of the node. In a log that was read from verified
+/// receipts, all fields but [`claimed_transaction_hash`](Self::claimed_transaction_hash) are
+/// proven, if the block is authentic.
 ///
 /// `serde` writes the object that `eth_getLogs` returns, in the form of
 /// [`to_json`](Self::to_json), and reads the same input as [`from_json`](Self::from_json).
@@ -34,7 +38,14 @@ pub struct LocatedLog {
     /// The block's Unix timestamp in seconds, if the source gives it.
     pub block_timestamp: Option<u64>,
     /// Hash of the transaction, if the source gives it.
+    ///
+    /// In a log that was read from verified receipts, this hash is proven by the transactions root
+    /// of the block, or `None`: receipts contain no transaction hashes.
     pub transaction_hash: Option<B256>,
+    /// Hash of the transaction that a node claims but nothing proves, in a log that was read from
+    /// verified receipts. `None` if [`transaction_hash`](Self::transaction_hash) is proven, and in
+    /// an answer of `eth_getLogs`.
+    pub claimed_transaction_hash: Option<B256>,
     /// Index of the transaction, and of its receipt, in the block, from 0.
     pub transaction_index: u64,
     /// Index of the log in the block, from 0, counted over all receipts of the block.
@@ -43,8 +54,8 @@ pub struct LocatedLog {
     pub removed: bool,
 }
 
-/// The fields of a log, in the order in which geth writes them.
-const FIELDS: [&str; 10] = [
+/// The fields of a log, in the order in which geth writes them, and one of our own.
+const FIELDS: [&str; 11] = [
     "address",
     "topics",
     "data",
@@ -55,6 +66,7 @@ const FIELDS: [&str; 10] = [
     "blockTimestamp",
     "logIndex",
     "removed",
+    "claimedTransactionHash",
 ];
 
 /// Reason why a JSON value is not a valid [`LocatedLog`].
@@ -110,8 +122,8 @@ impl LocatedLog {
     /// JSON Lines file.
     ///
     /// Bytes and numbers are hex with `0x`. Leading zeros of numbers are accepted. Unknown fields
-    /// are ignored, because nodes add fields of their own. `blockTimestamp`, `transactionHash` and
-    /// `removed` may be missing or null.
+    /// are ignored, because nodes add fields of their own. `blockTimestamp`, `transactionHash`,
+    /// `claimedTransactionHash` and `removed` may be missing or null.
     ///
     /// Memory use is at most about 50 times the length of the text, even for hostile input.
     ///
@@ -144,15 +156,26 @@ impl LocatedLog {
         logs
     }
 
-    fn from_fields(fields: &Fields<10>) -> Result<Self, LogProblem> {
+    fn from_fields(fields: &Fields<11>) -> Result<Self, LogProblem> {
         if let Some(found) = fields.not_an_object {
             return Err(LogProblem::NotAnObject(found));
         }
         if let Some(field) = fields.duplicate {
             return Err(LogProblem::DuplicateField(field));
         }
-        let [address, topics, data, block, transaction, in_block, hash, time, index, removed] =
-            fields.values.each_ref().map(|value| value.as_ref().filter(|value| !value.is_null()));
+        let [
+            address,
+            topics,
+            data,
+            block,
+            transaction,
+            in_block,
+            hash,
+            time,
+            index,
+            removed,
+            claim,
+        ] = fields.values.each_ref().map(|value| value.as_ref().filter(|value| !value.is_null()));
         let removed = match removed {
             None => false,
             Some(Shape::Bool(removed)) => *removed,
@@ -170,6 +193,7 @@ impl LocatedLog {
             block_hash: required(hash, "blockHash", hash_of)?,
             block_timestamp: optional(time, "blockTimestamp", quantity)?,
             transaction_hash: optional(transaction, "transactionHash", hash_of)?,
+            claimed_transaction_hash: optional(claim, "claimedTransactionHash", hash_of)?,
             transaction_index: required(in_block, "transactionIndex", quantity)?,
             log_index: required(index, "logIndex", quantity)?,
             removed,
@@ -178,8 +202,8 @@ impl LocatedLog {
 
     /// Returns the log as one JSON object without white space.
     ///
-    /// The fields have the order in which geth writes them. `blockTimestamp` and `transactionHash`
-    /// are left out if they are `None`.
+    /// The fields have the order in which geth writes them. `blockTimestamp`, `transactionHash` and
+    /// `claimedTransactionHash`, which geth does not have, are left out if they are `None`.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("strings, a list of them and a truth value")
     }
@@ -222,6 +246,8 @@ impl Serialize for LocatedLog {
             block_timestamp: Option<U64>,
             log_index: U64,
             removed: bool,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            claimed_transaction_hash: Option<B256>,
         }
         let written = Written {
             address: self.log.address,
@@ -234,6 +260,7 @@ impl Serialize for LocatedLog {
             block_timestamp: self.block_timestamp.map(U64::from),
             log_index: U64::from(self.log_index),
             removed: self.removed,
+            claimed_transaction_hash: self.claimed_transaction_hash,
         };
         written.serialize(serializer)
     }
@@ -251,7 +278,7 @@ impl<'de> Deserialize<'de> for LocatedLog {
 /// The digest is the Keccak-256 hash of an RLP list that contains one list for each log: `[block
 /// hash, block number, log index, transaction index, address, [topic, …], data]`. The lists are
 /// sorted by block number, then by log index, then by their encoded bytes. A log that occurs twice
-/// is hashed twice. The digest does not cover timestamp, transaction hash and `removed`, because
+/// is hashed twice. The digest does not cover timestamp, transaction hashes and `removed`, because
 /// sources may leave them out.
 ///
 /// # Cost

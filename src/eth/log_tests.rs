@@ -29,6 +29,7 @@ fn real() -> LocatedLog {
         transaction_hash: Some(b256!(
             "0x6832bc9ea82e79441cc3d41d7bc3c6ce2f4485b55ddd3f8ec67e04c152cf8079"
         )),
+        claimed_transaction_hash: None,
         transaction_index: 0,
         log_index: 0,
         removed: false,
@@ -57,7 +58,15 @@ fn what_is_written_is_read_back() {
         transaction_hash: None,
         ..real()
     };
-    for log in [real(), full, bare] {
+    let claimed = LocatedLog {
+        transaction_hash: None,
+        claimed_transaction_hash: real().transaction_hash,
+        ..real()
+    };
+    // A reader of `transactionHash` can't mistake a claim for a proven hash.
+    let json = claimed.to_json();
+    assert!(!json.contains("\"transactionHash\"") && json.contains("\"claimedTransactionHash\""));
+    for log in [real(), full, bare, claimed] {
         assert_eq!(LocatedLog::from_json(&log.to_json()), Ok(log));
     }
     let without_space = REAL.replace(' ', "");

@@ -30,6 +30,7 @@ fn located() -> (LocatedLog, Value) {
         block_hash: B256::repeat_byte(0x0d),
         block_timestamp: Some(4_096),
         transaction_hash: None,
+        claimed_transaction_hash: None,
         transaction_index: 3,
         log_index: 17,
         removed: false,
@@ -183,8 +184,8 @@ prop_compose! {
         (transaction_index, log_index, removed) in any::<(u64, u64, bool)>(),
     ) -> LocatedLog {
         LocatedLog {
-            log, block_number, block_hash, block_timestamp, transaction_hash, transaction_index,
-            log_index, removed,
+            log, block_number, block_hash, block_timestamp, transaction_hash,
+            claimed_transaction_hash: None, transaction_index, log_index, removed,
         }
     }
 }

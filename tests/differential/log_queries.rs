@@ -111,6 +111,7 @@ fn log(rng: &mut Rng) -> LocatedLog {
         block_hash: topic(rng),
         block_timestamp: rng.one_in(2).then_some(1_700_000_000),
         transaction_hash: rng.one_in(2).then(|| topic(rng)),
+        claimed_transaction_hash: None,
         transaction_index: 3,
         log_index: 17,
         removed: rng.one_in(8),

@@ -58,6 +58,7 @@ impl Asked {
                 block_hash: anchor,
                 block_timestamp: None,
                 transaction_hash: None,
+                claimed_transaction_hash: None,
                 transaction_index: found.transaction_index,
                 log_index: found.log_index,
                 removed: false,

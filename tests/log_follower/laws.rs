@@ -158,11 +158,12 @@ proptest! {
         stored in any::<bool>(),
         stores_late in any::<bool>(),
         is_slow in any::<bool>(),
+        transaction_hashes in any::<bool>(),
     ) {
         let mut world = World::new();
         world.mine_all(&past);
         // Without a storage, the reader stores the cursor together with the logs.
-        let mut run = Run::new(Config { stored, ..of(from, confirmations) });
+        let mut run = Run::new(Config { stored, transaction_hashes, ..of(from, confirmations) });
         run.stores_late = stores_late;
         if is_slow {
             // The latency is longer than the time between two polls.

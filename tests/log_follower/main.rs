@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "what a test cannot do without")]
 
 mod ends;
+mod hashes;
 mod laws;
 mod newer_anchors;
 mod run;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use chainsieve::alloy_primitives::B256;
+use chainsieve::alloy_primitives::{B256, Bytes};
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::follow::{
     Action, Answer, Config, Cursor, Event, Failure, Fault, FollowNote, Follower, Question,
@@ -12,7 +12,9 @@ use chainsieve::eth::follow::{
 use chainsieve::eth::header::{BlockRef, HeaderBuf};
 use chainsieve::eth::log_query::{BlockTag, LogQuery};
 use chainsieve::eth::receipts::BlockReceipts;
+use chainsieve::eth::transactions::BlockTransactions;
 
+use testkit::eth::rpc_methods::{RpcBlock, receipts_json};
 use testkit::eth::world::{ASKED, Reader, World};
 
 /// Number of blocks that the follower keeps, and depth of the deepest reorganisation that it
@@ -20,6 +22,11 @@ use testkit::eth::world::{ASKED, Reader, World};
 pub(crate) const KEEP: usize = 12;
 /// The value of `odd` for an answer without a fault.
 pub(crate) const TRUE: u8 = 254;
+/// Values of `odd` for faults of an answer with transactions.
+pub(crate) const WRONG_TRANSACTIONS: u8 = 4;
+pub(crate) const NO_TRANSACTIONS: u8 = 9;
+pub(crate) const REFUSED_TRANSACTIONS: u8 = 11;
+pub(crate) const NEXT_HAS_THEM: u8 = 12;
 
 pub(crate) fn config(bloom: BloomSoundness) -> Config {
     let profile = ChainProfile::assumed("test", bloom, ReceiptsScope::EveryLog);
@@ -56,6 +63,10 @@ pub(crate) struct Run {
     late: Vec<(StoreId, String)>,
     /// `true` if the node returns headers of blocks that are not on its chain.
     pub(crate) remembers: bool,
+    /// The transaction hash that the node invents in each receipt.
+    pub(crate) claim: Option<B256>,
+    /// Block, transaction index, and transaction hashes (proven and claimed) of each log given out.
+    pub(crate) hashes: Vec<(B256, u64, Option<B256>, Option<B256>)>,
     pub(crate) reader: Reader,
     /// The first block, as the first update gives it.
     pub(crate) told: Option<u64>,
@@ -82,6 +93,8 @@ impl Run {
             latency: Duration::ZERO,
             late: Vec::new(),
             remembers: false,
+            claim: None,
+            hashes: Vec::new(),
             reader: Reader::default(),
             told: None,
             anchored: Vec::new(),
@@ -134,6 +147,10 @@ impl Run {
 
     pub(crate) fn is_asking(&self) -> bool {
         self.asked.is_some()
+    }
+
+    pub(crate) fn question(&self) -> Option<&Question> {
+        self.asked.as_ref().map(|(_, question)| question)
     }
 
     /// Performs the actions of the follower.
@@ -190,6 +207,10 @@ impl Run {
             assert!(ancestor.number >= anchor.number, "blocks up to an anchor never leave");
         }
         if let Update::Blocks(blocks) = update {
+            for log in &blocks.logs {
+                let hashes = (log.transaction_hash, log.claimed_transaction_hash);
+                self.hashes.push((log.block_hash, log.transaction_index, hashes.0, hashes.1));
+            }
             self.every_log.push((blocks.last.number, blocks.every_log));
         }
         match self.kill {
@@ -214,8 +235,13 @@ impl Run {
         self.handle(Event::Answer(id, answer));
     }
 
-    /// Checks that the logs given out are exactly those of the chain up to the last block.
+    /// Checks that the logs given out are exactly those of the chain up to the last block, and that
+    /// each of their transaction hashes is the true one.
     fn check(&self, world: &World) {
+        for (block, index, proven, _) in &self.hashes {
+            let index = usize::try_from(*index).unwrap();
+            assert!(proven.is_none_or(|proven| proven == world.blocks[block].hashes[index]));
+        }
         if let (Some(last), Some(from), false) = (self.reader.last, self.told, self.reader.lenient)
         {
             assert_eq!(self.reader.logs, world.logs_up_to(last, from));
@@ -270,6 +296,7 @@ impl Run {
                 self.answer(id, Answer::Header(header));
             }
             Question::Receipts(blocks) => self.receipts(world, id, blocks, odd),
+            Question::Transactions(blocks) => self.transactions(world, id, blocks, odd),
             Question::ReceiptsEachWay(at) => {
                 let other = &world.blocks[&world.canonical[0]].receipts;
                 let right = receipts(world, *at);
@@ -325,16 +352,49 @@ impl Run {
     fn receipts(&mut self, world: &World, id: QuestionId, blocks: &[BlockRef], odd: u8) {
         let other = &world.blocks[&world.canonical[0]].receipts;
         for &at in blocks {
+            let claimed = self.claim.map(|claim| {
+                let block = RpcBlock::from(&world.blocks[&at.hash]);
+                let json = receipts_json(&block, |_| claim).to_string();
+                BlockReceipts::from_json(&json).unwrap()
+            });
             let answer = match odd {
                 // The answer ends early.
                 3 => break,
                 // The receipts are those of another block.
                 4 => Ok(Some(other)),
                 6 => Err(Failure::of_connection("no connection")),
-                _ => Ok(receipts(world, at)),
+                _ => Ok(receipts(world, at).map(|receipts| claimed.as_ref().unwrap_or(receipts))),
             };
             self.answer(id, Answer::Receipts(at, answer));
         }
+        self.answer(id, Answer::Complete);
+    }
+
+    fn transactions(&mut self, world: &World, id: QuestionId, blocks: &[BlockRef], odd: u8) {
+        let of = |at: BlockRef| {
+            let is_there = world.canonical.contains(&at.hash);
+            let encodings = is_there.then(|| world.blocks[&at.hash].transactions.clone());
+            encodings.map(BlockTransactions::from_encodings)
+        };
+        let other = BlockTransactions::from_encodings(vec![Bytes::from_static(&[0xc0])]);
+        for &at in blocks {
+            // The first provider's answer is wrong, the second one's is right.
+            if odd == NEXT_HAS_THEM {
+                self.answer(id, Answer::Transactions(at, Ok(Some(&other))));
+            }
+            let of_block = of(at);
+            let answer = match odd {
+                // The answer ends early.
+                3 => break,
+                WRONG_TRANSACTIONS => Ok(Some(&other)),
+                6 => Err(Failure::of_connection("no connection")),
+                NO_TRANSACTIONS => Ok(None),
+                REFUSED_TRANSACTIONS => Err(Failure::of_answer("not served")),
+                _ => Ok(of_block.as_ref()),
+            };
+            self.answer(id, Answer::Transactions(at, answer));
+        }
+        // If all transactions were right, this answer comes too late.
         self.answer(id, Answer::Complete);
     }
 

@@ -100,6 +100,7 @@ impl Node {
                 block_hash: parent,
                 block_timestamp: Some(header.timestamp),
                 transaction_hash: Some(*transaction.tx_hash()),
+                claimed_transaction_hash: None,
                 transaction_index: 0,
                 log_index,
                 removed: false,

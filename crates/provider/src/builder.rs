@@ -49,6 +49,7 @@ pub struct Builder {
     keep_evidence: bool,
     max_headers: Option<u64>,
     max_receipts: Option<u64>,
+    without_transaction_hashes: bool,
 }
 
 impl Builder {
@@ -146,6 +147,17 @@ impl Builder {
         self
     }
 
+    /// Leaves the transaction hashes of logs unproven, in [`Provider::logs`] and followers, and fetches
+    /// no transactions.
+    ///
+    /// By default, all transactions of each block with a matching log are fetched and checked against
+    /// the transactions root of its header. With this setting, the `transaction_hash` of each log is
+    /// `None`, and `claimed_transaction_hash` has the node's claim, if the node makes one.
+    pub fn without_transaction_hashes(mut self) -> Self {
+        self.without_transaction_hashes = true;
+        self
+    }
+
     /// Sets the maximum number of headers that one operation may hold, at about 500 bytes each
     /// (default: 2,000,000).
     pub fn max_headers(mut self, headers: u64) -> Self {
@@ -205,6 +217,7 @@ impl Builder {
             keep_evidence: self.keep_evidence,
             max_headers: self.max_headers.unwrap_or(MAX_HEADERS),
             max_receipts: self.max_receipts.unwrap_or(MAX_RECEIPTS),
+            transaction_hashes: !self.without_transaction_hashes,
         };
         let stop = options.stop;
         Ok(Provider(Arc::new(Nodes { list: nodes, settings, chain_id, stop })))

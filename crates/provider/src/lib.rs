@@ -30,6 +30,7 @@ mod source;
 mod stop;
 mod tagged;
 mod tip;
+mod transactions;
 mod warning;
 
 pub use chainsieve;

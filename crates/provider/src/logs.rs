@@ -15,8 +15,10 @@ use crate::warning::Warning;
 
 /// All logs of a query, read from receipts that match the receipts root of their block's header.
 ///
-/// The field `transaction_hash` of a log is not verified, because receipts contain no transaction
-/// hashes.
+/// Each field of a log is proven, if the tip is on the chain. `transaction_hash` is proven by the
+/// transactions root of the block, or `None`: then no node returned the right transactions, a
+/// [warning](Warning::UnprovenHashes) says so, and `claimed_transaction_hash` has the node's claim.
+/// See [`without_transaction_hashes`](crate::Builder::without_transaction_hashes).
 ///
 /// `serde` writes all fields, but can't read them: a stored result proves nothing by itself.
 #[derive(Debug, Clone, serde::Serialize)]
@@ -72,26 +74,30 @@ pub struct Incomplete {
     pub unreachable: Option<FetchError>,
 }
 
+/// Drops the logs of blocks above the anchor: there, a node may have invented headers and receipts.
+pub(crate) fn drop_unanchored(logs: &mut Vec<LocatedLog>, report: &AuditReport) {
+    let unanchored = Some(Verdict::Undecidable(Undecidable::Unanchored));
+    logs.retain(|log| report.verdict(log.block_number) != unanchored);
+}
+
 impl ProvenLogs {
+    /// `hashes` is a warning about transaction hashes.
     pub(crate) fn new(
         answers: &FetchedAnswers,
         fetched: FetchedReceipts,
         report: &AuditReport,
         logs: Vec<LocatedLog>,
+        hashes: Option<Warning>,
     ) -> Result<Self, LogsError> {
         let is_verified = |block: &&Examined| block.verdict == Verdict::CheckedByReceipts;
         let mut warnings = answers.warnings.clone();
         warnings.extend(fetched.warnings);
+        warnings.extend(hashes);
         // Without an anchor of the caller, only one node vouches for the tip, so the caller must be
         // warned if other nodes have a different block. An anchor needs no agreement of the nodes.
         if answers.tip.has_no_anchor && !answers.tip.is_agreed() {
             warnings.push(Warning::NotAgreed { tip: answers.tip.block });
         }
-        // Logs of blocks above the anchor are dropped: above the anchor, a node may have invented
-        // headers and receipts.
-        let unanchored = Some(Verdict::Undecidable(Undecidable::Unanchored));
-        let mut logs = logs;
-        logs.retain(|log| report.verdict(log.block_number) != unanchored);
         let proven = Self {
             logs,
             blocks: answers.query.first..=answers.query.last,

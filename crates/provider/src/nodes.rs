@@ -21,6 +21,8 @@ pub(crate) struct Settings {
     pub(crate) keep_evidence: bool,
     pub(crate) max_headers: u64,
     pub(crate) max_receipts: u64,
+    /// `true` to prove the transaction hashes of logs.
+    pub(crate) transaction_hashes: bool,
 }
 
 /// The nodes of a provider (at least one), with the state that its operations share.

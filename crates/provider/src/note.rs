@@ -80,17 +80,21 @@ pub enum Stage {
     Logs,
     /// Blocks whose receipts were requested.
     Receipts,
+    /// Blocks whose transactions were verified.
+    Transactions,
     /// Periods of sync committees.
     Periods,
 }
 
 impl Stage {
-    /// Returns the name that `serde` writes: `headers`, `logs`, `receipts` or `periods`.
+    /// Returns the name that `serde` writes: `headers`, `logs`, `receipts`, `transactions` or
+    /// `periods`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Headers => "headers",
             Self::Logs => "logs",
             Self::Receipts => "receipts",
+            Self::Transactions => "transactions",
             Self::Periods => "periods",
         }
     }
@@ -103,6 +107,7 @@ impl fmt::Display for Stage {
             Self::Headers => "headers",
             Self::Logs => "blocks asked for logs",
             Self::Receipts => "blocks of receipts",
+            Self::Transactions => "blocks of transactions",
             Self::Periods => "sync committees",
         })
     }

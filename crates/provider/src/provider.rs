@@ -14,7 +14,7 @@ use chainsieve::eth::receipts::BlockReceipts;
 use crate::anchor::AnchorSource;
 use crate::error::FetchError;
 use crate::fetched_answers::FetchedAnswers;
-use crate::logs::{LogsError, ProvenLogs};
+use crate::logs::{LogsError, ProvenLogs, drop_unanchored};
 use crate::node::Node;
 use crate::nodes::{Nodes, Settings, first_of};
 use crate::receipts::{self, FetchedReceipts};
@@ -22,6 +22,7 @@ use crate::resolve::{Asks, Needed, ResolvedQuery, resolve};
 use crate::scan::{ScanResult, ScannedPart, scan_parts};
 use crate::source;
 use crate::stop::Stop;
+use crate::transactions::prove_hashes;
 use crate::warning::Warning;
 
 /// One or several untrusted nodes that serve one chain. Clones share the connections and limits.
@@ -212,7 +213,10 @@ impl Provider {
     /// Returns all logs of a query, with proof that none is missing.
     ///
     /// The logs are read from all receipts of each candidate: a block whose filter does not rule a
-    /// match out. `eth_getLogs` is not called.
+    /// match out. `eth_getLogs` is not called. Where a log matches, all transactions of the block
+    /// prove its transaction hash, unless
+    /// [`without_transaction_hashes`](crate::Builder::without_transaction_hashes) is set. If no node
+    /// has the right transactions, the hash stays unproven, which is no error.
     ///
     /// # Errors
     /// Returns [`LogsError::Incomplete`], with the proven logs and the missing blocks, if some
@@ -220,8 +224,8 @@ impl Provider {
     /// unknown chain, no result is ever proven complete: see [`profile`](Self::profile).
     ///
     /// # Cost
-    /// Downloads the headers of the range, the headers after it up to the anchor, and the receipts
-    /// of the candidates. Fields of the headers and the logs are held in memory. The
+    /// Downloads the headers of the range, the headers after it up to the anchor, the receipts of the
+    /// candidates, and the transactions of blocks with a matching log. Fields of the headers and the logs are held in memory. The
     /// [builder](crate::Builder) sets limits for all of these data.
     pub fn logs(&self, query: &LogQuery) -> Result<ProvenLogs, LogsError> {
         let answers = FetchedAnswers::new(&self.0, query, Asks::Chain)?;
@@ -229,8 +233,13 @@ impl Provider {
         let mut audits = [audit.map_err(FetchError::from)?];
         let fetched = self.fetch_receipts(&mut audits, &answers.fetched.chain)?;
         let [audit] = audits;
-        let (report, logs) = audit.finish_collecting();
-        ProvenLogs::new(&answers, fetched, &report, logs)
+        let (report, mut logs) = audit.finish_collecting();
+        drop_unanchored(&mut logs, &report);
+        let mut hashes = None;
+        if self.0.settings.transaction_hashes {
+            hashes = prove_hashes(self.nodes(), &answers.fetched.chain, &mut logs)?;
+        }
+        ProvenLogs::new(&answers, fetched, &report, logs, hashes)
     }
 
     /// Returns the blocks that may contain a log which matches the query. All other blocks of the

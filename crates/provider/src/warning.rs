@@ -80,6 +80,19 @@ pub enum Warning {
         /// Number of these warnings.
         count: u64,
     },
+    /// The transaction hashes of the logs in some blocks are not proven, because no node returned
+    /// the right transactions. The logs are proven all the same.
+    UnprovenHashes {
+        /// Number of these blocks.
+        blocks: u64,
+        /// Number of the first of these blocks.
+        first: u64,
+        /// Scheme, host and port of the first node whose transactions of a block were missing or
+        /// unusable.
+        node: String,
+        /// Reason why they are missing or unusable.
+        why: String,
+    },
 }
 
 /// Writes an error as its text.
@@ -126,6 +139,13 @@ impl fmt::Display for Warning {
             }
             Self::MoreReceipts { count } => {
                 write!(f, "{count} further warnings about unusable receipts")
+            }
+            Self::UnprovenHashes { blocks, first, node, why } => {
+                write!(f, "block {first}")?;
+                if let more @ 1.. = blocks.saturating_sub(1) {
+                    write!(f, " and {more} more blocks")?;
+                }
+                write!(f, ": transaction hashes are not proven: {node}: {why}")
             }
         }
     }

@@ -379,7 +379,8 @@ impl<'a> Audit<'a> {
     /// Ends an audit that [collects](Self::collecting), and returns the report and the logs.
     ///
     /// The logs are from the blocks whose receipts were checked, in the order of the chain. The
-    /// logs are complete if the report has no undecided block.
+    /// logs are complete if the report has no undecided block. Their `transaction_hash` is `None`
+    /// until [`VerifiedTransactions::bind`](transactions::VerifiedTransactions::bind) sets it.
     pub fn finish_collecting(self) -> (AuditReport, Vec<LocatedLog>) {
         let (report, collected, _) = self.end();
         (report, collected)
@@ -466,7 +467,7 @@ impl<'a> Audit<'a> {
             compare::Comparison::new(&self.question, block, properties.receipts, verified);
         match &mut self.collected {
             Some(collected) => collected.extend(comparison.wanted().map(|mut log| {
-                log.transaction_hash =
+                log.claimed_transaction_hash =
                     receipts.claimed_transaction_hash(log.transaction_index, block.hash);
                 log
             })),

@@ -29,6 +29,9 @@ pub(super) struct Block {
 pub(super) enum Work {
     /// The logs are still to be read from receipts.
     Wanted(Box<Wanted>),
+    /// All matching logs of the block, at least one. The hashes of their transactions are still to
+    /// be proven by the block's transactions, which have this root.
+    Unbound { transactions_root: B256, logs: Vec<LocatedLog> },
     /// All matching logs of the block.
     Logs(Vec<LocatedLog>),
 }
@@ -37,6 +40,7 @@ pub(super) enum Work {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) receipts_root: B256,
+    pub(super) transactions_root: B256,
     /// The header's filter; all ones if its length is not 256 bytes.
     pub(super) bloom: Bloom,
     pub(super) timestamp: u64,
@@ -52,13 +56,14 @@ impl Block {
 
     pub(super) fn logs(&self) -> &[LocatedLog] {
         match &self.work {
-            Work::Logs(logs) => logs,
+            Work::Unbound { logs, .. } | Work::Logs(logs) => logs,
             Work::Wanted(_) => &[],
         }
     }
 
-    pub(super) fn is_wanted(&self) -> bool {
-        matches!(self.work, Work::Wanted(_))
+    /// Returns `true` if nothing further is needed to deliver the block's logs.
+    pub(super) fn is_ready(&self) -> bool {
+        matches!(self.work, Work::Logs(_))
     }
 }
 

@@ -18,6 +18,7 @@ use crate::eth::chain_profile::{ProfileRange, ReceiptsScope};
 use crate::eth::header::{BlockRef, ChainBlock, HeaderBuf, LinkedHeaders};
 use crate::eth::receipts::BlockReceipts;
 use crate::eth::scan::QuerySet;
+use crate::eth::transactions::BlockTransactions;
 
 /// Number of headers requested at a time: about 5 MB, since a header has about 600 bytes. An
 /// estimate.
@@ -242,6 +243,11 @@ impl Chain {
         if let Some(number) = self.doubted {
             return Want::Answer(Question::Headers(number..=number));
         }
+        // Hashes come before further receipts: without them, logs that are known already wait.
+        let unbound: Vec<_> = self.unbound().collect();
+        if !unbound.is_empty() {
+            return Want::Answer(Question::Transactions(unbound));
+        }
         // Receipts come before new headers: pending blocks are delivered as early as possible.
         let receipts = self.wanted_receipts();
         if !receipts.is_empty() {
@@ -278,13 +284,23 @@ impl Chain {
         Some(last.min(self.rules.to.unwrap_or(u64::MAX)))
     }
 
+    /// Returns the pending blocks with enough confirmations.
+    fn pending_confirmed(&self) -> impl Iterator<Item = &Block> {
+        let confirmed = self.last_confirmed();
+        self.blocks.pending().take_while(move |block| Some(block.at.number) <= confirmed)
+    }
+
+    /// Returns the blocks whose transactions are needed. There are at most as many as receipts are
+    /// requested of at a time, because no further receipts are requested before.
+    fn unbound(&self) -> impl Iterator<Item = BlockRef> {
+        let unbound = |block: &&Block| matches!(block.work, Work::Unbound { .. });
+        self.pending_confirmed().filter(unbound).map(|block| block.at)
+    }
+
     /// Returns the next blocks whose receipts are needed, limited by their estimated size.
     fn wanted_receipts(&self) -> Vec<BlockRef> {
-        let confirmed = self.last_confirmed();
-        let pending = self.blocks.pending();
-        let pending = pending.take_while(|block| Some(block.at.number) <= confirmed);
         let (mut wanted, mut bytes) = (Vec::new(), 0_u64);
-        for block in pending {
+        for block in self.pending_confirmed() {
             let Work::Wanted(work) = &block.work else { continue };
             bytes = bytes.saturating_add(work.cost);
             if bytes > RECEIPTS && !wanted.is_empty() {
@@ -557,9 +573,47 @@ impl Chain {
         };
         let Work::Wanted(wanted) = &block.work else { return Ok(()) };
         let logs = receipts::logs(&self.rules, at, wanted, found)?;
-        block.work = Work::Logs(logs);
+        let transactions_root = wanted.transactions_root;
+        // Without a matching log, nobody needs the transactions.
+        block.work = if self.rules.transaction_hashes && !logs.is_empty() {
+            Work::Unbound { transactions_root, logs }
+        } else {
+            Work::Logs(logs)
+        };
         self.examined += 1;
         Ok(())
+    }
+
+    /// Returns `true` if the transactions of a block are needed.
+    pub(super) fn wants_transactions(&self, at: BlockRef) -> bool {
+        let block = self.blocks.get(at.number).filter(|block| block.at == at);
+        block.is_some_and(|block| matches!(block.work, Work::Unbound { .. }))
+    }
+
+    /// Processes the transactions of a block, or ignores them if they are not needed.
+    pub(super) fn on_transactions(
+        &mut self,
+        at: BlockRef,
+        found: &BlockTransactions,
+    ) -> Result<(), AnswerError> {
+        let Some(block) = self.blocks.get_mut(at.number).filter(|block| block.at == at) else {
+            return Ok(());
+        };
+        let Work::Unbound { transactions_root, logs } = &mut block.work else { return Ok(()) };
+        let verified = found.clone().verify(*transactions_root);
+        verified.map_err(AnswerError::Transactions)?.bind(logs.iter_mut());
+        block.work = Work::Logs(core::mem::take(logs));
+        Ok(())
+    }
+
+    /// Leaves the transaction hashes of a block's logs unproven.
+    pub(super) fn leave_unbound(&mut self, at: BlockRef) {
+        let block = self.blocks.get_mut(at.number).filter(|block| block.at == at);
+        if let Some(Block { work, .. }) = block
+            && let Work::Unbound { logs, .. } = work
+        {
+            *work = Work::Logs(core::mem::take(logs));
+        }
     }
 
     /// Returns the update that can be delivered now.
@@ -572,9 +626,7 @@ impl Chain {
         if self.is_contradicted() {
             return None;
         }
-        let confirmed = self.last_confirmed();
-        let ready = |block: &&Block| Some(block.at.number) <= confirmed && !block.is_wanted();
-        match self.blocks.pending().take_while(ready).count() {
+        match self.pending_confirmed().take_while(|block| block.is_ready()).count() {
             0 => None,
             count => Some(Batch::Blocks(count)),
         }

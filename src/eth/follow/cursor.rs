@@ -16,7 +16,9 @@ use crate::eth::header::BlockRef;
 use crate::eth::log::LocatedLog;
 
 /// Version of the stored format.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// The first version, in which the `transactionHash` of a log was only the provider's claim.
+const WITH_CLAIMS: u32 = 1;
 
 /// The state of a [`Follower`](super::Follower) that is stored between runs: the queries, the first
 /// block, and the delivered blocks.
@@ -41,7 +43,7 @@ pub enum CursorError {
     #[error("not a cursor: {0}")]
     Json(String),
     /// A format version that this library cannot read.
-    #[error("the cursor has format version {0}; this library reads version {VERSION}")]
+    #[error("the cursor has format version {0}; this library reads versions 1 and {VERSION}")]
     Version(u32),
     /// A log is malformed or belongs to another block.
     #[error("block {block}: {reason}")]
@@ -114,12 +116,15 @@ impl StoredLog for LocatedLog {
 }
 
 impl<L: StoredLog> WireBlock<L> {
-    fn read(self) -> Result<Block, CursorError> {
+    fn read(self, version: u32) -> Result<Block, CursorError> {
         let Self { number, hash, unsure, logs } = self;
         let error = |reason: String| CursorError::Log { block: number, reason };
         let mut read = Vec::with_capacity(logs.len());
         for log in logs {
-            let log = log.read().map_err(error)?;
+            let mut log = log.read().map_err(error)?;
+            if version == WITH_CLAIMS {
+                log.claimed_transaction_hash = log.transaction_hash.take();
+            }
             if (log.block_number, log.block_hash) != (number, hash) {
                 return Err(error("a log of another block".into()));
             }
@@ -184,19 +189,16 @@ impl Cursor {
         }
         let json = |error: serde_json::Error| CursorError::Json(error.to_string());
         let Head { version } = serde_json::from_str(text).map_err(json)?;
-        if version != VERSION {
-            return Err(CursorError::Version(version));
-        }
+        check(version)?;
         let wire: Wire<Box<RawValue>> = serde_json::from_str(text).map_err(json)?;
         Self::of_wire(wire)
     }
 
     fn of_wire<L: StoredLog>(wire: Wire<L>) -> Result<Self, CursorError> {
-        if wire.version != VERSION {
-            return Err(CursorError::Version(wire.version));
-        }
+        check(wire.version)?;
         let read = |blocks: Vec<WireBlock<L>>| {
-            blocks.into_iter().map(WireBlock::read).collect::<Result<Vec<_>, _>>()
+            let blocks = blocks.into_iter().map(|block| block.read(wire.version));
+            blocks.collect::<Result<Vec<_>, _>>()
         };
         let blocks = read(wire.blocks)?;
         for pair in blocks.windows(2) {
@@ -216,6 +218,14 @@ impl Cursor {
             reorg: reorg.transpose()?,
             anchored: wire.anchored,
         })
+    }
+}
+
+fn check(version: u32) -> Result<(), CursorError> {
+    if (WITH_CLAIMS..=VERSION).contains(&version) {
+        Ok(())
+    } else {
+        Err(CursorError::Version(version))
     }
 }
 

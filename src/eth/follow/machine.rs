@@ -27,11 +27,15 @@ use crate::eth::header::{BlockRef, HeaderBuf};
 use crate::eth::log::LocatedLog;
 use crate::eth::log_query::{BlockSelection, BlockTag, LogQuery, Semantics};
 use crate::eth::receipts::BlockReceipts;
+use crate::eth::transactions::BlockTransactions;
 use crate::steady_clock::SteadyClock;
 
 /// Interval at which progress is stored while the delivered blocks contain no logs. After a
 /// restart, blocks since the last stored cursor are requested again.
 const SAVE_AFTER: Duration = Duration::from_secs(2);
+/// Number of times that the transactions of blocks are requested, if all providers lag behind these
+/// blocks or can't be reached. Then the logs are delivered without: they are proven already.
+const TRANSACTION_TRIES: u32 = 3;
 
 /// Reason why a follower cannot start.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -102,6 +106,9 @@ type Handled = Result<(), Box<Fault>>;
 /// Receipts of a block as they arrive in an answer.
 type FoundReceipts<'a> = Result<Option<&'a BlockReceipts>, Failure>;
 
+/// Transactions of a block as they arrive in an answer.
+type FoundTransactions<'a> = Result<Option<&'a BlockTransactions>, Failure>;
+
 /// Follows the logs of a query; the [module](crate::eth::follow) describes its protocol.
 #[derive(Debug, Clone)]
 pub struct Follower {
@@ -119,6 +126,8 @@ pub struct Follower {
     wrong: Option<(BlockRef, AnswerError)>,
     /// Method whose receipts were refused last, if several methods are tried.
     method: Option<String>,
+    /// Number of times in a row that needed transactions did not come.
+    transaction_tries: u32,
     last_question: u64,
     last_store: u64,
     last_update: u64,
@@ -171,6 +180,7 @@ impl Follower {
             came: false,
             wrong: None,
             method: None,
+            transaction_tries: 0,
             last_question: 0,
             last_store: 0,
             last_update: 0,
@@ -236,6 +246,12 @@ impl Follower {
     /// Returns the number of blocks whose receipts were verified in this run.
     pub fn num_verified(&self) -> u64 {
         self.chain().map_or(0, |chain| chain.examined)
+    }
+
+    /// Returns `true` if the transactions of this block are still needed, for an open
+    /// [`Question::Transactions`].
+    pub fn wants_transactions(&self, at: BlockRef) -> bool {
+        self.chain().is_some_and(|chain| chain.wants_transactions(at))
     }
 
     /// Returns a cursor that already records the unacknowledged update as processed; `None` while
@@ -332,6 +348,10 @@ impl Follower {
             Answer::Headers(headers) => self.on_headers(headers),
             Answer::Receipts(at, receipts) => self.on_receipts(at, receipts),
             Answer::ReceiptsBy(method, receipts) => self.on_receipts_by(method, receipts),
+            Answer::Transactions(at, transactions) => {
+                self.on_transactions(at, transactions);
+                Ok(())
+            }
             Answer::Candidates(headers, end) => self.on_candidates(headers, end),
             Answer::Complete => self.on_complete(None),
             Answer::Failed(failure) => self.on_complete(Some(failure)),
@@ -527,6 +547,52 @@ impl Follower {
         }
     }
 
+    fn on_transactions(&mut self, at: BlockRef, found: FoundTransactions<'_>) {
+        let Waiting::Answer(Question::Transactions(asked)) = &self.waiting else { return };
+        let Stage::Following(chain) = &mut self.stage else { return };
+        // An earlier provider's answer may have been right.
+        if !chain.wants_transactions(at) {
+            return;
+        }
+        let taken = match found {
+            Ok(Some(transactions)) => chain.on_transactions(at, transactions),
+            Ok(None) => Err(AnswerError::Missing),
+            Err(failure) => Err(AnswerError::Failed(failure)),
+        };
+        match taken {
+            Ok(()) => {
+                self.came = true;
+                self.transaction_tries = 0;
+                if !asked.iter().any(|at| chain.wants_transactions(*at)) {
+                    self.waiting = Waiting::Nothing;
+                    self.pace.went_well();
+                }
+            }
+            // A reason that may pass is kept before one that does not: it is one to ask again.
+            Err(error) if self.wrong.is_none() || may_pass(&error) => {
+                self.wrong = Some((at, error))
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Handles missing transactions: they are requested again a few times if they may still come.
+    /// Otherwise the logs are delivered without proven transaction hashes.
+    fn no_transactions(&mut self, asked: &[BlockRef], error: AnswerError) {
+        let Stage::Following(chain) = &mut self.stage else { return };
+        let left = asked.iter().copied().filter(|at| chain.wants_transactions(*at));
+        let left: Vec<_> = left.collect();
+        let Some(&first) = left.first() else { return };
+        self.transaction_tries += 1;
+        if may_pass(&error) && self.transaction_tries < TRANSACTION_TRIES {
+            let wait = self.pace.wait(self.now);
+            return self.ask_later(Question::Transactions(left), error, wait);
+        }
+        self.transaction_tries = 0;
+        left.iter().for_each(|at| chain.leave_unbound(*at));
+        self.note(FollowNote::UnprovenHashes { first, blocks: left.len(), error });
+    }
+
     /// Handles the end of an answer, with or without a failure.
     fn on_complete(&mut self, failure: Option<Failure>) -> Handled {
         let Some(question) = self.answered(|_| true) else { return Ok(()) };
@@ -559,6 +625,14 @@ impl Follower {
                     }
                     (None, failure) => self.failed(question, or_missing(failure)),
                 }
+            }
+            Question::Transactions(asked) => {
+                if came {
+                    self.pace.went_well();
+                }
+                let error = wrong.map(|(_, error)| error);
+                self.no_transactions(&asked, error.unwrap_or_else(|| or_missing(failure)));
+                Ok(())
             }
             Question::ReceiptsEachWay(at) => {
                 let error = wrong.map(|(_, error)| error);
@@ -876,6 +950,15 @@ impl Follower {
         }
         self.waiting = Waiting::Ended;
         self.actions.push(Action::End(ended));
+    }
+}
+
+/// Returns `true` if an answer may come later: the provider lags or can't be reached.
+fn may_pass(error: &AnswerError) -> bool {
+    match error {
+        AnswerError::Missing => true,
+        AnswerError::Failed(failure) => failure.transient,
+        _ => false,
     }
 }
 

@@ -5,7 +5,9 @@
 //! Each header must be the child of the preceding one. A block whose filter rules out a match is
 //! skipped. For all remaining blocks, all receipts are requested, checked against the header's
 //! receipts root, and searched for logs. The provider is never asked for logs, so a delivered log
-//! is as trustworthy as the chain of headers. That chain is only the provider's claim, except up to
+//! is as trustworthy as the chain of headers. Receipts contain no transaction hashes: where a log
+//! matches, all transactions of the block are requested too, and checked against the header's
+//! transactions root ([`Config::transaction_hashes`]). That chain is only the provider's claim, except up to
 //! an [anchor](Config::anchors). A caller that learns of newer trusted blocks while the follower
 //! runs, for example from a light client, sends them as [`Event::Anchor`]. On some chains, nodes
 //! return logs that no receipt contains; [`NextBlocks::every_log`] is `false` for blocks that may
@@ -57,6 +59,7 @@ use crate::eth::header::{BlockRef, ChainError, HeaderBuf};
 use crate::eth::log::LocatedLog;
 use crate::eth::log_query::{BlockSelection, BlockTag, LogQuery, Semantics};
 use crate::eth::receipts::{BlockReceipts, VerifyError};
+use crate::eth::transactions::{BlockTransactions, TransactionsRootError};
 
 pub use cursor::{Cursor, CursorError};
 pub use machine::{Follower, StartError};
@@ -109,11 +112,18 @@ pub struct Config {
     pub tries: u32,
     /// `true` if the caller stores cursors; `false` to omit all [`Action::Store`].
     pub stored: bool,
+    /// `true`, the default, to prove the transaction hashes of delivered logs by the transactions of
+    /// their block. `false` to request no transactions; then the hashes are only claims.
+    ///
+    /// If no provider has the right transactions, the logs are delivered without them: their
+    /// [`transaction_hash`](LocatedLog::transaction_hash) is `None`, and
+    /// [`claimed_transaction_hash`](LocatedLog::claimed_transaction_hash) has the claim.
+    pub transaction_hashes: bool,
 }
 
 impl Config {
-    /// Returns the default configuration for a query: the caller stores cursors, and there are no
-    /// anchors and no index.
+    /// Returns the default configuration for a query: the caller stores cursors, transaction hashes
+    /// are proven, and there are no anchors and no index.
     pub fn new(chain_id: u64, profile: ChainProfile, query: LogQuery) -> Self {
         Self {
             chain_id,
@@ -129,6 +139,7 @@ impl Config {
             poll: Duration::from_secs(2),
             tries: 10,
             stored: true,
+            transaction_hashes: true,
         }
     }
 
@@ -204,6 +215,10 @@ pub enum Answer<'a> {
     /// Answers [`Question::ReceiptsEachWay`] with the name of a method and its result; allowed any
     /// number of times before [`Complete`](Self::Complete).
     ReceiptsBy(&'a str, Result<Option<&'a BlockReceipts>, Failure>),
+    /// Answers [`Question::Transactions`] for one block; allowed any number of times before
+    /// [`Complete`](Self::Complete), also for the same block. The value is `None` if the provider
+    /// does not have the block.
+    Transactions(BlockRef, Result<Option<&'a BlockTransactions>, Failure>),
     /// Answers [`Question::Candidates`]: the headers of the first candidates in the range, and a
     /// block. There are no other candidates up to this block.
     Candidates(&'a [HeaderBuf], BlockRef),
@@ -258,6 +273,13 @@ pub enum Question {
     /// The caller tries one method after the other, until the question is [no longer
     /// open](Follower::question).
     ReceiptsEachWay(BlockRef),
+    /// All transactions of each of these blocks. The reply is [`Answer::Transactions`], in any order
+    /// of blocks.
+    ///
+    /// The caller asks one provider after the other for the blocks whose transactions are [still
+    /// needed](Follower::wants_transactions), until the question is [no longer
+    /// open](Follower::question).
+    Transactions(Vec<BlockRef>),
     /// The headers of the index's candidates in this range. The reply is [`Answer::Candidates`].
     Candidates(RangeInclusive<u64>),
     /// The block with this number in the index. The reply is [`Answer::Block`].
@@ -276,16 +298,26 @@ impl fmt::Display for Question {
             Self::Headers(numbers) => {
                 write!(f, "headers of blocks {} to {}", numbers.start(), numbers.end())
             }
-            Self::Receipts(blocks) => match &blocks[..] {
-                [] => write!(f, "receipts of no block"),
-                [block] => write!(f, "receipts of {block}"),
-                [first, ..] => write!(f, "receipts of {} blocks from {first}", blocks.len()),
-            },
+            Self::Receipts(blocks) => write!(f, "receipts of {}", Listed(blocks)),
+            Self::Transactions(blocks) => write!(f, "transactions of {}", Listed(blocks)),
             Self::ReceiptsEachWay(block) => write!(f, "receipts of {block}"),
             Self::Candidates(numbers) => {
                 write!(f, "candidates in blocks {} to {}", numbers.start(), numbers.end())
             }
             Self::IndexedBlock(number) => write!(f, "block {number} of the index"),
+        }
+    }
+}
+
+/// Writes a list of blocks as their number and the first one.
+struct Listed<'a>(&'a [BlockRef]);
+
+impl fmt::Display for Listed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            [] => f.write_str("no block"),
+            [block] => block.fmt(f),
+            [first, ..] => write!(f, "{} blocks from {first}", self.0.len()),
         }
     }
 }
@@ -392,7 +424,7 @@ pub struct NextBlocks {
     /// Number of linked blocks in this update.
     pub blocks: usize,
     /// The matching logs of these blocks, in chain order. The `transaction_hash` of each log is
-    /// only the provider's claim, because no receipt contains it.
+    /// proven by the transactions of the block, or `None`: see [`Config::transaction_hashes`].
     pub logs: Vec<LocatedLog>,
     /// `true` if, according to the profile, the receipts of these blocks contain every log. If
     /// `false`, nodes may return further logs that no receipt contains.
@@ -432,6 +464,16 @@ pub enum FollowNote {
         /// Name of the method that returned the right receipts.
         method: String,
     },
+    /// The transaction hashes of the logs in some blocks are not proven, because no provider
+    /// returned the right transactions. The logs are proven all the same.
+    UnprovenHashes {
+        /// The first of these blocks.
+        first: BlockRef,
+        /// Number of these blocks.
+        blocks: usize,
+        /// Reason why transactions were refused or are missing.
+        error: AnswerError,
+    },
     /// The provider does not report which block is finalised.
     NoFinality(Failure),
     /// The anchor is before the known blocks, or in the range of the index, so it can't be compared.
@@ -454,6 +496,13 @@ impl fmt::Display for FollowNote {
             }
             Self::OtherMethod { at, error, method } => {
                 write!(f, "receipts of {at}: {error}; {method} returned the right ones")
+            }
+            Self::UnprovenHashes { first, blocks, error } => {
+                let more = match blocks.saturating_sub(1) {
+                    0 => String::new(),
+                    more => alloc::format!(" and {more} more blocks"),
+                };
+                write!(f, "{first}{more}: transaction hashes are not proven: {error}")
             }
             Self::NoFinality(failure) => {
                 write!(f, "the provider does not report the finalised block: {failure}")
@@ -512,6 +561,9 @@ pub enum AnswerError {
     /// Receipts do not match the block's receipts root.
     #[error("not the receipts of the block: {0}")]
     Receipts(VerifyError),
+    /// Transactions do not match the block's transactions root.
+    #[error("not the transactions of the block: {0}")]
+    Transactions(TransactionsRootError),
     /// Receipts claim to belong to another block.
     #[error(
         "receipts that claim to be of block {claimed}, but those of block {asked} were requested"

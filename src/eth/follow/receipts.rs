@@ -18,6 +18,7 @@ use crate::eth::receipts::{BlockReceipts, BloomAgreement};
 pub(super) fn wanted(block: &ChainBlock<'_>) -> Wanted {
     Wanted {
         receipts_root: block.receipts_root,
+        transactions_root: block.transactions_root,
         bloom: *block.bloom,
         timestamp: block.timestamp,
         cost: forecast::json_bytes(block),

@@ -18,6 +18,8 @@ pub(super) struct Rules {
     pub(super) to: Option<u64>,
     pub(super) confirmations: u64,
     pub(super) keep: usize,
+    /// `true` to prove the transaction hashes of logs.
+    pub(super) transaction_hashes: bool,
     /// Last block for which an index supplies the candidates.
     pub(super) index_to: Option<u64>,
 }

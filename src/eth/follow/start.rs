@@ -218,6 +218,7 @@ impl Start {
             to: self.to,
             confirmations: config.confirmations,
             keep: config.keep,
+            transaction_hashes: config.transaction_hashes,
             index_to,
         }
     }

@@ -6,7 +6,8 @@ use super::{LocatedLog, LogProblem};
 use crate::eth::json::{JsonPath, ValueProblem};
 use crate::eth::log_query::MAX_TOPICS;
 
-/// The conversion loses nothing: [`LocatedLog::try_from`] converts the result back to the same log.
+/// The conversion loses only [`LocatedLog::claimed_transaction_hash`]. [`LocatedLog::try_from`]
+/// converts the result back to the same log otherwise.
 ///
 /// # Examples
 /// ```
@@ -56,6 +57,7 @@ impl TryFrom<Log> for LocatedLog {
             block_hash: required(log.block_hash, "blockHash")?,
             block_timestamp: log.block_timestamp,
             transaction_hash: log.transaction_hash,
+            claimed_transaction_hash: None,
             transaction_index: required(log.transaction_index, "transactionIndex")?,
             log_index: required(log.log_index, "logIndex")?,
             removed: log.removed,
@@ -139,6 +141,7 @@ mod tests {
                 block_hash: B256::new(block_hash),
                 block_timestamp,
                 transaction_hash: transaction_hash.map(B256::new),
+                claimed_transaction_hash: None,
                 transaction_index,
                 log_index,
                 removed,

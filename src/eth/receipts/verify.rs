@@ -97,6 +97,7 @@ impl VerifiedLog<'_> {
             block_hash: block.hash,
             block_timestamp: Some(timestamp),
             transaction_hash: None,
+            claimed_transaction_hash: None,
             transaction_index: self.transaction_index,
             log_index: self.log_index,
             removed: false,
@@ -315,8 +316,11 @@ impl VerifiedBlock<'_> {
 
     /// Returns all logs of the block, in order.
     ///
-    /// The position of each log is verified, except `transaction_hash`. Receipts do not contain the
-    /// transaction hash, so `transaction_hash` is a claim of the receipts' source, or `None`.
+    /// The position of each log is verified. Receipts do not contain transaction hashes, so
+    /// `transaction_hash` is `None`; [`VerifiedTransactions::bind`] sets it. Until then, the claim of
+    /// the receipts' source is in `claimed_transaction_hash`.
+    ///
+    /// [`VerifiedTransactions::bind`]: crate::eth::transactions::VerifiedTransactions::bind
     pub fn logs(&self) -> impl Iterator<Item = LocatedLog> {
         self.logs_matching(|_| true)
     }
@@ -328,9 +332,9 @@ impl VerifiedBlock<'_> {
     ) -> impl Iterator<Item = LocatedLog> {
         let Self { receipts, block, timestamp } = self;
         receipts.logs_matching(matches).map(move |found| {
-            let transaction_hash =
+            let claimed_transaction_hash =
                 receipts.receipts.claimed_transaction_hash(found.transaction_index, block.hash);
-            LocatedLog { transaction_hash, ..found.located(*block, *timestamp) }
+            LocatedLog { claimed_transaction_hash, ..found.located(*block, *timestamp) }
         })
     }
 }

@@ -8,6 +8,7 @@
 
 #[cfg(feature = "alloy-rpc")]
 mod alloy_transactions;
+mod json;
 
 use alloc::vec::Vec;
 
@@ -17,6 +18,9 @@ use chainsieve_lanes::hash::keccak256;
 
 #[cfg(feature = "alloy-rpc")]
 pub use alloy_transactions::TransactionHashError;
+pub use json::TransactionsJsonError;
+
+use crate::eth::log::LocatedLog;
 
 /// All transactions of a block as a source gives them, in order. Not verified.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -108,6 +112,21 @@ impl VerifiedTransactions {
     /// Returns the hash of the transaction with this index; `None` if the block has fewer.
     pub fn hash(&self, index: u64) -> Option<B256> {
         self.hashes.get(usize::try_from(index).ok()?).copied()
+    }
+
+    /// Sets the [`transaction_hash`](LocatedLog::transaction_hash) of logs, which this proves, and
+    /// drops the claims about it.
+    ///
+    /// The logs must be of the block whose transactions these are, and their `transaction_index`
+    /// must be proven by receipts. A log whose index is that of no transaction is left as it is:
+    /// only the header of a made-up block can have a root of more receipts than transactions.
+    pub fn bind<'a>(&self, logs: impl IntoIterator<Item = &'a mut LocatedLog>) {
+        for log in logs {
+            if let Some(hash) = self.hash(log.transaction_index) {
+                log.transaction_hash = Some(hash);
+                log.claimed_transaction_hash = None;
+            }
+        }
     }
 }
 

@@ -58,6 +58,7 @@ impl Block {
             block_hash: self.hash,
             block_timestamp: Some(header.timestamp()),
             transaction_hash: None,
+            claimed_transaction_hash: None,
             transaction_index: found.transaction_index,
             log_index: found.log_index,
             removed: false,

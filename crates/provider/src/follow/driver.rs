@@ -17,6 +17,7 @@ use super::{CandidateIndex, FollowError, FollowStatus, LogUpdate};
 use crate::node::{Node, RpcError, unix_time};
 use crate::note::Note;
 use crate::provider::Provider;
+use crate::transactions;
 
 pub(super) struct Driver {
     provider: Provider,
@@ -231,10 +232,33 @@ impl Driver {
                 actions.extend(self.answer(id, Ok(Answer::Complete)));
                 return Ok(actions);
             }
+            Question::Transactions(blocks) => return Ok(self.ask_transactions(id, blocks)),
             // The enum is `non_exhaustive`. There are no other questions in this version.
             other => Ok(Answer::Failed(Failure::of_answer(format!("{other} is not supported")))),
         };
         Ok(self.answer(id, answer))
+    }
+
+    /// Requests transactions from the nodes, beginning with the current one, until those of each
+    /// block are right.
+    fn ask_transactions(&mut self, id: QuestionId, blocks: &[BlockRef]) -> Vec<Action> {
+        let nodes = self.provider.nodes().to_vec();
+        let (first, mut is_first_right) = (self.node, true);
+        let mut actions = Vec::new();
+        let came = transactions::ask(&nodes, first, blocks, |index, at, received| {
+            self.asked = index;
+            let received = received.as_ref().map(Option::as_ref).map_err(failure);
+            actions.extend(self.answer(id, Ok(Answer::Transactions(at, received))));
+            let is_right = !self.follower.wants_transactions(at);
+            is_first_right &= is_right || index != first;
+            // The question is no longer open once the last transactions were right.
+            self.go_on(id).map(|()| is_right)
+        });
+        if !is_first_right {
+            self.change_node();
+        }
+        actions.extend(self.complete(id, came));
+        actions
     }
 
     /// Requests headers from the nodes, beginning with the current one. The next node is asked if a

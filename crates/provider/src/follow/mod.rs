@@ -135,7 +135,8 @@ impl Provider {
     /// none. The follower does not end by itself unless the query's range ends at a number.
     ///
     /// The logs are read from receipts that match the receipts root of their header; `eth_getLogs`
-    /// is not called. If a block leaves the chain, its logs are delivered again as removed.
+    /// is not called. Their transaction hashes are proven by the transactions of the block, as those
+    /// of [`logs`](Self::logs) are. If a block leaves the chain, its logs are delivered again as removed.
     ///
     /// ```no_run
     /// use chainsieve_provider::chainsieve::eth::follow::Update;
@@ -266,6 +267,7 @@ impl FollowBuilder {
             anchors: provider.0.anchors()?,
             index: indexed,
             stored: file.is_some(),
+            transaction_hashes: provider.0.settings.transaction_hashes,
             ..adjust
         };
         let follower = Follower::new(config.clone(), cursor)?;

@@ -1,7 +1,7 @@
 //! Requests the body of a block: its transactions and withdrawals, by itself or together with the
 //! receipts. Not verified here.
 
-use alloy_rpc_types_eth::{Transaction, Withdrawal};
+use alloy_rpc_types_eth::Withdrawal;
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::header::{BlockRef, HeaderBuf};
 use chainsieve::eth::receipts::BlockReceipts;
@@ -12,12 +12,14 @@ use serde_json::json;
 use super::Node;
 use super::calls::{Call, Caller};
 use super::error::RpcError;
+use super::transactions::{call, malformed};
 
 /// The body of a block as a node gives it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Deserialize)]
 pub(crate) struct Body {
     pub(crate) transactions: BlockTransactions,
     /// `None` before Shanghai.
+    #[serde(default)]
     pub(crate) withdrawals: Option<Vec<Withdrawal>>,
 }
 
@@ -29,27 +31,9 @@ pub(crate) struct ReceiptsAndBody {
     pub(crate) body: Option<Body>,
 }
 
-/// Returns the call for the body of the block with this hash.
-fn call(hash: B256) -> Call {
-    Call::new("eth_getBlockByHash", &json!([hash, true]))
-}
-
 /// Reads the result of [`call`]; `None` if the node does not have the block.
 fn read(result: &str, hash: B256) -> Result<Option<Body>, RpcError> {
-    #[derive(Deserialize)]
-    struct Block {
-        transactions: Vec<Transaction>,
-        #[serde(default)]
-        withdrawals: Option<Vec<Withdrawal>>,
-    }
-    let malformed = |error: &dyn std::fmt::Display| {
-        RpcError::Malformed(format!("the body of block {hash}: {error}"))
-    };
-    let block: Option<Block> = serde_json::from_str(result).map_err(|error| malformed(&error))?;
-    let Some(block) = block else { return Ok(None) };
-    let transactions =
-        BlockTransactions::try_from(&block.transactions[..]).map_err(|error| malformed(&error))?;
-    Ok(Some(Body { transactions, withdrawals: block.withdrawals }))
+    serde_json::from_str(result).map_err(|error| malformed(hash, &error))
 }
 
 impl Node {

@@ -14,6 +14,7 @@ mod headers;
 mod logs;
 mod receipts;
 mod rest;
+mod transactions;
 pub(crate) mod transport;
 
 use std::fmt;
@@ -33,6 +34,7 @@ pub(crate) use body::ReceiptsAndBody;
 use calls::{Call, Caller};
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::RpcError;
+pub(crate) use transactions::ReceivedTransactions;
 use transport::Transport;
 pub(crate) use transport::unix_time;
 

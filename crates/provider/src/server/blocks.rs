@@ -120,6 +120,7 @@ impl ProvenReceipts {
                         block_hash: self.at.hash,
                         block_timestamp: Some(self.timestamp),
                         transaction_hash: None,
+                        claimed_transaction_hash: None,
                         transaction_index,
                         log_index,
                         removed: false,

@@ -241,6 +241,7 @@ fn receipt(
         block_hash: at.hash,
         block_timestamp: Some(view.timestamp()),
         transaction_hash: Some(*hash),
+        claimed_transaction_hash: None,
         transaction_index: index as u64,
         log_index,
         removed: false,

@@ -178,8 +178,13 @@ fn links_by_the_header_proofs_of_archives() {
     assert_eq!(fixture["execution"]["hash"], hash.to_string());
     let address = json_rpc::serve(move |method, params| {
         rpc_methods::result(method, params, |id| {
-            let block =
-                RpcBlock { header_rlp: &head, hash, transactions: vec![], receipts: vec![] };
+            let block = RpcBlock {
+                header_rlp: &head,
+                hash,
+                transactions: vec![],
+                bodies: vec![],
+                receipts: vec![],
+            };
             (BlockId::of(id) == Some(BlockId::Hash(hash))).then_some(block)
         })
     });

@@ -131,6 +131,10 @@ impl Reader<'_> {
         let whole = (log.block_number, log.log.address, &log.log.data.data[..]);
         assert_eq!(whole, (block.at.number, ASKED, &data[..]));
         assert!(log.log.data.topics().is_empty());
+        // The hash is the true one, or unproven if the block left the chain before its transactions
+        // came.
+        let at = usize::try_from(log.transaction_index).expect("an index");
+        assert!(log.transaction_hash.is_none_or(|hash| hash == block.hashes[at]), "{log:?}");
         assert!(self.first.is_some_and(|first| first <= log.block_number), "too early: {log:?}");
         let (came, unsure) = if log.removed {
             self.tally.removed += 1;

@@ -37,6 +37,7 @@ impl Block {
                     block_hash: hash,
                     block_timestamp: Some(view.timestamp),
                     transaction_hash: None,
+                    claimed_transaction_hash: None,
                     transaction_index,
                     log_index: logs.len() as u64,
                     removed: false,

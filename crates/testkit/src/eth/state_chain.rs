@@ -84,7 +84,8 @@ impl StateChain {
         }
         let block = |param: &Value| {
             let (header_rlp, hash) = self.at(self.number(param)?)?;
-            Some(RpcBlock { header_rlp, hash: *hash, transactions: vec![], receipts: vec![] })
+            let (transactions, bodies, receipts) = (vec![], vec![], vec![]);
+            Some(RpcBlock { header_rlp, hash: *hash, transactions, bodies, receipts })
         };
         rpc_methods::result(method, params, block)
             .map_or(Sent::Error(-32601, "the method does not exist"), Sent::Result)

@@ -1,11 +1,11 @@
-//! A simulated chain: branches, receipts, and the expected logs by a naive computation.
+//! A simulated chain: branches, transactions, receipts, and the expected logs by a naive computation.
 
 use std::collections::{HashMap, HashSet};
 
 use alloy_consensus::private::alloy_eips::Encodable2718 as _;
-use alloy_consensus::proofs::calculate_receipt_root;
-use alloy_consensus::{Receipt, ReceiptEnvelope};
-use chainsieve::alloy_primitives::{Address, B256, Bloom, Bytes, Log};
+use alloy_consensus::proofs::{calculate_receipt_root, calculate_transaction_root};
+use alloy_consensus::{Receipt, ReceiptEnvelope, SignableTransaction as _, TxEnvelope, TxLegacy};
+use chainsieve::alloy_primitives::{Address, B256, Bloom, Bytes, Log, Signature};
 use chainsieve::eth::follow::Update;
 use chainsieve::eth::header::{BlockRef, HeaderBuf};
 use chainsieve::eth::receipts::BlockReceipts;
@@ -29,6 +29,10 @@ pub struct WorldBlock {
     pub parent: B256,
     pub header: HeaderBuf,
     pub receipts: BlockReceipts,
+    /// The transactions as encoded in the trie.
+    pub transactions: Vec<Bytes>,
+    /// Hashes of the transactions.
+    pub hashes: Vec<B256>,
     /// For each log of [`ASKED`], its index in the block and its data.
     pub asked: Vec<(u64, Vec<u8>)>,
 }
@@ -72,6 +76,7 @@ impl World {
         let parent = self.canonical.last().copied().unwrap_or_default();
         self.made += 1;
         let (mut receipts, mut asked, mut index) = (Vec::new(), Vec::new(), 0);
+        let mut transactions = Vec::new();
         for transaction in 0..u64::from(seed % 4) {
             let mut logs = Vec::new();
             for log in 0..(seed >> 2) % 3 {
@@ -90,18 +95,25 @@ impl World {
             let cumulative_gas_used = 21_000 * (transaction + 1);
             let receipt = Receipt { status: true.into(), cumulative_gas_used, logs };
             receipts.push(ReceiptEnvelope::Legacy(receipt.into()));
+            let nonce = self.made << 2 | transaction;
+            let unsigned = TxLegacy { nonce, ..TxLegacy::default() };
+            transactions.push(TxEnvelope::from(unsigned.into_signed(Signature::test_signature())));
         }
         let blooms = receipts.iter().map(ReceiptEnvelope::logs_bloom);
         let filter = blooms.fold(Bloom::ZERO, |all, one| all | *one);
         let filter = if self.unsound { Bloom::ZERO } else { filter };
         let mut header = linked_headers::header(parent, number, self.made, filter);
         header.receipts_root = calculate_receipt_root(&receipts);
+        header.transactions_root = calculate_transaction_root(&transactions);
         let header = HeaderBuf::from_rlp(alloy_rlp::encode(&header)).expect("well-formed");
         let encodings: Vec<_> = receipts.iter().map(ReceiptEnvelope::encoded_2718).collect();
         let receipts = BlockReceipts::from_encodings(&encodings).expect("well-formed");
         let receipts = receipts.after_byzantium();
         let at = BlockRef { number, hash: header.hash() };
-        self.blocks.insert(at.hash, WorldBlock { at, parent, header, receipts, asked });
+        let hashes = transactions.iter().map(|transaction| *transaction.tx_hash()).collect();
+        let transactions = transactions.iter().map(|it| it.encoded_2718().into()).collect();
+        let block = WorldBlock { at, parent, header, receipts, transactions, hashes, asked };
+        self.blocks.insert(at.hash, block);
         self.canonical.push(at.hash);
     }
 

@@ -288,9 +288,11 @@ impl Auditor<'_> {
             transactions.get(usize::try_from(index).ok()?).copied()
         };
         // The hashes of transactions come from the block, and not from the receipts.
-        let logs = verified
-            .logs()
-            .map(|log| LocatedLog { transaction_hash: transaction(log.transaction_index), ..log });
+        let logs = verified.logs().map(|log| LocatedLog {
+            transaction_hash: transaction(log.transaction_index),
+            claimed_transaction_hash: None,
+            ..log
+        });
         Some(logs.collect())
     }
 
