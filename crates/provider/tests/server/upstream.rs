@@ -262,6 +262,7 @@ impl Block {
             block_hash: hash,
             block_timestamp: Some(header.timestamp),
             transaction_hash: Some(*transaction.tx_hash()),
+            claimed_transaction_hash: None,
             transaction_index: 0,
             log_index,
             removed: false,
