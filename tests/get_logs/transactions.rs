@@ -50,8 +50,12 @@ fn transactions_are_under_the_roots_of_their_headers() {
             assert_eq!(BlockTransactions::from_json(&json).as_ref(), Ok(&given), "{at}");
             // The hashes are those of the chain, whatever was claimed before.
             let mut logs: Vec<_> = block.logs.iter().map(claimed).collect();
-            proven.bind(&mut logs);
+            assert_eq!(given.prove_hashes(root, &mut logs), Ok(()));
             assert_eq!(logs, block.logs, "{at}");
+            let mut reversed: Vec<_> = block.logs.iter().rev().map(claimed).collect();
+            assert_eq!(given.prove_hashes(root, &mut reversed), Ok(()));
+            reversed.reverse();
+            assert_eq!(reversed, block.logs, "{at}");
             verified += encodings.len();
 
             // Any other list has another root.
@@ -68,8 +72,13 @@ fn transactions_are_under_the_roots_of_their_headers() {
                 others.push(encodings.iter().rev().cloned().collect());
             }
             for other in others {
-                let error = BlockTransactions::from_encodings(other).verify(root);
-                assert_eq!(error.expect_err(&at).expected, root);
+                let other = BlockTransactions::from_encodings(other);
+                let mut logs: Vec<_> = block.logs.iter().map(claimed).collect();
+                let before = logs.clone();
+                let error = other.prove_hashes(root, &mut logs).expect_err(&at);
+                assert_eq!(logs, before, "{at}");
+                assert_eq!(other.verify(root), Err(error));
+                assert_eq!(error.expected, root);
                 refused += 1;
             }
         }
@@ -94,11 +103,11 @@ fn a_log_of_no_transaction_keeps_its_claim() {
     let encodings = body.encodings.clone().expect("encodings");
     let beyond = encodings.len() as u64;
     let given = BlockTransactions::from_encodings(encodings);
-    let proven = given.verify(block.view().transactions_root()).expect("its transactions");
+    let root = block.view().transactions_root();
     let log = LocatedLog { transaction_index: beyond, ..claimed(&block.logs[0]) };
-    let mut logs = [log.clone()];
-    proven.bind(&mut logs);
-    assert_eq!(logs, [log]);
+    let mut logs = [claimed(&block.logs[0]), log.clone()];
+    assert_eq!(given.prove_hashes(root, &mut logs), Ok(()));
+    assert_eq!(logs, [block.logs[0].clone(), log]);
 }
 
 /// Each field of a transaction that its hash depends on, by type.

@@ -77,11 +77,11 @@ pub(crate) fn prove_hashes(
             Ok(None) => "the node does not have the block".to_owned(),
             Ok(Some(transactions)) => {
                 let root = chain.block(at.number).map(|block| block.transactions_root);
-                match transactions.verify(root.unwrap_or_default()) {
-                    Ok(verified) => {
-                        let start = logs.partition_point(|log| log.block_number < at.number);
-                        let of_block = |log: &&mut LocatedLog| log.block_number == at.number;
-                        verified.bind(logs[start..].iter_mut().take_while(of_block));
+                let start = logs.partition_point(|log| log.block_number < at.number);
+                let of_block = |log: &&mut LocatedLog| log.block_number == at.number;
+                let of_block = logs[start..].iter_mut().take_while(of_block);
+                match transactions.prove_hashes(root.unwrap_or_default(), of_block) {
+                    Ok(()) => {
                         problems.remove(&at.number);
                         done += 1;
                         node.note(&Note::Progress { stage: Stage::Transactions, done, total });

@@ -380,7 +380,7 @@ impl<'a> Audit<'a> {
     ///
     /// The logs are from the blocks whose receipts were checked, in the order of the chain. The
     /// logs are complete if the report has no undecided block. Their `transaction_hash` is `None`
-    /// until [`VerifiedTransactions::bind`](transactions::VerifiedTransactions::bind) sets it.
+    /// until [`prove_hashes`](transactions::BlockTransactions::prove_hashes) sets it.
     pub fn finish_collecting(self) -> (AuditReport, Vec<LocatedLog>) {
         let (report, collected, _) = self.end();
         (report, collected)

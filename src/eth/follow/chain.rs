@@ -600,8 +600,8 @@ impl Chain {
             return Ok(());
         };
         let Work::Unbound { transactions_root, logs } = &mut block.work else { return Ok(()) };
-        let verified = found.clone().verify(*transactions_root);
-        verified.map_err(AnswerError::Transactions)?.bind(logs.iter_mut());
+        let proven = found.prove_hashes(*transactions_root, logs.iter_mut());
+        proven.map_err(AnswerError::Transactions)?;
         block.work = Work::Logs(core::mem::take(logs));
         Ok(())
     }

@@ -317,10 +317,10 @@ impl VerifiedBlock<'_> {
     /// Returns all logs of the block, in order.
     ///
     /// The position of each log is verified. Receipts do not contain transaction hashes, so
-    /// `transaction_hash` is `None`; [`VerifiedTransactions::bind`] sets it. Until then, the claim of
-    /// the receipts' source is in `claimed_transaction_hash`.
+    /// `transaction_hash` is `None`; [`BlockTransactions::prove_hashes`] sets it. Until then, the
+    /// claim of the receipts' source is in `claimed_transaction_hash`.
     ///
-    /// [`VerifiedTransactions::bind`]: crate::eth::transactions::VerifiedTransactions::bind
+    /// [`BlockTransactions::prove_hashes`]: crate::eth::transactions::BlockTransactions::prove_hashes
     pub fn logs(&self) -> impl Iterator<Item = LocatedLog> {
         self.logs_matching(|_| true)
     }

@@ -88,13 +88,53 @@ impl BlockTransactions {
         self,
         transactions_root: B256,
     ) -> Result<VerifiedTransactions, TransactionsRootError> {
-        let (computed, expected) = (self.root(), transactions_root);
-        if computed != expected {
-            let count = self.encodings.len();
-            return Err(TransactionsRootError { count, computed, expected });
-        }
-        let hashes = self.encodings.iter().map(|encoding| B256::new(keccak256(encoding))).collect();
+        self.check(transactions_root)?;
+        let hashes = self.encodings.iter().map(|encoding| hash(encoding)).collect();
         Ok(VerifiedTransactions { encodings: self.encodings, hashes })
+    }
+
+    /// Verifies that these are all transactions of a block with this transactions root, and sets the
+    /// [`transaction_hash`](LocatedLog::transaction_hash) of the block's logs. Claims about these
+    /// hashes are dropped.
+    ///
+    /// The logs must be of this block, and their `transaction_index` must be proven by receipts. A
+    /// log with the index of no transaction is left as it is: only a made-up block can have more
+    /// receipts than transactions.
+    ///
+    /// # Errors
+    /// Returns a [`TransactionsRootError`] if the root of these transactions differs. The logs are
+    /// then left as they are.
+    ///
+    /// # Cost
+    /// The cost of [`root`](Self::root), and one hash for each transaction with a log.
+    pub fn prove_hashes<'a>(
+        &self,
+        transactions_root: B256,
+        logs: impl IntoIterator<Item = &'a mut LocatedLog>,
+    ) -> Result<(), TransactionsRootError> {
+        self.check(transactions_root)?;
+        let mut last = None;
+        for log in logs {
+            let index = log.transaction_index;
+            // The logs of a transaction follow each other.
+            if last.is_none_or(|(of, _)| of != index) {
+                let encoding = usize::try_from(index).ok().and_then(|at| self.encodings.get(at));
+                last = encoding.map(|encoding| (index, hash(encoding)));
+            }
+            if let Some((_, hash)) = last {
+                log.transaction_hash = Some(hash);
+                log.claimed_transaction_hash = None;
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self, transactions_root: B256) -> Result<(), TransactionsRootError> {
+        let (computed, expected) = (self.root(), transactions_root);
+        if computed == expected {
+            return Ok(());
+        }
+        Err(TransactionsRootError { count: self.encodings.len(), computed, expected })
     }
 }
 
@@ -113,21 +153,10 @@ impl VerifiedTransactions {
     pub fn hash(&self, index: u64) -> Option<B256> {
         self.hashes.get(usize::try_from(index).ok()?).copied()
     }
+}
 
-    /// Sets the [`transaction_hash`](LocatedLog::transaction_hash) of logs, which this proves, and
-    /// drops the claims about it.
-    ///
-    /// The logs must be of the block whose transactions these are, and their `transaction_index`
-    /// must be proven by receipts. A log whose index is that of no transaction is left as it is:
-    /// only the header of a made-up block can have a root of more receipts than transactions.
-    pub fn bind<'a>(&self, logs: impl IntoIterator<Item = &'a mut LocatedLog>) {
-        for log in logs {
-            if let Some(hash) = self.hash(log.transaction_index) {
-                log.transaction_hash = Some(hash);
-                log.claimed_transaction_hash = None;
-            }
-        }
-    }
+fn hash(encoding: &Bytes) -> B256 {
+    B256::new(keccak256(encoding))
 }
 
 /// Returns the root of the trie of these encodings, each under its index.

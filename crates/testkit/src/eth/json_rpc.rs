@@ -5,12 +5,15 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 /// Response of a simulated node to a call.
 pub enum Sent {
     Result(Value),
+    /// A result as JSON text, which costs the node nothing to write.
+    Text(Arc<str>),
     /// An error of the node: code and message.
     Error(i64, &'static str),
     /// An error of the node, whole.
@@ -47,6 +50,22 @@ pub fn serve_counted(
     requests: Arc<AtomicU64>,
     sent: impl Fn(&str, &Value) -> Sent + Send + Sync + 'static,
 ) -> SocketAddr {
+    serve_from(Duration::ZERO, requests, sent)
+}
+
+/// Serves calls like [`serve_any`], from this far away: each request is answered after this time.
+pub fn serve_after(
+    latency: Duration,
+    sent: impl Fn(&str, &Value) -> Sent + Send + Sync + 'static,
+) -> SocketAddr {
+    serve_from(latency, Arc::default(), sent)
+}
+
+fn serve_from(
+    latency: Duration,
+    requests: Arc<AtomicU64>,
+    sent: impl Fn(&str, &Value) -> Sent + Send + Sync + 'static,
+) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("bound");
     let sent = Arc::new(sent);
@@ -54,7 +73,7 @@ pub fn serve_counted(
         for stream in listener.incoming().flatten() {
             let (sent, requests) = (Arc::clone(&sent), Arc::clone(&requests));
             // A client that disconnects is not an error of the node.
-            std::thread::spawn(move || drop(answer(stream, &requests, &*sent)));
+            std::thread::spawn(move || drop(answer(stream, latency, &requests, &*sent)));
         }
     });
     address
@@ -63,6 +82,7 @@ pub fn serve_counted(
 /// Answers requests until the connection closes.
 fn answer(
     stream: TcpStream,
+    latency: Duration,
     requests: &AtomicU64,
     sent: &impl Fn(&str, &Value) -> Sent,
 ) -> std::io::Result<()> {
@@ -90,29 +110,36 @@ fn answer(
         let request: Value = serde_json::from_slice(&body).expect("JSON");
         IN_BATCH.set(request.is_array());
         let reply = match &request {
-            Value::Array(calls) => calls.iter().map(|call| reply(call, sent)).collect(),
+            Value::Array(calls) => {
+                let replies: Result<Vec<_>, _> =
+                    calls.iter().map(|call| reply(call, sent)).collect();
+                replies.map(|replies| format!("[{}]", replies.join(",")))
+            }
             call => reply(call, sent),
         };
         let (status, body) = match reply {
-            Ok(reply) => (200, reply.to_string()),
+            Ok(reply) => (200, reply),
             Err(status) => (status, String::new()),
         };
+        if !latency.is_zero() {
+            std::thread::sleep(latency);
+        }
         let head = format!("HTTP/1.1 {status} x\r\nContent-Type: application/json");
         write!(writer, "{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len())?;
     }
 }
 
-/// Returns the reply to a call, or the HTTP status that replaces all replies.
-fn reply(call: &Value, sent: &impl Fn(&str, &Value) -> Sent) -> Result<Value, u16> {
+/// Returns the reply to a call as JSON text, or the HTTP status that replaces all replies.
+fn reply(call: &Value, sent: &impl Fn(&str, &Value) -> Sent) -> Result<String, u16> {
     let method = call["method"].as_str().expect("a method");
-    let id = &call["id"];
-    match sent(method, &call["params"]) {
-        Sent::Result(result) => Ok(json!({ "jsonrpc": "2.0", "id": id, "result": result })),
+    let (member, value) = match sent(method, &call["params"]) {
+        Sent::Result(result) => ("result", result.to_string().into()),
+        Sent::Text(result) => ("result", result),
         Sent::Error(code, message) => {
-            let error = json!({ "code": code, "message": message });
-            Ok(json!({ "jsonrpc": "2.0", "id": id, "error": error }))
+            ("error", json!({ "code": code, "message": message }).to_string().into())
         }
-        Sent::ErrorObject(error) => Ok(json!({ "jsonrpc": "2.0", "id": id, "error": error })),
-        Sent::Status(status) => Err(status),
-    }
+        Sent::ErrorObject(error) => ("error", error.to_string().into()),
+        Sent::Status(status) => return Err(status),
+    };
+    Ok(format!(r#"{{"jsonrpc":"2.0","id":{},"{member}":{value}}}"#, call["id"]))
 }
