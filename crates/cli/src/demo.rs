@@ -58,11 +58,12 @@ pub(crate) fn run() -> anyhow::Result<Report> {
 fn play(raw: &[u8], page: &mut Page) -> anyhow::Result<Value> {
     let block: Block = deserialize(raw)?;
     page.line(format!(
-        "Block {} of the main chain: {} transactions, {} bytes.\n",
+        "Block {} of the main chain: {} transactions, {} bytes.",
         with_separators(HEIGHT),
         block.txdata.len(),
         with_separators(raw.len())
     ));
+    page.line("");
     let (filter, mut own_data, built) = wallets_filter(page)?;
     let payload = filter.encode();
 
@@ -108,11 +109,12 @@ fn play(raw: &[u8], page: &mut Page) -> anyhow::Result<Value> {
     show_matches(page, &described);
     page.heading(format!("3  The node answers ({})", duration(made)));
     page.line(format!(
-        "   merkleblock of {} bytes, {} transactions of {} bytes without witness\n",
+        "   merkleblock of {} bytes, {} transactions of {} bytes without witness",
         with_separators(merkle_block.len()),
         delivered.len(),
         with_separators(delivered_bytes),
     ));
+    page.line("");
     page.heading(format!("4  The wallet verifies the answer ({})", duration(verified)));
     show_proof(page, &proof, own.iter().filter(|own| **own).count());
     let matches = described.iter().map(|(found, own)| {
@@ -164,11 +166,12 @@ fn wallets_filter(page: &mut Page) -> anyhow::Result<(BloomFilter, HashSet<Vec<u
     }
     page.line(format!("   filterload {}", hex::encode(&payload)));
     page.line(format!(
-        "   {} bytes and {} hash functions: {} of other elements match too\n",
+        "   {} bytes and {} hash functions: {} of other elements match too",
         filter.data().len(),
         filter.hash_funcs(),
         rate_with_separators(filter.false_positive_rate())
     ));
+    page.line("");
     Ok((filter, data, built))
 }
 
@@ -205,9 +208,9 @@ fn show_matches(page: &mut Page, matched: &[(Described<'_>, bool)]) {
 }
 
 fn show_proof(page: &mut Page, proof: &Proof, own: usize) {
+    page.line(format!("   proven      the header of block {},", proof.block_hash));
     page.line(format!(
-        "   proven      the header of block {},\n               with proof of work of difficulty {}",
-        proof.block_hash,
+        "               with proof of work of difficulty {}",
         difficulty(&proof.header, with_separators)
     ));
     let leaves = proof.inclusions.len();

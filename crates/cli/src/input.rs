@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail, ensure};
 
 use crate::args::UsageError;
+use crate::output::plain_or_quoted;
 use crate::secret;
 
 const STDIN_TWICE: UsageError = UsageError("standard input (-) can be read only once");
@@ -164,9 +165,15 @@ fn reason(error: hex::FromHexError) -> String {
     }
 }
 
-/// Shortens a text for a message, to 64 characters. Hides a private key, and everything but the
-/// scheme of a URL: the path or user of a URL is often an API key.
+/// Shortens a text for a message, like [`excerpt`], and quotes it if a terminal would not show it as it
+/// is.
 pub(crate) fn shorten(text: &str) -> String {
+    plain_or_quoted(&excerpt(text)).into_owned()
+}
+
+/// Shortens a text to 64 characters. Hides a private key, and everything but the scheme of a URL: the
+/// path or user of a URL is often an API key.
+pub(crate) fn excerpt(text: &str) -> String {
     if secret::holds_private_key(text) {
         return "(a private key, not shown)".into();
     }
@@ -183,7 +190,7 @@ pub(crate) fn shorten(text: &str) -> String {
 /// [`shorten`].
 pub(crate) fn named(path: &Path) -> String {
     let text = path.display().to_string();
-    if text.contains("://") { shorten(&text) } else { text }
+    if text.contains("://") { shorten(&text) } else { plain_or_quoted(&text).into_owned() }
 }
 
 /// Writes a file; replaces an existing file only if `force` is `true`.

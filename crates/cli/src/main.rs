@@ -45,7 +45,7 @@ fn main() -> ExitCode {
             output::print_error(&anyhow::anyhow!(secret::URL_NOT_SHOWN));
             return Exit::Usage.into();
         }
-        Err(error) => error.exit(),
+        Err(error) => of_printable_arguments(error).exit(),
     };
     output::set_quiet(cli.quiet);
     if cli.verbose {
@@ -60,6 +60,16 @@ fn main() -> ExitCode {
             Exit::of_error(&error).into()
         }
     }
+}
+
+/// Returns the error about the same arguments, each of them escaped: the parser's errors repeat them.
+fn of_printable_arguments(error: clap::Error) -> clap::Error {
+    let given = || env::args_os().map(|arg| arg.to_string_lossy().into_owned());
+    let args: Vec<_> = given().map(|arg| output::printable(&arg).into_owned()).collect();
+    if given().eq(args.iter().cloned()) {
+        return error;
+    }
+    Cli::try_parse_from(args).err().unwrap_or(error)
 }
 
 /// Names of arguments that accept `-`, as clap's errors show them.

@@ -81,8 +81,8 @@ impl Report {
     fn write_stdout(&self, json: bool) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
         match &self.payload {
-            _ if json && self.is_last_line => writeln!(stdout, "{}", self.json)?,
-            _ if json => writeln!(stdout, "{:#}", self.json)?,
+            _ if json && self.is_last_line => stdout.write_all(line_of(&self.json).as_bytes())?,
+            _ if json => writeln!(stdout, "{}", printable_json(format!("{:#}", self.json)))?,
             Some(payload) if payload.is_empty() => {}
             Some(payload) => writeln!(stdout, "{payload}")?,
             None => stdout.write_all(self.page.render(colours(&stdout)).as_bytes())?,
@@ -94,7 +94,12 @@ impl Report {
 /// Returns a line of JSON with its line break. The first member of each line names the kind of the
 /// line.
 pub(crate) fn json_line(kind: &str, members: Value) -> String {
-    format!("{}\n", tagged(kind, members))
+    line_of(&tagged(kind, members))
+}
+
+/// Returns a JSON value as a line with its line break.
+pub(crate) fn line_of(json: &Value) -> String {
+    printable_json(format!("{json}\n"))
 }
 
 /// Returns a JSON object with the member `kind`, followed by `members`.
@@ -126,11 +131,13 @@ impl Lines {
         self.closed
     }
 
-    /// Prints text that ends with a line break on standard output.
+    /// Prints lines, each with its line break, on standard output.
     pub(crate) fn print(&mut self, text: &str) -> io::Result<()> {
         if self.closed || text.is_empty() {
             return Ok(());
         }
+        // Whoever made a line has escaped its parts, so that this changes nothing.
+        let text = &printable_lines(text);
         #[cfg(test)]
         if self.fails_at.is_some_and(|part| text.contains(part)) {
             return Err(io::ErrorKind::StorageFull.into());
@@ -154,6 +161,20 @@ impl Lines {
     }
 }
 
+/// Escapes each line, but for its line break: LF, or CR LF in CSV.
+fn printable_lines(text: &str) -> Cow<'_, str> {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n')) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for line in text.split_inclusive('\n') {
+        let end =
+            line.strip_suffix('\n').map_or(line, |line| line.strip_suffix('\r').unwrap_or(line));
+        out.extend([&*printable(end), &line[end.len()..]]);
+    }
+    Cow::Owned(out)
+}
+
 fn colours(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
@@ -174,6 +195,7 @@ enum Part {
     Table(Vec<&'static str>, Vec<Vec<String>>),
 }
 
+/// Each text is one line: line breaks in it are escaped.
 impl Page {
     pub(crate) fn heading(&mut self, text: impl Into<String>) {
         self.parts.push(Part::Heading(text.into()));
@@ -225,7 +247,7 @@ impl Page {
                     out += &lines.join("\n");
                 }
                 Part::Table(header, rows) => {
-                    let table = printable(&aligned(header, rows)).into_owned();
+                    let table = aligned(header, rows);
                     let (first, rest) = table.split_once('\n').unwrap_or((&table, ""));
                     out.extend([&paint(BOLD, first), "\n", rest]);
                 }
@@ -257,7 +279,7 @@ const RED: &str = "31";
 fn aligned(header: &[&str], rows: &[Vec<String>]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header.to_vec());
-    table.add_rows(rows);
+    table.add_rows(rows.iter().map(|row| row.iter().map(|cell| printable(cell))));
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
@@ -317,27 +339,45 @@ pub(crate) fn print_log(text: &str) {
     above_status(|| drop(writeln!(io::stderr().lock(), "{since}{}", printable(text))));
 }
 
-/// Escapes control characters and marks of writing direction, except line breaks.
-///
-/// Untrusted files and file names may contain them. On a terminal they would move the cursor,
-/// colour lines or change the order of the text.
+/// Escapes every character that a terminal does not show as itself: control characters, line breaks,
+/// marks of writing direction. The text stays in its line, whatever a file, a name or a server put
+/// into it. Quotes and backslashes stay, because text that was quoted before has them.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
-    let steers = |c: char| {
-        (c.is_control() && c != '\n')
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    if !text.contains(steers) {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
         return Cow::Borrowed(text);
     }
+    let kept = ['"', '\'', '\\'];
     let mut out = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
+    for part in text.split_inclusive(kept) {
+        let (part, end) = part.split_at(part.trim_end_matches(kept).len());
+        out.extend(part.escape_debug());
+        out.push_str(end);
+    }
+    Cow::Owned(out)
+}
+
+/// Returns a name or another word as it is, or escaped and quoted if the terminal would not show it
+/// as it is.
+pub(crate) fn plain_or_quoted(text: &str) -> Cow<'_, str> {
+    if printable(text) == text { Cow::Borrowed(text) } else { format!("{text:?}").into() }
+}
+
+/// Escapes the characters in JSON that a terminal does not show as themselves, and that JSON allows
+/// in strings. A program reads the same strings.
+pub(crate) fn printable_json(json: String) -> String {
+    let steers = |c: char| c > '~' && c.escape_debug().len() > 1;
+    if !json.contains(steers) {
+        return json;
+    }
+    let mut out = String::with_capacity(json.len() + 8);
+    for c in json.chars() {
         if steers(c) {
-            out.extend(c.escape_default());
+            out.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")));
         } else {
             out.push(c);
         }
     }
-    Cow::Owned(out)
+    out
 }
 
 /// Formats a rate: `12.5 %`, `1 in 9873`, `0`.
@@ -443,10 +483,11 @@ pub(crate) fn float(count: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::{
-        Page, grouped, json_line, rate, rate_with_separators, share, tagged, with_separators,
+        Page, grouped, json_line, plain_or_quoted, printable, printable_json, printable_lines,
+        rate, rate_with_separators, share, tagged, with_separators,
     };
 
     #[test]
@@ -468,6 +509,45 @@ mod tests {
         let line = json_line("hit", json!({ "height": 7, "again": false }));
         assert_eq!(line, "{\"kind\":\"hit\",\"height\":7,\"again\":false}\n");
         assert_eq!(tagged("summary", json!({})).to_string(), "{\"kind\":\"summary\"}");
+    }
+
+    /// Control characters of C0 and C1, line breaks, and marks of writing direction.
+    const STEERING: &str =
+        "a\u{1b}[2J\r\n\t\u{0}\u{7f}\u{85}\u{9b}\u{200f}\u{202e}\u{2028}\u{2066}z";
+
+    #[test]
+    fn text_stays_on_its_line() {
+        let escaped =
+            "a\\u{1b}[2J\\r\\n\\t\\0\\u{7f}\\u{85}\\u{9b}\\u{200f}\\u{202e}\\u{2028}\\u{2066}z";
+        assert_eq!(printable(STEERING), escaped);
+        assert_eq!(plain_or_quoted(STEERING), format!("\"{escaped}\""));
+        for plain in ["", "it's", "\"a\\n\"", "Δx ≤ 7 – 日本語", "e\u{301}"] {
+            assert_eq!(printable(plain), plain);
+            assert_eq!(plain_or_quoted(plain), plain);
+        }
+        // The line breaks between lines stay, also those of CSV.
+        assert_eq!(printable_lines("a\n\u{9b}b\r\nc\r"), "a\n\\u{9b}b\r\nc\\r");
+        let mut page = Page::default();
+        page.heading("a\nb");
+        page.line("c\nd");
+        page.fields(vec![("name", "e\nf".into())]);
+        page.table(vec!["x", "y"], vec![vec!["g\nh".into(), "i".into()]]);
+        page.warnings(&["j\nk".into()]);
+        let lines = "a\\nb\nc\\nd\nname  e\\nf\nx     y\ng\\nh  i\n";
+        assert_eq!(page.render(false), lines);
+        assert_eq!(page.render_warnings(false), "warning: j\\nk\n");
+    }
+
+    #[test]
+    fn json_is_read_as_before() {
+        let json = json!({ STEERING: [STEERING, "\u{e0001}é"] });
+        let text = printable_json(json.to_string());
+        assert!(!text.chars().any(|c| c.is_control() || ('\u{2000}'..='\u{20ff}').contains(&c)));
+        assert!(
+            text.contains("\\u202e\\u2028\\u2066") && text.contains("\\udb40\\udc01é"),
+            "{text}"
+        );
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), json);
     }
 
     #[test]

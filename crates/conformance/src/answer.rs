@@ -79,7 +79,7 @@ pub enum Failure {
     #[error("protocol violation: {0}")]
     Protocol(#[from] Violation),
     /// The closure of an [`InProcess`](crate::InProcess) subject panicked.
-    #[error("panicked: {0}")]
+    #[error("panicked: {0:?}")]
     Panicked(String),
     /// A node could not be reached or prepared, or its answer is not JSON-RPC.
     #[error("{0}")]
@@ -87,7 +87,7 @@ pub enum Failure {
 }
 
 fn last_words(stderr: &str) -> String {
-    if stderr.is_empty() { String::new() } else { format!(": {stderr}") }
+    if stderr.is_empty() { String::new() } else { format!(": {stderr:?}") }
 }
 
 /// A line that breaks the rules of the protocol.

@@ -39,21 +39,21 @@ pub struct EventDecoder {
 #[non_exhaustive]
 pub enum EventDecoderError {
     /// The text is neither a contract's ABI in JSON nor an object with an ABI as `abi`.
-    #[error("not an ABI in JSON: {0}")]
+    #[error("not an ABI in JSON: {0:?}")]
     Abi(String),
     /// The text has this many bytes, which is too long.
     #[error("an ABI of {0} bytes, the limit is {MAX_ABI}")]
     TooLong(usize),
     /// The text is not the signature of an event.
     #[error(
-        "not an event's signature, such as event Name(address indexed who, uint256 amount): {0}"
+        "not an event's signature, such as event Name(address indexed who, uint256 amount): {0:?}"
     )]
     Signature(String),
     /// The event is anonymous: its logs have no first topic that identifies the event.
-    #[error("event {0} is anonymous: no topic identifies it")]
+    #[error("event {0:?} is anonymous: no topic identifies it")]
     Anonymous(String),
     /// An argument of the event has a type that is nested too deeply.
-    #[error("a type of event {0} is nested more than {MAX_DEPTH} levels deep")]
+    #[error("a type of event {0:?} is nested more than {MAX_DEPTH} levels deep")]
     TooDeep(String),
     /// The ABI adds no event: each of its events is anonymous or already known.
     #[error("the ABI contains no new events")]
@@ -62,7 +62,7 @@ pub enum EventDecoderError {
 
 /// Reason why a log with the first topic of a known event could not be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("not a log of {event}: {reason}")]
+#[error("not a log of {event:?}: {reason:?}")]
 #[non_exhaustive]
 pub struct DecodeError {
     /// The event's signature.

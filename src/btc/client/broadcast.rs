@@ -74,7 +74,7 @@ pub enum BroadcastNews {
     Rejected {
         /// Name of the peer.
         peer: String,
-        /// The reason in the peer's words, without control characters.
+        /// The reason in the peer's words, escaped ([`str::escape_debug`]), of at most 200 characters.
         reason: String,
     },
     /// The transaction is in this block.
@@ -345,8 +345,9 @@ impl Broadcasts {
                 {
                     *rejected = true;
                     // The text is untrusted: control characters could manipulate a terminal.
-                    let text = reject.reason.chars().filter(|c| !c.is_control()).take(200);
-                    steps.push(Step::News(txid, News::Rejected(id, text.collect())));
+                    let text: String = reject.reason.chars().take(200).collect();
+                    let text = text.escape_debug().collect();
+                    steps.push(Step::News(txid, News::Rejected(id, text)));
                 }
             }
             _ => {}

@@ -161,7 +161,7 @@ pub enum FileProblem {
     #[error("a header is a JSON object, or hex in a JSON string")]
     NotAHeader,
     /// The file contains an error reply of a node.
-    #[error("the node's reply is an error: {0}")]
+    #[error("the node's reply is an error: {0:?}")]
     NodeError(String),
     /// The file contains a node's reply without a result.
     #[error("the node's reply has no result: the node does not have the block")]

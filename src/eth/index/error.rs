@@ -233,7 +233,7 @@ pub enum IndexError {
         max: usize,
     },
     /// The requested chain label is not the label of the index.
-    #[error("the index is for chain {index}, but chain {asked} was requested")]
+    #[error("the index is for chain {index:?}, but chain {asked:?} was requested")]
     OtherChain {
         /// Chain label of the index.
         index: String,

@@ -24,11 +24,13 @@ impl Described<'_> {
         })
     }
 
-    /// Returns a row of a table: index, txid, reasons.
-    pub(crate) fn row(&self) -> Vec<String> {
-        let reasons: Vec<_> = self.found.reasons.iter().map(|reason| self.words(*reason)).collect();
-        let why = if reasons.is_empty() { "requested".into() } else { reasons.join("\n") };
-        vec![self.found.index.to_string(), self.found.txid.to_string(), why]
+    /// Returns the rows of a table: index, txid, and one reason in each row.
+    pub(crate) fn rows(&self) -> Vec<Vec<String>> {
+        let mut why = self.found.reasons.iter().map(|reason| self.words(*reason));
+        let first = why.next().unwrap_or_else(|| "requested".into());
+        let first = vec![self.found.index.to_string(), self.found.txid.to_string(), first];
+        let rest = why.map(|why| vec![String::new(), String::new(), why]);
+        [first].into_iter().chain(rest).collect()
     }
 
     fn reason(&self, reason: MatchReason) -> Value {

@@ -164,7 +164,7 @@ impl Matched {
             page.heading(format!("transaction {}: matched", self.hash));
         }
         if !self.matches.is_empty() {
-            let rows = self.described(network).map(|match_| match_.row()).collect();
+            let rows = self.described(network).flat_map(|match_| match_.rows()).collect();
             page.table(vec!["index", "txid", "why"], rows);
         }
     }

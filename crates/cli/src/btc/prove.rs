@@ -88,7 +88,10 @@ pub(crate) fn make(args: &MakeArgs) -> anyhow::Result<Report> {
         count(txids.len(), "transaction")
     ));
     if !found.is_empty() {
-        page.table(vec!["index", "txid", "why"], described.iter().map(Described::row).collect());
+        page.table(
+            vec!["index", "txid", "why"],
+            described.iter().flat_map(Described::rows).collect(),
+        );
     }
     let delivered: usize = transactions.iter().map(|hex| hex.len() / 2).sum();
     page.line(format!(

@@ -17,7 +17,9 @@ use crate::args::{UsageError, network_name};
 use crate::btc::serve::chain_of_folder;
 use crate::exit::Exit;
 use crate::input::named;
-use crate::output::{Lines, Page, Report, count, grouped, json_line, print_log, print_note};
+use crate::output::{
+    Lines, Page, Report, count, grouped, json_line, plain_or_quoted, print_log, print_note,
+};
 use crate::progress::Progress;
 use crate::stop::{self, Stop};
 
@@ -345,7 +347,9 @@ fn cut(value: &str) -> String {
     /// Maximum number of characters that are shown.
     const LONGEST: usize = 200;
     match value.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}… ({})", &value[..end], count(value.len(), "character")),
-        None => value.to_owned(),
+        Some((end, _)) => {
+            format!("{}… ({})", plain_or_quoted(&value[..end]), count(value.len(), "character"))
+        }
+        None => plain_or_quoted(value).into_owned(),
     }
 }

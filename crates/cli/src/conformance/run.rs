@@ -19,7 +19,7 @@ use crate::args::conformance::RunArgs;
 use crate::calendar::Utc;
 use crate::exit::Exit;
 use crate::input::{named, replace, write};
-use crate::output::{Page, Report, count, grouped};
+use crate::output::{Page, Report, count, grouped, plain_or_quoted, printable_json};
 use crate::progress::Progress;
 use crate::stop;
 
@@ -78,7 +78,8 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Report> {
     if let Some((path, baseline)) = &mut baseline {
         if let Some(name) = repeated_name(&runs) {
             failures.push(format!(
-                "several subjects have the name {name}, which a baseline cannot tell apart"
+                "several subjects have the name {}, which a baseline cannot tell apart",
+                plain_or_quoted(name)
             ));
         } else if args.write_baseline {
             // Findings that have just been recorded are known.
@@ -204,7 +205,9 @@ fn page(
     });
     for run in report.runs() {
         let name = run.subject.name.as_str();
-        let who = format!("{} {}", run.subject.name, run.subject.version);
+        let [shown_name, version] =
+            [&run.subject.name, &run.subject.version].map(|text| plain_or_quoted(text));
+        let who = format!("{shown_name} {version}");
         let mut rows: Vec<_> =
             run.areas.iter().map(|area| row(&area.name, area.counts())).collect();
         if rows.is_empty() {
@@ -230,9 +233,9 @@ fn page(
                 let got = case.outcome.got().unwrap_or_default();
                 page.fields(vec![
                     ("case", format!("{}: {}", case.id, detail.comment)),
-                    ("input", shortened(&detail.input).to_string()),
-                    ("expected", shortened(&detail.expected).to_string()),
-                    ("got", shortened(&got).to_string()),
+                    ("input", printable_json(shortened(&detail.input).to_string())),
+                    ("expected", printable_json(shortened(&detail.expected).to_string())),
+                    ("got", printable_json(shortened(&got).to_string())),
                 ]);
             }
             if let Some(why) = &area.gave_up {
@@ -250,7 +253,7 @@ fn page(
             warnings.push(fault.clone());
         }
         for area in &run.unknown_areas {
-            warnings.push(format!("the pack has no area {area}"));
+            warnings.push(format!("the pack has no area {}", plain_or_quoted(area)));
         }
     }
     if let Some(judgement) = judgement {
@@ -264,7 +267,8 @@ fn page(
             for change in changes.iter().take(LISTED) {
                 let before = change.before.as_deref().filter(|before| *before != change.now);
                 let before = before.map_or_else(String::new, |before| format!(", was {before}"));
-                page.line(format!("  {} {}: {}{before}", change.subject, change.id, change.now));
+                let subject = plain_or_quoted(&change.subject);
+                page.line(format!("  {subject} {}: {}{before}", change.id, change.now));
             }
             if changes.len() > LISTED {
                 page.line(format!("  and {} more: --json lists all", changes.len() - LISTED));
@@ -280,13 +284,15 @@ fn page(
 
 fn kind_row(kind: &FindingKind<'_>) -> Vec<String> {
     let text: String = kind.text.unwrap_or_default().chars().take(SHOWN_TEXT).collect();
+    let text = plain_or_quoted(&text).into_owned();
     vec![grouped(kind.number), kind.outcome.into(), text, kind.smallest.to_owned()]
 }
 
 /// Returns the first items of a list, as text.
 fn shown_list(items: &[String]) -> String {
     let more = if items.len() > LISTED { ", …" } else { "" };
-    format!("{}{more}", items[..items.len().min(LISTED)].join(", "))
+    let items = items.iter().take(LISTED).map(|item| plain_or_quoted(item));
+    format!("{}{more}", items.collect::<Vec<_>>().join(", "))
 }
 
 fn row(name: &str, counts: Counts) -> Vec<String> {

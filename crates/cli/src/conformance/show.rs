@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::args::conformance::ShowArgs;
 use crate::exit::Exit;
-use crate::output::{Page, Report};
+use crate::output::{Page, Report, printable_json};
 
 pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Report> {
     let pack = super::pack(args.pack.pack.as_deref())?;
@@ -43,8 +43,8 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Report> {
         fields
             .push(("needs", format!("block {} of {}, {}", needs.height, needs.chain, needs.hash)));
     }
-    fields.push(("input", shortened(&input).to_string()));
-    fields.push(("expected", shortened(&expect).to_string()));
+    fields.push(("input", printable_json(shortened(&input).to_string())));
+    fields.push(("expected", printable_json(shortened(&expect).to_string())));
     page.fields(fields);
     page.warnings(&warnings);
     let json = json!({

@@ -133,17 +133,19 @@ pub(super) fn run(page: &mut Page) -> anyhow::Result<Value> {
     });
     page.line("");
     page.line(format!(
-        "Blocks {} and {} of Ethereum. The user trusts the hash of the second block.\n",
+        "Blocks {} and {} of Ethereum. The user trusts the hash of the second block.",
         with_separators(first),
         with_separators(last)
     ));
+    page.line("");
     page.heading("5  A user asks a node for logs");
     page.line(format!("   {EVENT} of {WETH}, which is wrapped ether,"));
     page.line(format!("   to {ROUTER}, a router of Uniswap"));
     page.line(format!(
-        "   The node answers with {} logs. The user does not trust the node.\n",
+        "   The node answers with {} logs. The user does not trust the node.",
         answer.len()
     ));
+    page.line("");
     page.heading(format!("6  The user audits the answer ({})", duration(audited)));
     page.line(format!(
         "   The filters of both blocks answer \"maybe\", as {} of all blocks do by chance. All {} \
@@ -170,12 +172,12 @@ fn show_omission(page: &mut Page, OmittedLog { log, proof, .. }: &OmittedLog, pr
         log.transaction_index
     ));
     page.line(format!(
-        "   proof       {} nodes of the receipts' trie, {} bytes; with the header and the\n\
-         \x20              answer, anyone verifies it ({})\n",
+        "   proof       {} nodes of the receipts' trie, {} bytes; with the header and the",
         proof.nodes.len(),
-        with_separators(proof.nodes.iter().map(|node| node.len()).sum::<usize>()),
-        duration(proven)
+        with_separators(proof.nodes.iter().map(|node| node.len()).sum::<usize>())
     ));
+    page.line(format!("               answer, anyone verifies it ({})", duration(proven)));
+    page.line("");
 }
 
 fn audit(

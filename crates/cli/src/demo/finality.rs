@@ -61,9 +61,11 @@ pub(super) fn run(page: &mut Page) -> anyhow::Result<Value> {
         with_separators(anchor.beacon.slot)
     ));
     page.line(format!(
-        "   proven      execution block {} is finalised, if the checkpoint is; any node may send\n\
-         \x20              its header: {} bytes that hash to {:.18}…",
-        with_separators(number),
+        "   proven      execution block {} is finalised, if the checkpoint is; any node may send",
+        with_separators(number)
+    ));
+    page.line(format!(
+        "               its header: {} bytes that hash to {:.18}…",
         header.len(),
         hash.to_string()
     ));

@@ -14,6 +14,7 @@ use super::{logs, profile, query};
 use crate::args::UsageError;
 use crate::args::eth::VerifyCertificateArgs;
 use crate::exit::Exit;
+use crate::input::named;
 use crate::output::{Page, Report, count, grouped};
 
 /// Maximum number of rows of the table of undecided blocks.
@@ -27,7 +28,7 @@ pub(crate) fn run(args: &VerifyCertificateArgs) -> anyhow::Result<Report> {
     let blocks = blocks(&query)?;
     let profile = profile::read(&args.trust)?;
     let anchors = &args.trust.anchor;
-    let named = || format!("certificate, {}", args.certificate.display());
+    let named = || format!("certificate, {}", named(&args.certificate));
     let text = reader.text(&args.certificate)?;
     let certificate = Certificate::from_json(&text).with_context(named)?;
     let chain = if args.headers.is_empty() {

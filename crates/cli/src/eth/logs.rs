@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
+use crate::input::excerpt;
 use crate::source::Source;
 
 /// Maximum size of a JSON value in bytes: a reply with many logs is a single value.
@@ -53,9 +54,9 @@ fn read_value(value: &JsonValue, index: usize, logs: &mut Vec<LocatedLog>) -> an
                 anyhow!("{position}: {what}")
             },
         )?;
-    let Some(reply) = reply else { bail!("a log is an object, not {text:.40}") };
+    let Some(reply) = reply else { bail!("a log is an object, not {:?}", excerpt(text)) };
     if let Some(error) = reply.error {
-        bail!("the node's reply is an error: {:.200}", error.get());
+        bail!("the node's reply is an error: {:?}", format!("{:.200}", error.get()));
     }
     if let Some(result) = reply.result {
         logs.extend(LocatedLog::list_from_json(result.get())?);

@@ -14,14 +14,14 @@ use crate::args::UsageError;
 use crate::args::eth::QueryArgs;
 use crate::args::eth::query::{address, topic};
 use crate::exit::Exit;
-use crate::input::{Reader, shorten};
+use crate::input::{Reader, excerpt, named, shorten};
 
 /// Reads the query. `--from` and `--to` override the range of `--query`.
 pub(crate) fn read(args: &QueryArgs, reader: &Reader) -> anyhow::Result<LogQuery> {
     let mut query = match &args.query {
         Some(path) => {
             let text = reader.text(path)?;
-            let named = || format!("query, {}", path.display());
+            let named = || format!("query, {}", named(path));
             let query = LogQuery::from_json(&text, args.semantics).with_context(named)?;
             known_fields(&text).with_context(named)?;
             query
@@ -68,7 +68,7 @@ fn known_fields(query: &str) -> anyhow::Result<()> {
     match fields.keys().find(|field| !FIELDS.contains(&field.as_str())) {
         Some(field) => bail!(
             "unknown field {:?}: the filter object of eth_getLogs has the fields {}",
-            shorten(field),
+            excerpt(field),
             FIELDS.join(", ")
         ),
         None => Ok(()),

@@ -242,7 +242,7 @@ fn value_of_json(
     }
     let object: Value<'_> = serde_json::from_str(text)?;
     if let Some(error) = object.error {
-        bail!("the node's reply is an error: {:.200}", error.get());
+        bail!("the node's reply is an error: {:?}", format!("{:.200}", error.get()));
     }
     let hash = object.hash.or(object.block_hash);
     match object.result.or(object.receipts) {

@@ -19,7 +19,7 @@ use super::rpc::{builder, in_words_of_the_command, words_of};
 use super::{profile, query};
 use crate::args::eth::ScanArgs;
 use crate::exit::Exit;
-use crate::output::{Lines, Page, Report, float, grouped, share, span};
+use crate::output::{Lines, Page, Report, float, grouped, json_line, share, span};
 use crate::stop::Stop;
 
 pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
@@ -178,14 +178,14 @@ impl Scan {
             let (number, hash) = (block.number, block.hash);
             let line = if json {
                 let answer = if informative { "maybe" } else { "no_information" };
-                json!({ "kind": "candidate", "number": number, "hash": hash, "answer": answer })
-                    .to_string()
+                let members = json!({ "number": number, "hash": hash, "answer": answer });
+                json_line("candidate", members)
             } else {
                 let answer = if informative { "maybe" } else { "no information" };
                 let fill = format!("{:.1} %", f64::from(bloom.count_ones().unwrap_or(0)) / 20.48);
-                format!("{:<11}  {hash}  {fill:>7}  {answer}", grouped(number))
+                format!("{:<11}  {hash}  {fill:>7}  {answer}\n", grouped(number))
             };
-            text.extend([&line, "\n"]);
+            text += &line;
         }
         text
     }

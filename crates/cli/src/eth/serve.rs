@@ -13,7 +13,7 @@ use crate::eth::anchor::trusted::{self, Following};
 use crate::eth::profile;
 use crate::eth::rpc::{builder, in_words_of_the_command};
 use crate::exit::Exit;
-use crate::output::{self, Page, Report, json_line, print_note};
+use crate::output::{self, Page, Report, json_line, line_of, print_note};
 use crate::stop;
 
 /// Events that may wait to be printed. Further ones are lost, so that no slow reader holds the head.
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> anyhow::Result<Report> {
     while !stop.is_set() {
         match happened.recv_timeout(Duration::from_millis(200)) {
             Ok(event) if json => {
-                out.print(&format!("{}\n", serde_json::to_string(&event).context("an event")?))?;
+                out.print(&line_of(&serde_json::to_value(&event).context("an event")?))?;
             }
             Ok(event) => out.print(&format!("{event}\n"))?,
             Err(RecvTimeoutError::Timeout) => {}

@@ -7,7 +7,7 @@ use super::keys::{KeyBatch, KeyLines, stdin_once};
 use crate::args::UsageError;
 use crate::args::filter::{Answers, TestArgs};
 use crate::input::{Reader, decode_hex, shorten};
-use crate::output::{Lines, Page, Report, estimate, grouped, printable, rate};
+use crate::output::{Lines, Page, Report, estimate, grouped, json_line, plain_or_quoted, rate};
 use crate::progress::Progress;
 
 pub(crate) fn run(args: &TestArgs, json: bool) -> anyhow::Result<Report> {
@@ -112,16 +112,15 @@ impl Asking<'_> {
     fn write_line(&self, text: &mut String, key: &[u8], may_contain: bool) {
         let words = if self.hex { hex::encode(key).into() } else { String::from_utf8_lossy(key) };
         if self.json {
-            let mut line = json!({ "kind": "answer", "key": words, "may_contain": may_contain });
+            let mut members = json!({ "key": words, "may_contain": may_contain });
             if !self.hex && str::from_utf8(key).is_err() {
-                line["key_hex"] = hex::encode(key).into();
+                members["key_hex"] = hex::encode(key).into();
             }
-            *text += &line.to_string();
+            *text += &json_line("answer", members);
         } else {
-            *text += if may_contain { "maybe  " } else { "no     " };
-            *text += &printable(&words);
+            let answer = if may_contain { "maybe  " } else { "no     " };
+            text.extend([answer, &plain_or_quoted(&words), "\n"]);
         }
-        text.push('\n');
     }
 
     fn report(self) -> Report {

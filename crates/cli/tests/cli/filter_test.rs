@@ -22,9 +22,9 @@ fn answers_come_in_the_order_of_the_keys_and_the_exit_code_sums_them_up() {
     let output = run_with(&[&test[..], &["eve", "-", "--file", file.path()]].concat(), b"bob\n");
     assert_eq!(output.stdout, "no     eve\nmaybe  alice\nno     trent\nmaybe  bob\n");
     assert!(output.stderr.contains("empty lines: 1"), "{}", output.stderr);
-    // Terminal control characters are escaped.
+    // A key with terminal control characters is escaped and quoted.
     let output = run_with(&[&test[..], &["-"]].concat(), b"a\x1b[2Jb\n");
-    assert_eq!(output.stdout, "no     a\\u{1b}[2Jb\n");
+    assert_eq!(output.stdout, "no     \"a\\u{1b}[2Jb\"\n");
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod filter_size;
 mod filter_test;
 mod mistakes;
 mod serve;
+mod terminal;
 mod watch;
 
 use std::fs;

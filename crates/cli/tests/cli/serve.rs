@@ -312,7 +312,7 @@ fn who_breaks_the_protocol_is_disconnected() {
         (frame(Magic::REGTEST, NetworkMessage::Ping(1)), "another network"),
         (wrong_sum, "checksum"),
         (long, "4000001 bytes"),
-        (short, "malformed getheaders"),
+        (short, "malformed \"getheaders\""),
         (frame(Magic::BITCOIN, NetworkMessage::GetHeaders(locator)), "102 hashes"),
         (frame(Magic::BITCOIN, NetworkMessage::MemPool), "does not offer"),
         (frame(Magic::BITCOIN, NetworkMessage::FilterClear), "does not offer"),

@@ -88,7 +88,7 @@ impl fmt::Display for PeerNote {
                 let services = service_names(*services).join("|");
                 write!(
                     f,
-                    "peer {address}: connected: {agent}, height {height}, services {services}"
+                    "peer {address}: connected: {agent:?}, height {height}, services {services}"
                 )
             }
             Self::NotConnected { address, why, again } => {

@@ -27,7 +27,7 @@ pub enum FrameError {
         got: [u8; 4],
     },
     /// The payload is longer than nodes accept.
-    #[error("{command} of {bytes} bytes, the limit is {limit}")]
+    #[error("\"{command}\" of {bytes} bytes, the limit is {limit}")]
     TooLong {
         /// The command received.
         command: String,
@@ -37,13 +37,13 @@ pub enum FrameError {
         limit: u32,
     },
     /// The payload does not match the checksum in the header.
-    #[error("{command} with a wrong checksum")]
+    #[error("\"{command}\" with a wrong checksum")]
     Checksum {
         /// The command received.
         command: String,
     },
     /// The payload cannot be decoded as a message of this command.
-    #[error("malformed {command}: {why}")]
+    #[error("malformed \"{command}\": {why}")]
     Malformed {
         /// The command received.
         command: String,

@@ -83,7 +83,7 @@ pub enum HandshakeError {
     #[error("handshake: a second version message")]
     SecondVersion,
     /// The first message of the peer was not `version`.
-    #[error("handshake: {command} before version")]
+    #[error("handshake: \"{command}\" before version")]
     NotVersion {
         /// The command received.
         command: String,

@@ -184,7 +184,7 @@ pub enum AuditError {
     },
     /// The node answers a call with something other than JSON-RPC, although the HTTP status is a
     /// success.
-    #[error("{what}: the node's answer is not JSON-RPC: {words}")]
+    #[error("{what}: the node's answer is not JSON-RPC: {words:?}")]
     NotJsonRpc {
         /// The data that was requested.
         what: String,

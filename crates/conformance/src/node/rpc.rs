@@ -64,8 +64,11 @@ impl Rpc {
         let failed = |error: ureq::Error| format!("{method}: {error}");
         let mut response = request.send(body.to_string()).map_err(failed)?;
         let body = response.body_mut().with_config().limit(MAX_BODY).read_to_vec();
-        let answer = serde_json::from_slice(&body.map_err(failed)?)
-            .map_err(|error| format!("{method}: no answer of JSON-RPC: {error}"))?;
+        let answer = serde_json::from_slice(&body.map_err(failed)?).map_err(
+            |error: serde_json::Error| {
+                format!("{method}: no answer of JSON-RPC: {:?}", error.to_string())
+            },
+        )?;
         match answer {
             Response { error: Some(error), .. } => Ok(Err(error)),
             Response { result: Some(result), .. } => Ok(Ok(result)),
@@ -75,14 +78,14 @@ impl Rpc {
 
     /// Calls a method that must succeed.
     pub(super) fn result(&self, method: &str, params: &Value) -> Result<Value, String> {
-        self.call(method, params)?.map_err(|error| format!("{method}: {error}"))
+        self.call(method, params)?.map_err(|error| format!("{method}: {:?}", error.to_string()))
     }
 
     /// Calls a method whose result is a string.
     pub(super) fn text(&self, method: &str, params: &Value) -> Result<String, String> {
         match self.result(method, params)? {
             Value::String(text) => Ok(text),
-            other => Err(format!("{method}: not a string: {other}")),
+            other => Err(format!("{method}: not a string: {:?}", other.to_string())),
         }
     }
 }

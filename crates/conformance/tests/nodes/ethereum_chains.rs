@@ -114,7 +114,7 @@ fn ask(node: &LyingNode, method: &str, params: &Value) -> Value {
 fn a_header_with_unknown_members_is_not_accused() {
     let report = Future::new(false, None).audit();
     assert!(report.differences.is_empty() && report.undecided == 1, "{report:?}");
-    let note = "header members unknown to chainsieve: futureField";
+    let note = "header members unknown to chainsieve: \"futureField\"";
     assert!(report.notes.iter().any(|it| it == note), "{report:?}");
     assert!(report.why_undecided.expect("a reason").contains("futureField"));
     // The RLP has all members, and the audit goes on with them.

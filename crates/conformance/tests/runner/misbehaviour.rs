@@ -81,7 +81,7 @@ fn a_fault_is_charged_to_its_case_and_the_run_goes_on() {
         return;
     }
     for (mode, text) in [
-        ("crash", "the process ended (exit status: 7): something is broken"),
+        ("crash", "the process ended (exit status: 7): \"something is broken\""),
         ("signal", "the process ended (signal: 11"),
         ("hang", "no answer within 3s"),
         ("endless-line", "a line of more than 1048576 bytes"),

@@ -9,6 +9,9 @@ use thiserror::Error;
 const MOST_WORDS: usize = 300;
 
 /// Reason why a request to a node failed. The texts of the error contain no URL and no header.
+///
+/// `Display` writes one line. What the node chose in it is escaped and quoted: on a terminal, its
+/// message could otherwise steer the terminal, or look like a line of the program.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RpcError {
@@ -25,7 +28,7 @@ pub enum RpcError {
         limit: Duration,
     },
     /// The connection could not be opened, or it failed.
-    #[error("{0}")]
+    #[error("{}", .0.escape_debug())]
     Transport(String),
     /// The answer is longer than allowed.
     #[error("an answer of more than {limit} bytes")]
@@ -34,10 +37,10 @@ pub enum RpcError {
         limit: u64,
     },
     /// The answer is malformed, or does not fit the request.
-    #[error("invalid answer: {0}")]
+    #[error("invalid answer: {0:?}")]
     Malformed(String),
     /// The node answered with an error of its own.
-    #[error("the node's error {code}: {message}")]
+    #[error("the node's error {code}: {message:?}")]
     Node {
         /// Code of the node's error.
         code: i64,
@@ -51,7 +54,7 @@ pub enum RpcError {
         method: &'static str,
     },
     /// The request exceeds a limit of the provider.
-    #[error("{limit}: {message}")]
+    #[error("{limit}: {message:?}")]
     LimitExceeded {
         /// The limit that the provider reports.
         limit: Limit,
@@ -120,6 +123,33 @@ impl RpcError {
         match self {
             Self::LimitExceeded { limit: Limit::RateLimited { retry_after }, .. } => *retry_after,
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a node chose neither steers a terminal nor adds a line.
+    #[test]
+    fn texts_of_a_node_are_escaped_and_quoted() {
+        let message = String::from("no\u{1b}[2J\r\n\u{9b}\u{202e}\u{2028}\"");
+        let escaped = r#"no\u{1b}[2J\r\n\u{9b}\u{202e}\u{2028}\""#;
+        let node = RpcError::Node { code: -1, message: message.clone() };
+        let limit = Limit::RateLimited { retry_after: None };
+        for (error, begins) in [
+            (node.clone(), "the node's error -1: \"".into()),
+            (RpcError::GaveUp { tries: 2, last: node.into() }, "the node's error -1: \"".into()),
+            (RpcError::Malformed(message.clone()), String::from("invalid answer: \"")),
+            (
+                RpcError::LimitExceeded { limit: limit.clone(), message: message.clone() },
+                format!("{limit}: \""),
+            ),
+            (RpcError::Transport(message), String::new()),
+        ] {
+            let text = error.to_string();
+            assert!(text.starts_with(&format!("{begins}{escaped}")), "{text}");
         }
     }
 }

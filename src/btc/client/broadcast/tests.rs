@@ -468,7 +468,7 @@ fn a_rejection_is_told_once_and_only_of_who_was_told() {
     for _ in 0..10 {
         world.take(1, &message);
     }
-    assert_eq!(world.news(), [News::Rejected(PeerId(1), "du[31mst".into())]);
+    assert_eq!(world.news(), [News::Rejected(PeerId(1), "du\\u{1b}[31mst\\n".into())]);
     world.take(2, &message);
     assert!(matches!(world.news().as_slice(), [News::Rejected(PeerId(2), _)]));
 }

@@ -50,7 +50,8 @@ Exit code 0: after Ctrl-C or SIGTERM; when --to is reached, and also the anchor 
 
 CSV: block_number, block_hash, transaction_index, transaction_hash, log_index, removed, address,
 topic0 to topic3, data; with --abi also event, and a column EVENT.ARGUMENT for each argument of each
-event.
+event. In a string of a contract, backslashes are doubled, and what a terminal does not show is escaped: \\n,
+\\u{1b}.
 
 JSON: one object per line, of one of these kinds:
   follow      chain_id, chain, provider, from, to, resumed (last block printed by an earlier

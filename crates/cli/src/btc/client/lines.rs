@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::drive::Reader;
 use super::summary::{graded_json, work_hex};
 use crate::btc::cf::scan::words;
-use crate::output::{Lines, count, grouped, print_log};
+use crate::output::{Lines, count, grouped, line_of, print_log};
 
 /// Prints the updates of one wallet.
 #[derive(Debug)]
@@ -207,7 +207,7 @@ impl Printer {
     }
 
     fn print(&mut self, line: &Value, words: impl FnOnce() -> String) -> anyhow::Result<()> {
-        let text = if self.json { format!("{line}\n") } else { words() };
+        let text = if self.json { line_of(line) } else { words() };
         Ok(self.lines.print(&text)?)
     }
 

@@ -166,7 +166,9 @@ fn from_json(json: &str, network: &Network) -> anyhow::Result<Objects> {
     let answer: Answer = serde_json::from_str(json)?;
     let Some(members) = answer.data else {
         match answer.message {
-            Some(message) => bail!("the server answered with an error: {message:.200}"),
+            Some(message) => {
+                bail!("the server answered with an error: {:?}", format!("{message:.200}"))
+            }
             None => bail!("not an answer of a beacon node: the member data is missing"),
         }
     };

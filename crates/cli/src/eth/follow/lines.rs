@@ -7,10 +7,10 @@ use chainsieve::eth::follow::{Config, NextBlocks, Removed, Started};
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::BlockSelection;
-use chainsieve_provider::{DecodeError, DecodedEvent, EventDecoder};
+use chainsieve_provider::{Argument, DecodeError, DecodedEvent, EventDecoder};
 use serde_json::{Value, json};
 
-use crate::output::{count, grouped, json_line, printable};
+use crate::output::{count, grouped, json_line, printable, printable_json};
 
 /// Value of the member `evidence` of a log; all logs are read from verified receipts.
 const EVIDENCE: &str = "receipts";
@@ -149,7 +149,7 @@ impl Lines {
                 let arguments = decoded.filter(|_| event == of).into_iter();
                 let mut arguments = arguments.flat_map(|decoded| &decoded.arguments);
                 let argument = arguments.find(|argument| argument.name == name);
-                let value = argument.map_or(String::new(), |it| words(&it.to_json()));
+                let value = argument.map_or(String::new(), field_of);
                 text += ",";
                 text += &quoted(&value);
             }
@@ -170,7 +170,7 @@ fn json_of(log: &LocatedLog, decoded: &Decoded<'_>) -> String {
         Ok(Some(decoded)) => format!(",\"decoded\":{}", decoded.to_json()),
         Err(error) => format!(",\"undecoded\":{}", json!(error.to_string())),
     };
-    format!("{{\"kind\":\"log\",{members},\"evidence\":\"{EVIDENCE}\"{decoded}}}\n")
+    printable_json(format!("{{\"kind\":\"log\",{members},\"evidence\":\"{EVIDENCE}\"{decoded}}}\n"))
 }
 
 fn text_of(log: &LocatedLog, decoded: Option<&DecodedEvent<'_>>) -> String {
@@ -178,9 +178,9 @@ fn text_of(log: &LocatedLog, decoded: Option<&DecodedEvent<'_>>) -> String {
     let topics = log.log.topics();
     let what = if let Some(decoded) = decoded {
         let arguments = decoded.arguments.iter();
-        let arguments = arguments.map(|it| format!("{} {}", it.name, words(&it.to_json())));
+        let arguments = arguments.map(|it| format!("{} {}", it.name, shown(it)));
         let arguments: Vec<String> = arguments.collect();
-        printable(&format!("{}({})", decoded.event.name, arguments.join(", "))).into_owned()
+        format!("{}({})", decoded.event.name, arguments.join(", "))
     } else {
         let topic = topics.first().map_or_else(|| "no topic".into(), ToString::to_string);
         let more = match topics.len().saturating_sub(1) {
@@ -199,11 +199,22 @@ fn text_of(log: &LocatedLog, decoded: Option<&DecodedEvent<'_>>) -> String {
     )
 }
 
-/// Formats a JSON value for people and tables: text without quotes.
-fn words(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        value => value.to_string(),
+/// Formats an argument for people. A string is quoted: a contract can write anything into it, also
+/// the rest of a line and further lines.
+fn shown(argument: &Argument<'_>) -> String {
+    match argument.to_json() {
+        Value::String(text) if argument.solidity_type == "string" => format!("{text:?}"),
+        Value::String(text) => text,
+        value => printable_json(value.to_string()),
+    }
+}
+
+/// Formats an argument for a table. Line breaks and other control characters of a string are escaped,
+/// so that each log is one line; so are backslashes, so that programs can tell them from escapes.
+fn field_of(argument: &Argument<'_>) -> String {
+    match argument.to_json() {
+        Value::String(text) => printable(&text.replace('\\', "\\\\")).into_owned(),
+        value => printable_json(value.to_string()),
     }
 }
 

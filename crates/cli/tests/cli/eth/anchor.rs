@@ -409,7 +409,7 @@ fn malformed_inputs_are_named() {
     refused(
         "error.json",
         br#"{"code":404,"message":"LC bootstrap unavailable"}"#,
-        &["the server answered with an error: LC bootstrap unavailable"],
+        &["the server answered with an error: \"LC bootstrap unavailable\""],
     );
     refused("other.json", br#"{"version":"fulu"}"#, &["the member data is missing"]);
     refused("block.json", br#"{"version":"fulu","data":{"message":{}}}"#, &["neither a bootstrap"]);

@@ -85,7 +85,7 @@ fn nothing_steers_the_terminal() {
     let flags = ["--chain", "1", "--address", WETH];
     for (args, shown) in [
         (["eth", "audit", &header, "--logs", reply.path()], "\\u{9b}31m\\u{202e}"),
-        (["eth", "audit", &header, "--logs", word.path()], "not \\u{1b}"),
+        (["eth", "audit", &header, "--logs", word.path()], "not \"\\u{1b}\""),
         (["eth", "audit", "\u{1b}[31mred", "--logs", reply.path()], "\\u{1b}[31mred"),
     ] {
         let output = run(&[&args[..], &flags].concat());

@@ -74,7 +74,7 @@ fn a_length_over_the_limit_is_refused_before_the_payload() {
     let mut header = frame("block", &[]);
     header[16..20].copy_from_slice(&(MAX_PAYLOAD + 1).to_le_bytes());
     let error = read(&header).unwrap_err();
-    assert_eq!(error.to_string(), "block of 4000001 bytes, the limit is 4000000");
+    assert_eq!(error.to_string(), "\"block\" of 4000001 bytes, the limit is 4000000");
     // A payload length of exactly the limit is accepted, and no memory is reserved for the payload.
     // The only error is that the stream ends early.
     header[16..20].copy_from_slice(&MAX_PAYLOAD.to_le_bytes());
@@ -118,14 +118,14 @@ fn commands_nobody_knows_and_commands_that_are_none() {
     assert!(matches!(read(&bytes).unwrap(), NetworkMessage::Unknown { .. }));
     bytes[4] = 0xff;
     let error = read(&bytes).unwrap_err().to_string();
-    assert!(error.starts_with("malformed \\xffing: "), "{error}");
+    assert!(error.starts_with("malformed \"\\xffing\": "), "{error}");
 }
 
 #[test]
 fn payloads_that_end_early_or_late() {
     for cut in 0..PING_PAYLOAD.len() {
         let error = read(&frame("ping", &PING_PAYLOAD[..cut])).unwrap_err();
-        assert_eq!(error.to_string(), "malformed ping: the payload ends early", "{cut}");
+        assert_eq!(error.to_string(), "malformed \"ping\": the payload ends early", "{cut}");
     }
     let late = [&PING_PAYLOAD[..], &[0]].concat();
     assert!(matches!(read(&frame("ping", &late)), Err(FrameError::Malformed { .. })));

@@ -113,7 +113,7 @@ fn peers_that_are_refused() {
         refused(with(|v| v.version = 70_000)),
         "handshake: protocol version 70000, the minimum is 70001"
     );
-    assert_eq!(refused(dialled([Verack])), "handshake: verack before version");
+    assert_eq!(refused(dialled([Verack])), "handshake: \"verack\" before version");
     assert_eq!(
         refused(dialled([Version(version()), Version(version())])),
         "handshake: a second version message"
@@ -137,8 +137,8 @@ fn what_comes_before_a_valid_version_is_no_fault_of_the_peer() {
     no_version[16..].copy_from_slice(&[0, 0, 0, 0, 0x5d, 0xf6, 0xe0, 0xe2]);
     let cases = [
         (portal.to_vec(), "handshake: magic 48545450: another network, or not bitcoin"),
-        (no_version, "handshake: malformed version: the payload ends early"),
-        (said(&[Ping(1)]), "handshake: ping before version"),
+        (no_version, "handshake: malformed \"version\": the payload ends early"),
+        (said(&[Ping(1)]), "handshake: \"ping\" before version"),
     ];
     let dial = |bytes: Vec<u8>| {
         let mut peer = Scripted { says: bytes.into(), told: Vec::new() };

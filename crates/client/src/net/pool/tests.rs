@@ -115,7 +115,8 @@ fn a_named_peer_is_called_listened_to_and_banned() {
     let (target, node) = node(says);
     let mut pool = pool(config(vec![target.clone()]));
     let events = until(&mut pool, |event| matches!(event, PoolEvent::Disconnected(_)));
-    let line = format!("peer {target}: connected: /node:1/, height 7, services network|witness");
+    let line =
+        format!("peer {target}: connected: \"/node:1/\", height 7, services network|witness");
     let ban = format!("peer {target}: banned: a message of 1001 addresses, the limit is 1000");
     assert_eq!(notes(&events), [line, ban]);
     let messages: Vec<_> = events

@@ -89,7 +89,9 @@ impl Chain {
                 let Difference { block, what, expected, got, .. } = difference;
                 report.leave_undecided(|| {
                     let source = self.source(block);
-                    format!("{rule}, block {block}: {what}: {got} in place of {expected}; {source}")
+                    format!(
+                        "{rule}, block {block}: {what}: {got:?} in place of {expected}; {source}"
+                    )
                 });
             }
             difference => report.check(rule, difference),

@@ -137,7 +137,7 @@ pub(super) fn fetch(
                 words(node, &unknown)
             }
         };
-        report.leave_undecided(|| format!("{what}: {error}; {why}"));
+        report.leave_undecided(|| format!("{what}: {error:?}; {why}"));
         return Ok(Answer::Unusable);
     };
     let is_requested = match name {

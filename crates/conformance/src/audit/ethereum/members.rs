@@ -96,7 +96,7 @@ impl<'de> Visitor<'de> for OfBlock {
                     // A part of a longer name could be a part of a secret.
                     let is_long = name.len() > LONGEST_NAME;
                     let long = || format!("a name of {} bytes", name.len());
-                    members.unknown.push(if is_long { long() } else { name.into_owned() });
+                    members.unknown.push(if is_long { long() } else { format!("{name:?}") });
                 }
                 object.next_value::<IgnoredAny>()?;
             }

@@ -135,7 +135,7 @@ impl Auditor<'_> {
                     "receipts of the type {receipt_type:#04x} are unknown to chainsieve"
                 ));
                 let name = method.name();
-                report.leave_undecided(|| format!("receipts of {at}, {name}: {words}"));
+                report.leave_undecided(|| format!("receipts of {at}, {name}: {words:?}"));
             }
         }
         if logs.is_some() {

@@ -229,7 +229,7 @@ fn slips() {
     assert!(!Path::new(&absent).exists(), "no index is created for headers that can't be read");
     // The index is built again for another chain, then with another set of columns.
     let again = ["eth", "index", "build", &index, &headers];
-    let words = ["the index is for chain mainnet, but chain sepolia was requested"];
+    let words = ["the index is for chain \"mainnet\", but chain \"sepolia\" was requested"];
     fails(&[&again[..], &["--label", "sepolia"]].concat(), b"", BAD_INPUT, &words);
     let words = ["without a column of block hashes", "leave out --block-hashes"];
     fails(&[&again[..], &["--block-hashes"]].concat(), b"", BAD_INPUT, &words);

@@ -1,6 +1,6 @@
 //! A provider's chain: real blocks of mainnet, followed by simulated empty blocks.
 
-use chainsieve::alloy_primitives::b256;
+use chainsieve::alloy_primitives::{Address, Bloom, BloomInput, b256};
 
 use super::server::{Answer, error};
 use super::*;
@@ -10,14 +10,14 @@ use super::*;
 const EMPTY_ROOT: B256 = b256!("56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421");
 
 /// The data of a simulated node.
-pub(super) struct Chain {
-    pub(super) blocks: Vec<Block>,
-    pub(super) finalized: u64,
+pub(crate) struct Chain {
+    pub(crate) blocks: Vec<Block>,
+    pub(crate) finalized: u64,
 }
 
 impl Chain {
     /// Returns the two real blocks, followed by `empty` empty blocks; all are final.
-    pub(super) fn real_and(empty: usize) -> Self {
+    pub(crate) fn real_and(empty: usize) -> Self {
         let mut blocks: Vec<Block> = Block::both().into();
         for _ in 0..empty {
             let child = child(&blocks[blocks.len() - 1], "");
@@ -27,7 +27,7 @@ impl Chain {
         Self { blocks, finalized }
     }
 
-    pub(super) fn last(&self) -> &Block {
+    pub(crate) fn last(&self) -> &Block {
         &self.blocks[self.blocks.len() - 1]
     }
 
@@ -43,7 +43,7 @@ impl Chain {
     }
 
     /// Returns the answer of an honest node without debug methods.
-    pub(super) fn answer(&self, method: &str, params: &Value) -> Answer {
+    pub(crate) fn answer(&self, method: &str, params: &Value) -> Answer {
         match method {
             "eth_chainId" => Ok(json!("0x1")),
             "eth_getBlockByNumber" | "eth_getBlockByHash" => {
@@ -121,7 +121,7 @@ fn object(block: &Block) -> Value {
 }
 
 /// Returns an empty block after `parent`; another `mark` gives another block.
-pub(super) fn child(parent: &Block, mark: &str) -> Block {
+pub(crate) fn child(parent: &Block, mark: &str) -> Block {
     let mut fields = items(&parent.header);
     let number = parent.number + 1;
     let digits = number.to_be_bytes();
@@ -136,6 +136,26 @@ pub(super) fn child(parent: &Block, mark: &str) -> Block {
     Block { number, hash: keccak256(&header).to_string(), header, receipts: Vec::new() }
 }
 
+/// Returns a block after `parent` with one legacy receipt, which has one log.
+pub(crate) fn child_with_log(parent: &Block, address: Address, topic: B256, data: &[u8]) -> Block {
+    let mut bloom = Bloom::ZERO;
+    bloom.accrue(BloomInput::Raw(address.as_slice()));
+    bloom.accrue(BloomInput::Raw(topic.as_slice()));
+    let bloom = write::string(bloom.as_slice());
+    let topics = write::list(&[write::string(topic.as_slice())]);
+    let log = write::list(&[write::string(address.as_slice()), topics, write::string(data)]);
+    let gas = write::string(&[0x52, 0x08]);
+    let receipt = write::list(&[write::string(&[1]), gas, bloom.clone(), write::list(&[log])]);
+    // The trie of one receipt is one leaf, whose path is the key 0x80 (Yellow Paper, appendix D).
+    let leaf = write::list(&[write::string(&[0x20, 0x80]), write::string(&receipt)]);
+    let mut fields = items(&child(parent, "").header);
+    fields[5] = write::string(keccak256(leaf).as_slice());
+    fields[6] = bloom;
+    let header = write::list(&fields);
+    let (number, hash) = (parent.number + 1, keccak256(&header).to_string());
+    Block { number, hash, header, receipts: vec![receipt] }
+}
+
 /// Returns the same block with another number.
 pub(super) fn numbered(block: &Block, number: u64) -> Block {
     let digits = number.to_be_bytes();
@@ -144,7 +164,7 @@ pub(super) fn numbered(block: &Block, number: u64) -> Block {
 }
 
 /// Returns the same block with another string in field `at` of its header.
-pub(super) fn with_field(block: &Block, at: usize, bytes: &[u8]) -> Block {
+pub(crate) fn with_field(block: &Block, at: usize, bytes: &[u8]) -> Block {
     let mut fields = items(&block.header);
     fields[at] = write::string(bytes);
     let header = write::list(&fields);

@@ -4,7 +4,7 @@
 //! of the URL.
 
 mod audit;
-mod chain;
+pub(crate) mod chain;
 mod decoded;
 mod follow;
 mod honest;
@@ -25,7 +25,7 @@ const SECRET: &str = "S3CR3T-k3y-0f-th3-us3r-";
 
 /// Returns a provider that answers call by call. If `lie` returns `None`, the provider sends the
 /// true answer.
-fn provider(
+pub(crate) fn provider(
     chain: Chain,
     lie: impl Fn(&Chain, &str, &Value) -> Option<Answer> + Send + Sync + 'static,
 ) -> Server {

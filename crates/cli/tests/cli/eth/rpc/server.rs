@@ -153,10 +153,10 @@ pub(super) fn http(status: u16, headers: &str, body: &[u8]) -> Vec<u8> {
 }
 
 /// The answer to one call.
-pub(super) type Answer = Result<Value, Value>;
+pub(crate) type Answer = Result<Value, Value>;
 
 /// Returns an error object of a node.
-pub(super) fn error(code: i64, message: &str) -> Value {
+pub(crate) fn error(code: i64, message: &str) -> Value {
     json!({ "code": code, "message": message })
 }
 
