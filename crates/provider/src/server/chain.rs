@@ -292,26 +292,10 @@ impl Chain {
                 return Ok(Branch::default());
             }
             new.truncate(1);
-            self.load_before(nodes, &mut new);
+            load_before(nodes, &mut new);
         }
         let blocks = new.into_iter().rev().map(|header| Arc::new(BlockHeader::new(header)));
         Ok(Branch { blocks: blocks.collect(), is_linked })
-    }
-
-    /// Fetches some headers before the first one of a new chain. If nobody has them, there are none.
-    fn load_before(&self, nodes: &[Node], new: &mut Vec<HeaderBuf>) {
-        let Some(first) = new.first().map(HeaderBuf::view) else { return };
-        let (number, parent) = (first.number(), first.parent_hash());
-        let Some(last) = number.checked_sub(1) else { return };
-        new.extend(linked_below(nodes, number.saturating_sub(AT_START)..=last, parent));
-        // A node whose chain was reorganised meanwhile, or that has few headers, has them by their hash.
-        while (2..AT_START_BY_HASH).contains(&(new.len() + 1))
-            && let Some(lowest) = new.last().map(HeaderBuf::view)
-            && lowest.number() > 0
-            && let Ok(parent) = parent_of(nodes, lowest.parent_hash(), lowest.number())
-        {
-            new.push(parent);
-        }
     }
 
     /// Returns `true` if a block that walking back from it did not link is an ancestor of the head, and
@@ -502,6 +486,22 @@ fn header_of(nodes: &[Node], hash: B256) -> Result<HeaderBuf, FetchError> {
         let name = nodes.first().map_or_else(String::new, Node::name);
         FetchError::rpc(name, what(), RpcError::NotFound { what: what() })
     })
+}
+
+/// Fetches some headers before the first one of a new chain. If nobody has them, there are none.
+fn load_before(nodes: &[Node], new: &mut Vec<HeaderBuf>) {
+    let Some(first) = new.first().map(HeaderBuf::view) else { return };
+    let (number, parent) = (first.number(), first.parent_hash());
+    let Some(last) = number.checked_sub(1) else { return };
+    new.extend(linked_below(nodes, number.saturating_sub(AT_START)..=last, parent));
+    // A node whose chain was reorganised meanwhile, or that has few headers, has them by their hash.
+    while (2..AT_START_BY_HASH).contains(&(new.len() + 1))
+        && let Some(lowest) = new.last().map(HeaderBuf::view)
+        && lowest.number() > 0
+        && let Ok(parent) = parent_of(nodes, lowest.parent_hash(), lowest.number())
+    {
+        new.push(parent);
+    }
 }
 
 /// Returns the header of the parent of block `number`.

@@ -177,7 +177,7 @@ fn encoded(
     }
     let mut block = header.rlp().to_vec();
     block.extend(list(&encodings));
-    block.extend(list(&ommers.iter().flat_map(|ommer| ommer.rlp()).copied().collect::<Vec<_>>()));
+    block.extend(list(&ommers.iter().flat_map(HeaderBuf::rlp).copied().collect::<Vec<_>>()));
     if let Some(withdrawals) = withdrawals {
         alloy_rlp::encode_list::<_, Withdrawal>(withdrawals, &mut block);
     }

@@ -196,15 +196,18 @@ fn another_node_has_the_right_transactions() {
         }
     }
 }
+/// A block whose transactions the node does not have.
+const LACKING: u64 = 17;
+
+fn lacking(block: Value) -> Sent {
+    if block["number"] == json!("0x11") { null(block) } else { Sent::Result(block) }
+}
+
 
 #[test]
 fn one_block_without_transactions_spoils_no_other() {
     let Some(chain) = chain() else { return };
     /// A block with logs.
-    const LACKING: u64 = 17;
-    fn lacking(block: Value) -> Sent {
-        if block["number"] == json!("0x11") { null(block) } else { Sent::Result(block) }
-    }
     let node = inventor(chain, Some(lacking));
     let mut expected = expected(chain);
     let of_block = |log: &&mut LocatedLog| log.block_number == LACKING;

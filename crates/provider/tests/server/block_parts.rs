@@ -202,7 +202,7 @@ fn a_node_cannot_make_up_a_transaction() {
             assert_eq!(answer["error"]["data"]["reason"], "upstream", "{answer}");
         }
     }
-    let mut elsewhere = honest.clone();
+    let mut elsewhere = honest;
     for hash in [other.hash, B256::repeat_byte(9)] {
         elsewhere["blockHash"] = json!(hash);
         let (answer, raw) = ask_with(elsewhere.clone());

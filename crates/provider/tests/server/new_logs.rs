@@ -8,9 +8,12 @@ use serde_json::{Value, json};
 use crate::upstream::{Block, Upstream, ask};
 use crate::{provider, started, until};
 
+/// The ends of a range, and the blocks for which a filter with it fires, or the error.
+type Range = (Option<&'static str>, Option<&'static str>, Result<(u64, u64), &'static str>);
+
 /// Tags and numbers of a range, and what go-ethereum says to a filter with it: `None` if it installs the
 /// filter, which then fires for blocks of these numbers.
-const RANGES: [(Option<&str>, Option<&str>, Result<(u64, u64), &str>); 26] = [
+const RANGES: [Range; 26] = [
     (None, None, Ok((0, 999))),
     (None, Some("latest"), Ok((0, 999))),
     (Some("latest"), None, Ok((0, 999))),

@@ -20,7 +20,7 @@ fn chain(count: u64) -> Vec<Block> {
     for _ in 0..count {
         let bloom: Bloom = [log(SHOWN)].iter().collect();
         let logs = vec![log(SHOWN), log(HIDDEN)];
-        let block = Block::made_up(chain.last(), 1, logs, Some(bloom));
+        let block = Block::made_up(chain.last(), 1, logs, Some(&bloom));
         chain.push(block);
     }
     chain
@@ -42,7 +42,7 @@ fn start(upstream: &Upstream, compare: bool) -> (RpcServer, Events) {
     (server, events)
 }
 
-fn logs(server: &RpcServer, filter: Value) -> Value {
+fn logs(server: &RpcServer, filter: &Value) -> Value {
     let answer = ask(server.address(), "eth_getLogs", &json!([filter]));
     assert!(answer["error"].is_null(), "{answer}");
     answer["result"].clone()
@@ -74,8 +74,8 @@ fn receipts_in_hand_end_the_assumption() {
         ask(server.address(), "eth_newFilter", &json!([{ "address": HIDDEN }]))["result"].clone();
     assert!(!lacking(&server));
     // The question that shows it: one block, all logs.
-    assert_eq!(logs(&server, all_of(SHOWN)), truth(&upstream, SHOWN));
-    assert_eq!(logs(&server, all_of(HIDDEN)), truth(&upstream, HIDDEN));
+    assert_eq!(logs(&server, &all_of(SHOWN)), truth(&upstream, SHOWN));
+    assert_eq!(logs(&server, &all_of(HIDDEN)), truth(&upstream, HIDDEN));
     assert!(lacking(&server));
     let told = events
         .lock()
@@ -104,9 +104,9 @@ fn logs_of_a_node_are_looked_into() {
     upstream.set_head(6);
     let (server, _) = start(&upstream, true);
     // Not even a proof exists yet, so the first answer rests on the assumption.
-    assert_eq!(logs(&server, all_of(HIDDEN)), json!([]));
+    assert_eq!(logs(&server, &all_of(HIDDEN)), json!([]));
     until("receipts", || lacking(&server));
-    assert_eq!(logs(&server, all_of(HIDDEN)), truth(&upstream, HIDDEN));
+    assert_eq!(logs(&server, &all_of(HIDDEN)), truth(&upstream, HIDDEN));
     let text = get(server.address(), "/metrics").1;
     let invented =
         format!("chainsieve_upstream_invented_logs_total{{upstream=\"{}\"}} 0", upstream.url());
@@ -127,13 +127,16 @@ fn invented_logs_refute_nothing() {
         (method == "eth_getLogs").then(logs)
     });
     let (server, _) = start(&upstream, true);
-    assert_eq!(logs(&server, all_of(absent)), json!([]));
+    assert_eq!(logs(&server, &all_of(absent)), json!([]));
     let counted =
         format!("chainsieve_upstream_invented_logs_total{{upstream=\"{}\"}} 1", upstream.url());
     until("a count", || get(server.address(), "/metrics").1.contains(&counted));
     assert!(!lacking(&server));
-    assert_eq!(logs(&server, all_of(absent)), json!([]));
-    assert_eq!(logs(&server, all_of(Address::repeat_byte(0x11))).as_array().map(Vec::len), Some(6));
+    assert_eq!(logs(&server, &all_of(absent)), json!([]));
+    assert_eq!(
+        logs(&server, &all_of(Address::repeat_byte(0x11))).as_array().map(Vec::len),
+        Some(6)
+    );
 }
 
 /// A block that shows it was made up and leaves the chain: the filters are believed again.
@@ -142,7 +145,7 @@ fn a_block_that_left_the_chain_refutes_nothing() {
     let mut honest = Vec::new();
     Block::extend(&mut honest, 1, 12);
     let log = Log::new_unchecked(HIDDEN, vec![B256::repeat_byte(1)], Bytes::new());
-    let made_up = Block::made_up(honest.get(9), 5, vec![log], Some(Bloom::ZERO));
+    let made_up = Block::made_up(honest.get(9), 5, vec![log], Some(&Bloom::ZERO));
     let liar = Upstream::of([&honest[..=9], &[made_up]].concat());
     let upstream = Upstream::of(honest);
     upstream.set_head(9);
@@ -151,7 +154,7 @@ fn a_block_that_left_the_chain_refutes_nothing() {
     let number = |number: u64| server.head().is_some_and(|head| head.number == number);
     until("the made-up block", || number(10));
     let latest = json!({ "fromBlock": "0xa", "address": HIDDEN });
-    logs(&server, latest);
+    logs(&server, &latest);
     until("receipts", || lacking(&server));
     upstream.be_honest();
     upstream.set_head(11);
@@ -159,7 +162,7 @@ fn a_block_that_left_the_chain_refutes_nothing() {
     // Only its filter says that a block has nothing of this address, without its receipts.
     upstream.take_calls();
     let absent = json!({ "fromBlock": "0x0", "address": Address::repeat_byte(0x5c) });
-    assert_eq!(logs(&server, absent), json!([]));
+    assert_eq!(logs(&server, &absent), json!([]));
     let asked = upstream.take_calls();
     assert!(!asked.iter().any(|method| method.contains("Receipts")), "{asked:?}");
 }

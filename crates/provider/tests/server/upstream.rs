@@ -242,7 +242,7 @@ impl Block {
         parent: Option<&Self>,
         branch: u64,
         logs: Vec<Log>,
-        bloom: Option<Bloom>,
+        bloom: Option<&Bloom>,
     ) -> Self {
         let number = parent.map_or(0, |parent| parent.number + 1);
         let receipt = Receipt { status: true.into(), cumulative_gas_used: 21_000, logs };
@@ -251,7 +251,7 @@ impl Block {
             TxLegacy { nonce: number, gas_price: branch.into(), ..TxLegacy::default() };
         let transaction: TxEnvelope = transaction.into_signed(Signature::test_signature()).into();
         let parent_hash = parent.map_or(B256::ZERO, |parent| parent.hash);
-        let bloom = bloom.unwrap_or(*receipt.logs_bloom());
+        let bloom = *bloom.unwrap_or(receipt.logs_bloom());
         let mut header = linked_headers::header(parent_hash, number, branch, bloom);
         header.receipts_root = calculate_receipt_root(std::slice::from_ref(&receipt));
         header.transactions_root = calculate_transaction_root(std::slice::from_ref(&transaction));
