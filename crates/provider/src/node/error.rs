@@ -28,7 +28,7 @@ pub enum RpcError {
         limit: Duration,
     },
     /// The connection could not be opened, or it failed.
-    #[error("{}", .0.escape_debug())]
+    #[error("{}", unquoted(.0))]
     Transport(String),
     /// The answer is longer than allowed.
     #[error("an answer of more than {limit} bytes")]
@@ -86,6 +86,12 @@ pub enum RpcError {
     /// A [`Stop`](crate::Stop) was set.
     #[error("stopped")]
     Stopped,
+}
+
+/// Escapes a text as `Debug` does, without the quotes around it.
+fn unquoted(text: &str) -> String {
+    let quoted = format!("{text:?}");
+    quoted[1..quoted.len() - 1].to_owned()
 }
 
 impl RpcError {
@@ -151,5 +157,7 @@ mod tests {
             let text = error.to_string();
             assert!(text.starts_with(&format!("{begins}{escaped}")), "{text}");
         }
+        let own = RpcError::Transport("the host's name is not known".into());
+        assert_eq!(own.to_string(), "the host's name is not known");
     }
 }
