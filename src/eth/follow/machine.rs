@@ -570,7 +570,7 @@ impl Follower {
             }
             // A reason that may pass is kept before one that does not: it is one to ask again.
             Err(error) if self.wrong.is_none() || may_pass(&error) => {
-                self.wrong = Some((at, error))
+                self.wrong = Some((at, error));
             }
             Err(_) => {}
         }
@@ -589,7 +589,9 @@ impl Follower {
             return self.ask_later(Question::Transactions(left), error, wait);
         }
         self.transaction_tries = 0;
-        left.iter().for_each(|at| chain.leave_unbound(*at));
+        for &at in &left {
+            chain.leave_unbound(at);
+        }
         self.note(FollowNote::UnprovenHashes { first, blocks: left.len(), error });
     }
 

@@ -89,7 +89,7 @@ impl BlockTransactions {
         transactions_root: B256,
     ) -> Result<VerifiedTransactions, TransactionsRootError> {
         self.check(transactions_root)?;
-        let hashes = self.encodings.iter().map(|encoding| hash(encoding)).collect();
+        let hashes = self.encodings.iter().map(hash).collect();
         Ok(VerifiedTransactions { encodings: self.encodings, hashes })
     }
 
