@@ -589,8 +589,8 @@ impl Follower {
             return self.ask_later(Question::Transactions(left), error, wait);
         }
         self.transaction_tries = 0;
-        for at in &left {
-            chain.leave_unbound(*at);
+        for &at in &left {
+            chain.leave_unbound(at);
         }
         self.note(FollowNote::UnprovenHashes { first, blocks: left.len(), error });
     }

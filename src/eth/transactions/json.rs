@@ -77,7 +77,7 @@ impl<'de> Visitor<'de> for List {
 #[serde(rename_all = "camelCase")]
 struct Transaction {
     #[serde(rename = "type")]
-    kind: Option<U256>,
+    type_number: Option<U256>,
     chain_id: Option<U256>,
     nonce: Option<U256>,
     gas_price: Option<U256>,
@@ -141,7 +141,7 @@ impl Transaction {
     /// Returns the consensus encoding: `rlp([…])` of a legacy transaction, `type || rlp([…])` of
     /// any other.
     fn encoding(&self) -> Result<Vec<u8>, Problem> {
-        let type_byte = match self.kind {
+        let type_byte = match self.type_number {
             None => 0,
             Some(number) => u8::try_from(number).map_err(|_| Problem::UnknownType(number))?,
         };
@@ -276,7 +276,7 @@ impl Encodable for Authorization {
         let numbers = [&self.nonce, &parity, &self.r, &self.s];
         let payload_length = self.chain_id.length()
             + self.address.length()
-            + numbers.into_iter().map(Encodable::length).sum::<usize>();
+            + numbers.map(Encodable::length).iter().sum::<usize>();
         Header { list: true, payload_length }.encode(out);
         self.chain_id.encode(out);
         self.address.encode(out);

@@ -131,6 +131,13 @@ fn silent(_: Value) -> Sent {
     Sent::Status(503)
 }
 
+/// A block with logs.
+const LACKING: u64 = 17;
+
+fn lacking_one(block: Value) -> Sent {
+    if block["number"] == json!("0x11") { null(block) } else { Sent::Result(block) }
+}
+
 const LIES: [(&str, Lie); 8] = [
     ("cut", cut),
     ("altered", altered),
@@ -196,19 +203,11 @@ fn another_node_has_the_right_transactions() {
         }
     }
 }
-/// A block whose transactions the node does not have.
-const LACKING: u64 = 17;
-
-fn lacking(block: Value) -> Sent {
-    if block["number"] == json!("0x11") { null(block) } else { Sent::Result(block) }
-}
-
 
 #[test]
 fn one_block_without_transactions_spoils_no_other() {
     let Some(chain) = chain() else { return };
-    /// A block with logs.
-    let node = inventor(chain, Some(lacking));
+    let node = inventor(chain, Some(lacking_one));
     let mut expected = expected(chain);
     let of_block = |log: &&mut LocatedLog| log.block_number == LACKING;
     for log in expected.iter_mut().filter(of_block) {

@@ -14,10 +14,12 @@ Prints the logs of a query block by block: from the first block (--from, by defa
 through past blocks, then new blocks as they appear. Each header is hashed locally and must be the child of
 the previous one. Blocks whose filter rules out a match are skipped. For every other block, all receipts are
 fetched, must match the receipts root of the header, and the logs are read from them. eth_getLogs is never
-called. A log is therefore as reliable as the chain of headers. That chain is the provider's claim; --anchor
+called. Where a log matches, all transactions of the block are fetched too, and must match the transactions
+root: they prove transactionHash. If the provider does not have them, transactionHash is missing, and
+claimedTransactionHash is the provider's claim. A log is therefore as reliable as the chain of headers. That chain is the provider's claim; --anchor
 compares it with a hash that you trust. With --beacon and --checkpoint, or with --data, these hashes come from a
-light client: each newer finalised block, as long as the command runs (see `eth anchor sync --help`). Headers do not commit to transactionHash, which is the provider's
-claim, and do not decide which of two branches is the better one.
+light client: each newer finalised block, as long as the command runs (see `eth anchor sync --help`). Headers
+do not decide which of two branches is the better one.
 
 If the filters of a chain prove nothing (see --chain and --assume-bloom; this includes unknown chains), the
 receipts of every block are fetched.
@@ -32,7 +34,8 @@ called finalised, ends the command with an error. If the provider's head moves b
 provider lags, and the command waits for it.
 
 Blocks that the provider does not have yet, and receipts that are not the block's, are requested again with
-increasing waits. Receipts are requested with each method that the provider serves. After 2 * --retries + 2
+increasing waits. Receipts are requested with each method that the provider serves. Transactions that are
+missing are requested three times; then the logs are printed without them. After 2 * --retries + 2
 failures in a row, the command ends with an error. A provider that cannot be reached is waited for, except
 with --once.
 
@@ -48,10 +51,10 @@ one block if that is more; hashes and logs of the last --keep blocks; of final b
 Exit code 0: after Ctrl-C or SIGTERM; when --to is reached, and also the anchor if it is a later block; with
 --once, at the provider's head.
 
-CSV: block_number, block_hash, transaction_index, transaction_hash, log_index, removed, address,
-topic0 to topic3, data; with --abi also event, and a column EVENT.ARGUMENT for each argument of each
-event. In a string of a contract, backslashes are doubled, and what a terminal does not show is escaped: \\n,
-\\u{1b}.
+CSV: block_number, block_hash, transaction_index, transaction_hash (empty if it is not proven), log_index,
+removed, address, topic0 to topic3, data, claimed_transaction_hash (only if nothing proves it); with --abi
+also event, and a column EVENT.ARGUMENT for each argument of each event. In a string of a contract,
+backslashes are doubled, and what a terminal does not show is escaped: \\n, \\u{1b}.
 
 JSON: one object per line, of one of these kinds:
   follow      chain_id, chain, provider, from, to, resumed (last block printed by an earlier
@@ -59,7 +62,8 @@ JSON: one object per line, of one of these kinds:
               anchors[{number, hash}], light_client (as in `eth anchor show`, without folder and
               warnings; null if none), confirmations, keep, index_to (last block whose candidates are
               read from the index), query, semantics, warnings[]: the first line
-  log         the members of eth_getLogs, and evidence (receipts: the log was read from the
+  log         the members of eth_getLogs, transactionHash only if it is proven, otherwise
+              claimedTransactionHash, and evidence (receipts: the log was read from the
               receipts of the block, which match its receipts root), and with --abi decoded{event,
               signature, arguments{name: value}} or undecoded (why a log of a known event does not
               fit): numbers are decimal text; an indexed argument of dynamic size is {keccak256}
@@ -106,6 +110,9 @@ pub(crate) struct FollowArgs {
     /// End at the provider's head instead of waiting for new blocks
     #[arg(long)]
     pub(crate) once: bool,
+    /// Fetch no transactions: each transaction hash is then only the provider's claim
+    #[arg(long)]
+    pub(crate) no_transaction_hashes: bool,
     /// Seconds between requests for the provider's head
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
     pub(crate) poll: f64,

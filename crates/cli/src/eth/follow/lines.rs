@@ -37,7 +37,7 @@ pub(super) struct Lines {
 
 /// The CSV columns of a log.
 const COLUMNS: &str = "block_number,block_hash,transaction_index,transaction_hash,log_index,removed,\
-                       address,topic0,topic1,topic2,topic3,data";
+                       address,topic0,topic1,topic2,topic3,data,claimed_transaction_hash";
 
 impl Lines {
     pub(super) fn new(format: Format, events: Option<EventDecoder>) -> Self {
@@ -123,9 +123,10 @@ impl Lines {
 
     fn csv_of(&self, log: &LocatedLog, decoded: Option<&DecodedEvent<'_>>) -> String {
         let topic = |at: usize| log.log.topics().get(at).map_or(String::new(), B256::to_string);
-        let transaction = log.transaction_hash.map_or(String::new(), |hash| hash.to_string());
+        let hash = |hash: Option<B256>| hash.map_or(String::new(), |hash| hash.to_string());
+        let (proven, claimed) = (hash(log.transaction_hash), hash(log.claimed_transaction_hash));
         let mut text = format!(
-            "{},{},{},{transaction},{},{},{},{},{},{},{},{}",
+            "{},{},{},{proven},{},{},{},{},{},{},{},{},{claimed}",
             log.block_number,
             log.block_hash,
             log.transaction_index,
@@ -189,8 +190,11 @@ fn text_of(log: &LocatedLog, decoded: Option<&DecodedEvent<'_>>) -> String {
         };
         format!("{topic}{more}  {}", count(log.log.data.data.len(), "byte"))
     };
-    let transaction =
-        log.transaction_hash.map_or_else(|| "?".into(), |transaction| transaction.to_string());
+    let transaction = match (log.transaction_hash, log.claimed_transaction_hash) {
+        (Some(proven), _) => proven.to_string(),
+        (None, Some(claimed)) => format!("{claimed}, not proven"),
+        (None, None) => "?".to_owned(),
+    };
     format!(
         "{removed}{:<11}  log {:<4}  {}  {what}  transaction {transaction}\n",
         grouped(log.block_number),

@@ -38,7 +38,10 @@ pub(crate) fn run(args: &FollowArgs, json: bool) -> anyhow::Result<Report> {
     };
     let lines = Lines::new(format, setup::events(&args.abi)?);
     let stop = stop::on_signals()?;
-    let (builder, bar) = builder(&args.rpc, vec![args.rpc.endpoint()?], stop.clone());
+    let (mut builder, bar) = builder(&args.rpc, vec![args.rpc.endpoint()?], stop.clone());
+    if args.no_transaction_hashes {
+        builder = builder.without_transaction_hashes();
+    }
     let provider = builder.semantics(args.query.semantics).build()?;
     let anchors = args.trust.anchor.clone();
     let chain_id = || provider.chain_id().map_err(in_words_of_the_command);

@@ -77,7 +77,7 @@ fn a_table_has_a_line_for_each_log() {
     assert_eq!(output.code, YES, "{}", output.stderr);
     let mut rows = output.stdout.split_terminator("\r\n");
     let names = "block_number,block_hash,transaction_index,transaction_hash,log_index,removed,address,\
-                 topic0,topic1,topic2,topic3,data,event,";
+                 topic0,topic1,topic2,topic3,data,claimed_transaction_hash,event,";
     let head = rows.next().expect("a head");
     assert!(head.starts_with(names), "{head}");
     let columns: Vec<&str> = head.split(',').collect();

@@ -7,6 +7,7 @@ mod audit;
 pub(crate) mod chain;
 mod decoded;
 mod follow;
+mod hashes;
 mod honest;
 mod hostile;
 mod light_client;
