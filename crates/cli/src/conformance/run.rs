@@ -12,6 +12,7 @@ use chainsieve_conformance::{
     Baseline, Change, Counts, FindingKind, Inputs, Judgement, Limits, Outcome, Process,
     Report as RunReport, RpcNode, RunError, Selection, Subject, SubjectRun, shortened,
 };
+use chainsieve_provider::Endpoint;
 use serde_json::{Value, json};
 
 use crate::args::UsageError;
@@ -45,17 +46,25 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Report> {
     }
     let mut limits = Limits::default();
     limits.answer = args.time_limit;
-    let process = |command: &String| -> (String, Box<dyn Subject>) {
-        (command.clone(), Box::new(Process::with_limits(command, limits)))
+    let process = |command: &String| -> (String, Option<Endpoint>, Box<dyn Subject>) {
+        (command.clone(), None, Box::new(Process::with_limits(command, limits)))
     };
-    let node = |url: &String| -> (String, Box<dyn Subject>) {
-        (url.clone(), Box::new(RpcNode::new(url, limits.answer)))
-    };
-    let subjects = args.subject.iter().map(process).chain(args.rpc.iter().map(node));
+    // A URL may contain a key, so it is not shown whole.
+    let endpoints = args.rpc.iter().map(|url| Endpoint::new(url));
+    let endpoints: Vec<Endpoint> = endpoints
+        .collect::<Result<_, _>>()
+        .map_err(|error| anyhow!(error).context(UsageError("--rpc is not a URL of a node")))?;
+    let node =
+        |(url, endpoint): (&String, Endpoint)| -> (String, Option<Endpoint>, Box<dyn Subject>) {
+            (endpoint.to_string(), Some(endpoint), Box::new(RpcNode::new(url, limits.answer)))
+        };
+    let nodes = args.rpc.iter().zip(endpoints).map(node);
+    let subjects = args.subject.iter().map(process).chain(nodes);
     let stop = stop::on_signals()?;
     let mut runs = Vec::new();
     let mut not_started = Vec::new();
-    for (command, mut subject) in subjects {
+    for (command, endpoint, mut subject) in subjects {
+        let said = |error: String| endpoint.as_ref().map_or(error.clone(), |it| it.scrub(&error));
         let mut progress: Option<Progress> = None;
         let mut observe = |at: chainsieve_conformance::Progress<'_>| {
             let progress =
@@ -65,8 +74,8 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Report> {
         };
         match chainsieve_conformance::run(&inputs, &selection, &mut *subject, &mut observe) {
             Ok(run) => runs.push(run),
-            Err(RunError::Start(error)) => not_started.push((command, error.to_string())),
-            Err(error) => return Err(anyhow!(error).context(command)),
+            Err(RunError::Start(error)) => not_started.push((command, said(error.to_string()))),
+            Err(error) => return Err(anyhow!(said(error.to_string())).context(command)),
         }
     }
     if let (true, Some((command, error))) = (runs.is_empty(), not_started.first()) {

@@ -151,3 +151,19 @@ fn questions_that_are_malformed() {
     fails(&["conformance", "answer"], b"no JSON\n", BAD_INPUT, &["questions of the runner"]);
     fails(&["conformance", "answer", "--json"], b"", USAGE, &["--json"]);
 }
+
+/// The key in the URL of a node stays out of what is printed, also if the node cannot be reached.
+#[test]
+fn the_key_of_a_node_is_not_shown() {
+    const KEY: &str = "k3yS3cr3tk3yS3cr3t42";
+    for url in [format!("http://127.0.0.1:1/v2/{KEY}"), format!("127.0.0.1/v2/{KEY}")] {
+        for json in [&[][..], &["--json"]] {
+            let args = ["conformance", "run", "--area", "logs.node", "--rpc", &url];
+            let output = run(&[&args[..], json].concat());
+            assert_ne!(output.code, YES);
+            for printed in [&output.stdout, &output.stderr] {
+                assert!(!printed.contains(KEY), "{printed}");
+            }
+        }
+    }
+}
