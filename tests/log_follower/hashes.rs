@@ -83,8 +83,8 @@ fn without_transactions_the_hash_is_a_claim_and_the_logs_are_proven() {
                 let root = world.at(1).unwrap().header.view().transactions_root();
                 assert_eq!(error.expected, root);
             }
-            (NO_TRANSACTIONS, AnswerError::Missing) => {}
-            (REFUSED_TRANSACTIONS | SILENT, AnswerError::Failed(_)) => {}
+            (NO_TRANSACTIONS, AnswerError::Missing)
+            | (REFUSED_TRANSACTIONS | SILENT, AnswerError::Failed(_)) => {}
             other => panic!("{other:?}"),
         }
     }
