@@ -126,6 +126,7 @@ fn errors_are_errors() {
     each!(error, log_query: EventSignatureError, LimitError, QueryJsonError, ResolveError);
     each!(error, provider: SingleBlock);
     each!(error, receipts: ProofError, ReceiptsError, VerifyError);
+    each!(error, transactions: TransactionsJsonError, TransactionsRootError);
     error::<chainsieve::UnknownName>();
     #[cfg(feature = "anchor")]
     {

@@ -105,7 +105,7 @@ fn updates_and_cursors() {
     assert_eq!(failure, Failure::of_connection("no route"));
 
     let stored = json!({
-        "version": 1,
+        "version": 2,
         "subject": {"chain_id": 1, "query": "{}", "semantics": "geth", "start": 5, "from": 6},
         "let_go": false,
         "blocks": [{"number": 7, "hash": HASH, "unsure": true, "logs": [log(false)]}],
@@ -118,8 +118,16 @@ fn updates_and_cursors() {
     assert_eq!(cursor.to_json(), serde_json::to_string(&cursor).unwrap());
     assert_eq!(Cursor::from_json(&stored.to_string()), Ok(cursor));
     let mut later = stored.clone();
-    later["version"] = json!(2);
-    assert!(refused::<Cursor>(later).contains("format version 2"));
+    later["version"] = json!(3);
+    assert!(refused::<Cursor>(later).contains("format version 3"));
+    // In a cursor of version 1, each hash is a claim.
+    let mut earlier = stored.clone();
+    earlier["version"] = json!(1);
+    earlier["blocks"][0]["logs"][0]["transactionHash"] = json!(OTHER);
+    let earlier: Cursor = serde_json::from_value(earlier).expect("a cursor");
+    let mut with_claims = stored.clone();
+    with_claims["blocks"][0]["logs"][0]["claimedTransactionHash"] = json!(OTHER);
+    assert_eq!(earlier, same(&with_claims));
     let mut other = stored;
     other["blocks"][0]["number"] = json!(8);
     assert_eq!(refused::<Cursor>(other), "block 8: a log of another block");
