@@ -44,7 +44,7 @@ pub struct LocatedLog {
     pub transaction_hash: Option<B256>,
     /// Hash of the transaction that a node claims but nothing proves, in a log that was read from
     /// verified receipts. `None` if [`transaction_hash`](Self::transaction_hash) is proven, and in
-    /// an answer of `eth_getLogs`.
+    /// an answer of `eth_getLogs`, unless a node adds a member of this name, which proves nothing.
     pub claimed_transaction_hash: Option<B256>,
     /// Index of the transaction, and of its receipt, in the block, from 0.
     pub transaction_index: u64,

@@ -585,7 +585,7 @@ impl Follower {
         let Some(&first) = left.first() else { return };
         self.transaction_tries += 1;
         if may_pass(&error) && self.transaction_tries < TRANSACTION_TRIES {
-            let wait = self.pace.wait(self.now);
+            let wait = self.pace.pause(self.transaction_tries - 1, self.now);
             return self.ask_later(Question::Transactions(left), error, wait);
         }
         self.transaction_tries = 0;

@@ -111,6 +111,16 @@ impl Pace {
         wait
     }
 
+    /// Returns the wait before the next attempt at what is not essential, after this many failures with it.
+    /// It does not count as a failure.
+    pub(super) fn pause(&mut self, failures: u32, now: Duration) -> Duration {
+        let wait = self.nth_wait(failures);
+        self.has_seen_head = false;
+        self.poll_at = now.saturating_add(wait);
+        self.rests_until = self.poll_at;
+        wait
+    }
+
     /// Returns the wait after a failure that follows this many failures in a row.
     pub(super) fn nth_wait(&self, failures: u32) -> Duration {
         // The exponent is limited only to avoid overflow: `LONGEST_WAIT` caps the wait.

@@ -242,21 +242,19 @@ impl Driver {
     /// Requests transactions from the nodes, beginning with the current one, until those of each
     /// block are right.
     fn ask_transactions(&mut self, id: QuestionId, blocks: &[BlockRef]) -> Vec<Action> {
-        let nodes = self.provider.nodes().to_vec();
-        let (first, mut is_first_right) = (self.node, true);
+        // The follower repeats the question itself, and must not miss a new block for a hash.
+        let nodes = self.provider.nodes().iter().map(|node| node.with_retries(0));
+        let nodes: Vec<Node> = nodes.collect();
         let mut actions = Vec::new();
-        let came = transactions::ask(&nodes, first, blocks, |index, at, received| {
+        // The current node stays the one for headers and receipts, which it served.
+        let came = transactions::ask(&nodes, self.node, blocks, |index, at, received| {
             self.asked = index;
             let received = received.as_ref().map(Option::as_ref).map_err(failure);
             actions.extend(self.answer(id, Ok(Answer::Transactions(at, received))));
             let is_right = !self.follower.wants_transactions(at);
-            is_first_right &= is_right || index != first;
             // The question is no longer open once the last transactions were right.
             self.go_on(id).map(|()| is_right)
         });
-        if !is_first_right {
-            self.change_node();
-        }
         actions.extend(self.complete(id, came));
         actions
     }

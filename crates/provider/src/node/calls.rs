@@ -146,6 +146,10 @@ impl Caller {
         Self { transport: self.transport.with_stop(stop), ..self }
     }
 
+    pub(super) fn with_retries(self, retries: u32) -> Self {
+        Self { transport: self.transport.with_retries(retries), ..self }
+    }
+
     pub(super) fn with_max_body(self, bytes: u64) -> Self {
         Self { transport: self.transport.with_max_body(bytes), ..self }
     }

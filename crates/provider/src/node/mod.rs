@@ -136,6 +136,12 @@ impl Node {
         Self { caller: node.caller.with_stop(stop), ..node }
     }
 
+    /// Returns the same node, which repeats a failed request this many times.
+    pub(crate) fn with_retries(&self, retries: u32) -> Self {
+        let node = self.clone();
+        Self { caller: node.caller.with_retries(retries), ..node }
+    }
+
     /// Returns the same node with another limit for the size of an answer in bytes, after
     /// decompression (default: 256 MiB). A longer answer is an [`RpcError::TooLarge`].
     #[must_use]

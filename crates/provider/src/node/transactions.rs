@@ -77,21 +77,39 @@ impl Node {
                 Err(error) if Caller::accepted(calls.len(), &error).is_some() => {
                     are_batches_accepted.store(false, Ordering::Relaxed);
                 }
-                Err(error) => return vec![Err(error); calls.len()],
+                Err(error) if is_silence(&error) => return vec![Err(error); calls.len()],
+                // The error of one block spoils no other.
+                Err(_) => {}
             }
         }
         let mut received: Vec<ReceivedTransactions> = Vec::with_capacity(calls.len());
+        let (mut bytes, limit) = (0, self.caller.transport().max_body());
         for (at, call) in calls.iter().enumerate() {
             // Each further call to a silent node could take a whole timeout too.
             let silence = match received.last() {
-                Some(Err(error)) if error.origin().is_transient() => Some(error.clone()),
+                Some(Err(error)) if is_silence(error) => Some(error.clone()),
                 _ => None,
             };
-            received.push(match silence {
+            let one = match silence {
                 Some(error) => Err(error),
-                None => self.caller.call(call, |result| read(at, result)),
-            });
+                // All answers together are no longer than one may be.
+                None if bytes > limit => Err(RpcError::TooLarge { limit }),
+                None => self.caller.call(call, |result| {
+                    let transactions = read(at, result)?;
+                    Ok((transactions, result.len() as u64))
+                }),
+            };
+            received.push(one.map(|(transactions, length)| {
+                bytes += length;
+                transactions
+            }));
         }
         received
     }
+}
+
+/// Returns `true` if the node did not answer at all, so that another request would not be answered,
+/// either.
+fn is_silence(error: &RpcError) -> bool {
+    matches!(error.origin(), RpcError::Timeout { .. } | RpcError::Transport(_) | RpcError::Stopped)
 }

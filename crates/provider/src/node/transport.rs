@@ -111,6 +111,11 @@ impl Transport {
         self
     }
 
+    pub(super) fn with_retries(mut self, retries: u32) -> Self {
+        self.options.retries = retries;
+        self
+    }
+
     pub(super) fn with_max_body(self, bytes: u64) -> Self {
         Self { max_body: bytes, ..self }
     }
