@@ -6,7 +6,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use chainsieve::alloy_primitives::hex;
+use chainsieve::alloy_primitives::{Bytes, hex, keccak256};
+use chainsieve::eth::header::HeaderBuf;
 use chainsieve::eth::log_query::{LogQuery, Semantics};
 use chainsieve_provider::AnchorSource;
 use serde_json::{Value, json};
@@ -191,6 +192,15 @@ fn run<A: AnchorSource + 'static>(
                     let of_first = block.logs.iter().filter(|log| log.transaction_index == 0);
                     assert_eq!(receipt["logs"], json!(of_first.collect::<Vec<_>>()));
                 }
+                let answer = ask(server.address(), "eth_getRawTransactionByHash", &json!([hash]));
+                if let Some(raw) = answer["result"].as_str() {
+                    assert_eq!(keccak256(raw.parse::<Bytes>().expect("hex")), *hash);
+                }
+            }
+            let answer = ask(server.address(), "eth_getHeaderByNumber", &json!([number]));
+            if answer["error"].is_null() {
+                let header = HeaderBuf::from_json(&answer["result"].to_string());
+                assert_eq!(header.expect("a header").hash(), block.hash);
             }
         }
         with_index += u64::from(is_indexed());
