@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::log_query::Semantics;
+use thiserror::Error;
 
 use crate::anchor::AnchorSource;
 use crate::error::FetchError;
@@ -76,24 +77,107 @@ impl Nodes {
     }
 }
 
-/// Asks the nodes in order and returns the first answer. If no node has an answer, returns the
-/// first error, or `None` if no node failed.
+/// Reason why the answer of a node was not accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) enum Unaccepted {
+    /// There was none.
+    #[error(transparent)]
+    Rpc(#[from] RpcError),
+    /// It is not what was asked for. The text has no secrets.
+    #[cfg(feature = "server")]
+    #[error("{0}")]
+    Answer(String),
+}
+
+/// Reasons why no answer was accepted, one for each node, in the order in which they were asked; `None` if
+/// the node does not have what was asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Unanswered(pub(crate) Vec<(Node, Option<Unaccepted>)>);
+
+impl Unanswered {
+    /// Returns `true` if the operation was stopped.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.0.iter().any(|(_, why)| matches!(why, Some(Unaccepted::Rpc(RpcError::Stopped))))
+    }
+
+    /// Returns a line for each node. `absent` says that a node does not have what was asked for.
+    #[cfg(feature = "server")]
+    pub(crate) fn lines(&self, absent: &str) -> Vec<String> {
+        let line = |(node, why): &(Node, Option<Unaccepted>)| {
+            let why = why.as_ref().map_or_else(|| absent.to_owned(), ToString::to_string);
+            format!("{}: {why}", node.name())
+        };
+        self.0.iter().map(line).collect()
+    }
+}
+
+/// Returns nodes in the order in which to ask them: those that rest come last.
+pub(crate) fn in_turn(nodes: &[Node]) -> Vec<&Node> {
+    let mut nodes: Vec<&Node> = nodes.iter().collect();
+    nodes.sort_by_cached_key(|node| node.rests());
+    nodes
+}
+
+/// Asks nodes in turn until the answer of one is accepted, which `ask` decides. `None` means that the node
+/// does not have it.
+///
+/// A node that rests is asked after the others. Nobody waits for one while another may answer at once: a
+/// failed request is repeated only after all of them were asked.
+pub(crate) fn ask<T>(
+    nodes: &[Node],
+    mut ask: impl FnMut(&Node) -> Result<Option<T>, Unaccepted>,
+) -> Result<T, Unanswered> {
+    let nodes = in_turn(nodes);
+    let mut reasons: Vec<(Node, Option<Unaccepted>)> = Vec::new();
+    let is_only_one = nodes.len() == 1;
+    for node in nodes {
+        let once = if is_only_one { node.clone() } else { node.with_retries(0) };
+        let why = match ask(&once) {
+            Ok(Some(answer)) => return Ok(answer),
+            Ok(None) => None,
+            Err(why) => Some(why),
+        };
+        let is_stopped = why == Some(Unaccepted::Rpc(RpcError::Stopped));
+        reasons.push((node.clone(), why));
+        if is_only_one || is_stopped {
+            return Err(Unanswered(reasons));
+        }
+    }
+    for (node, reason) in &mut reasons {
+        let may_pass = |why: &Unaccepted| matches!(why, Unaccepted::Rpc(error) if error.origin().is_transient());
+        if node.options().retries == 0 || !reason.as_ref().is_some_and(may_pass) {
+            continue;
+        }
+        *reason = match ask(node) {
+            Ok(Some(answer)) => return Ok(answer),
+            Ok(None) => None,
+            Err(why) => Some(why),
+        };
+        if *reason == Some(Unaccepted::Rpc(RpcError::Stopped)) {
+            break;
+        }
+    }
+    Err(Unanswered(reasons))
+}
+
+/// Asks nodes in turn for something that may not exist. If no node has it, returns the first error, or
+/// `None` if no node failed.
 pub(crate) fn first_of<T>(
     nodes: &[Node],
     what: impl Fn() -> String,
     ask: impl Fn(&Node) -> Result<Option<T>, RpcError>,
 ) -> Result<Option<T>, FetchError> {
-    let mut failed = None;
-    for node in nodes {
-        match ask(node) {
-            Ok(Some(answer)) => return Ok(Some(answer)),
-            Ok(None) => {}
-            Err(RpcError::Stopped) => return Err(FetchError::Stopped),
-            Err(error) => {
-                failed.get_or_insert_with(|| FetchError::rpc(node.name(), what(), error));
-            }
-        }
+    let unanswered = match self::ask(nodes, |node| Ok(ask(node)?)) {
+        Ok(answer) => return Ok(Some(answer)),
+        Err(unanswered) => unanswered,
+    };
+    if unanswered.is_stopped() {
+        return Err(FetchError::Stopped);
     }
+    let failed = unanswered.0.into_iter().find_map(|(node, why)| match why {
+        Some(Unaccepted::Rpc(error)) => Some(FetchError::rpc(node.name(), what(), error)),
+        _ => None,
+    });
     failed.map_or(Ok(None), Err)
 }
 

@@ -209,9 +209,9 @@ impl Caller {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let method = serde_json::Value::from(method);
         let json = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{method},"params":{params}}}"#);
-        // Not repeated: the call may send a transaction.
-        let post = || self.transport.post(&["forwarded"], &json);
-        let body = self.note_lost(self.transport.retried_while(|_| false, post))?;
+        // Not repeated: the call may send a transaction. A slow one says nothing of other methods, so the node
+        // does not rest after it.
+        let body = self.note_lost(self.transport.post(&["forwarded"], &json))?;
         let Ok(reply) = object(body.text.trim_start()) else {
             return Err(of_status(body.status, body.retry_after));
         };

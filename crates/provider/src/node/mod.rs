@@ -173,8 +173,8 @@ impl Node {
         Arc::ptr_eq(&self.windows, &other.windows)
     }
 
-    /// Returns `true` if the node did not answer lately, so that others are asked before it.
-    #[cfg(feature = "server")]
+    /// Returns `true` if the node did not answer lately, or asked for a pause, so that others are asked
+    /// before it.
     pub(crate) fn rests(&self) -> bool {
         self.caller.transport().rests()
     }

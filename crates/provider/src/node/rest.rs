@@ -27,9 +27,14 @@ impl Rest {
         *self.state() = State::default();
     }
 
-    /// Records that a request got no answer, although it was repeated.
-    pub(super) fn failed(&self, now: Instant) {
+    /// Records that a request got no answer, although it was repeated. `asked` is the pause that the node
+    /// asks for.
+    pub(super) fn failed(&self, now: Instant, asked: Option<Duration>) {
         let mut state = self.state();
+        if let Some(asked) = asked {
+            state.until = state.until.max(Some(now + asked.min(LONGEST)));
+            return;
+        }
         // Requests that were sent together fail together, which counts once.
         if state.until.is_none_or(|until| until <= now) {
             state.length = (state.length * 2).clamp(SHORTEST, LONGEST);
@@ -37,7 +42,6 @@ impl Rest {
         }
     }
 
-    #[cfg(any(feature = "server", test))]
     pub(super) fn is_over(&self, now: Instant) -> bool {
         self.state().until.is_none_or(|until| until <= now)
     }
@@ -55,18 +59,22 @@ mod tests {
         assert!(rest.is_over(now));
         let mut length = SHORTEST;
         for _ in 0..8 {
-            rest.failed(now);
-            rest.failed(now);
+            rest.failed(now, None);
+            rest.failed(now, None);
             assert!(!rest.is_over(now + length / 2));
             now += length;
             assert!(rest.is_over(now));
             length = (length * 2).min(LONGEST);
         }
         assert_eq!(length, LONGEST);
-        rest.failed(now);
+        rest.failed(now, None);
         rest.answered();
         assert!(rest.is_over(now));
-        rest.failed(now);
+        rest.failed(now, None);
         assert!(rest.is_over(now + SHORTEST));
+        rest.answered();
+        let asked = SHORTEST / 10;
+        rest.failed(now, Some(asked));
+        assert!(!rest.is_over(now + asked / 2) && rest.is_over(now + asked));
     }
 }

@@ -135,14 +135,13 @@ impl Transport {
     }
 
     /// Returns `true` if the last request got no answer, a short time ago.
-    #[cfg(feature = "server")]
     pub(super) fn rests(&self) -> bool {
         !self.rest.is_over(Instant::now())
     }
 
     /// Lets the node rest, although it answered.
     pub(super) fn rest(&self) {
-        self.rest.failed(Instant::now());
+        self.rest.failed(Instant::now(), None);
     }
 
     /// Posts `json` once, as soon as the budget allows. `methods` are the methods of the calls in
@@ -245,7 +244,7 @@ impl Transport {
                 Err(error) if may_pass(&error) => error,
                 Err(RpcError::Stopped) => return Err(RpcError::Stopped),
                 Err(error) if error.is_transient() => {
-                    self.rest.failed(Instant::now());
+                    self.rest.failed(Instant::now(), error.retry_after());
                     return Err(error);
                 }
                 result => {
@@ -255,7 +254,7 @@ impl Transport {
             };
             let random = getrandom::u32().unwrap_or(u32::MAX);
             let Some(wait) = retry.failed(error.retry_after(), random) else {
-                self.rest.failed(Instant::now());
+                self.rest.failed(Instant::now(), error.retry_after());
                 if retry.tries() == 1 {
                     return Err(error);
                 }

@@ -11,12 +11,13 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::Proven;
 use super::journal::BlockHeader;
 use super::json;
 use super::methods::{Answer, Method, block_by_hash, block_by_id, block_by_number, param};
 use super::refusal::Refusal;
-use super::{Proven, unverified};
 use crate::node::Node;
+use crate::nodes::{Unaccepted, ask};
 
 /// The methods of this file. Their parts are bound by the hash of the block.
 pub(super) const METHODS: [(&str, Method); 18] = [
@@ -151,28 +152,36 @@ impl Proven {
     fn find_transaction(&self, hash: B256) -> Result<Option<FoundTransaction>, Refusal> {
         self.first_named(|node| {
             let method = "eth_getTransactionByHash";
-            let answer: Option<Value> = node
-                .call(method, &json!([hash]))
-                .map_err(|error| unverified::upstream(node, &error))?;
-            let Some(answer) = answer else { return Ok(None) };
-            // The words of the parser would quote the answer.
-            let place = Place::deserialize(&answer)
-                .map_err(|_| unverified::upstream(node, &"the answer is not a transaction"))?;
-            let Some(block_hash) = place.block_hash else {
-                let encoding = encoded(answer, hash).ok_or_else(|| {
-                    unverified::upstream(node, &"the answer is another transaction")
-                })?;
-                return Ok(Some(FoundTransaction { encoding, block: None }));
+            let Some(answer) = node.call::<Option<Value>>(method, &json!([hash]))? else {
+                return Ok(Ok(None));
             };
-            let Some(block) = self.block_of(block_hash)? else { return Ok(None) };
-            let transactions = self.blocks.transactions(&ChainBlock::from(&*block))?;
-            let index = transactions.hashes().iter().position(|own| *own == hash);
-            let found = index.and_then(|index| Some((index, transactions.encodings().get(index)?)));
-            Ok(found.map(|(index, encoding)| FoundTransaction {
-                encoding: encoding.clone(),
-                block: Some((block, index)),
-            }))
+            let wrong = |why: &str| Unaccepted::Answer(why.to_owned());
+            // The words of the parser would quote the answer.
+            let place = Place::deserialize(&answer);
+            let place = place.map_err(|_| wrong("the answer is not a transaction"))?;
+            let Some(block_hash) = place.block_hash else {
+                let encoding = encoded(answer, hash);
+                let encoding =
+                    encoding.ok_or_else(|| wrong("the answer is another transaction"))?;
+                return Ok(Ok(Some(FoundTransaction { encoding, block: None })));
+            };
+            Ok(self.transaction_in(block_hash, hash))
         })
+    }
+
+    fn transaction_in(
+        &self,
+        block_hash: B256,
+        hash: B256,
+    ) -> Result<Option<FoundTransaction>, Refusal> {
+        let Some(block) = self.block_of(block_hash)? else { return Ok(None) };
+        let transactions = self.blocks.transactions(&ChainBlock::from(&*block))?;
+        let index = transactions.hashes().iter().position(|own| *own == hash);
+        let found = index.and_then(|index| Some((index, transactions.encodings().get(index)?)));
+        Ok(found.map(|(index, encoding)| FoundTransaction {
+            encoding: encoding.clone(),
+            block: Some((block, index)),
+        }))
     }
 
     /// Asks the upstreams in turn until one names what proves a result. `None` is what a node says: that a
@@ -180,22 +189,29 @@ impl Proven {
     /// nobody has, the result is not `None`.
     pub(super) fn first_named<T>(
         &self,
-        ask: impl Fn(&Node) -> Result<Option<T>, Refusal>,
+        mut name: impl FnMut(&Node) -> Result<Result<Option<T>, Refusal>, Unaccepted>,
     ) -> Result<Option<T>, Refusal> {
         self.heads()?;
-        let (mut has_none, mut failed) = (false, None);
-        for node in &self.blocks.nodes() {
-            match ask(node) {
-                Ok(Some(found)) => return Ok(Some(found)),
-                Ok(None) => has_none = true,
-                Err(refusal @ Refusal::NotProven { .. }) => failed = Some(refusal),
-                Err(refusal) => drop(failed.get_or_insert(refusal)),
-            }
-        }
-        match failed {
+        let mut refused = None;
+        let asked = ask(self.blocks.nodes(), |node| {
+            name(node)?.map_err(|refusal| {
+                let why = refusal.outcome().to_owned();
+                if !matches!(refused, Some(Refusal::NotProven { .. })) {
+                    refused = Some(refusal);
+                }
+                Unaccepted::Answer(why)
+            })
+        });
+        let unanswered = match asked {
+            Ok(found) => return Ok(Some(found)),
+            Err(unanswered) => unanswered,
+        };
+        let has_none = unanswered.0.iter().any(|(_, why)| why.is_none());
+        match refused {
             Some(refusal @ Refusal::NotProven { .. }) => Err(refusal),
-            Some(refusal) if !has_none => Err(refusal),
-            _ => Ok(None),
+            _ if has_none => Ok(None),
+            Some(refusal) => Err(refusal),
+            None => Err(Refusal::Upstream(unanswered.lines("null").swap_remove(0))),
         }
     }
 }

@@ -20,8 +20,8 @@ use super::flight::Flights;
 use super::journal::{BlockHeader, Journal};
 use super::metrics::{Kept, Metrics, Wrong};
 use super::store::{Kind, Store};
-use crate::node::{Node, ReceiptsAndBody, RpcError};
-use crate::nodes::first_of;
+use crate::node::{Node, ReceiptsAndBody};
+use crate::nodes::{Unaccepted, Unanswered, ask};
 
 /// All receipts of a block, which its header commits to.
 #[derive(Debug)]
@@ -49,6 +49,13 @@ impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "block {}: {}", self.block.number, self.why.join("; "))
     }
+}
+
+/// Why a node was of no use for receipts.
+const NO_RECEIPTS: &str = "the node does not have the receipts";
+
+fn missing(block: BlockRef, unanswered: &Unanswered, absent: &str) -> Missing {
+    Missing { block, why: unanswered.lines(absent) }
 }
 
 #[derive(Debug, Clone)]
@@ -164,19 +171,12 @@ impl Blocks {
         }
     }
 
-    /// Returns the nodes in the order in which to ask them: those that did not answer lately come last.
-    pub(super) fn nodes(&self) -> Vec<Node> {
-        let mut nodes = self.nodes.clone();
-        nodes.sort_by_cached_key(Node::rests);
-        nodes
-    }
-
-    /// Returns all nodes, in the order in which they were given.
-    pub(super) fn all_nodes(&self) -> &[Node] {
+    /// Returns the nodes, in the order in which they were given.
+    pub(super) fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// Returns the place of a node among [`all_nodes`](Self::all_nodes).
+    /// Returns the place of a node among [`nodes`](Self::nodes).
     pub(super) fn index_of(&self, node: &Node) -> usize {
         self.nodes.iter().position(|own| own.is_same(node)).unwrap_or_default()
     }
@@ -272,8 +272,8 @@ impl Blocks {
         let Some(first) = unknown.first() else { return };
         self.together_in_flight.run(&first.hash, || {
             let at: Vec<_> = unknown.iter().map(|block| BlockRef::from(**block)).collect();
-            let nodes = self.nodes();
-            let found = nodes.first().map(|node| node.receipts_and_bodies(&at)).unwrap_or_default();
+            let awake = self.nodes.iter().find(|node| !node.rests()).or(self.nodes.first());
+            let found = awake.map(|node| node.receipts_and_bodies(&at)).unwrap_or_default();
             for ReceiptsAndBody { block: at, receipts, body } in found {
                 let Some(block) = unknown.iter().find(|block| block.hash == at.hash) else {
                     continue;
@@ -330,11 +330,8 @@ impl Blocks {
     }
 
     fn fetch_header(&self, at: BlockRef) -> Result<HeaderBuf, Missing> {
-        let missing = |why: String| Missing { block: at, why: vec![why] };
-        let what = || format!("block {}", at.hash);
-        let found = first_of(&self.nodes(), what, |node| node.header_by_hash(at.hash));
-        let found = found.map_err(|error| missing(error.to_string()))?;
-        let header = found.ok_or_else(|| missing("no node has the header".to_owned()))?;
+        let asked = ask(&self.nodes, |node| Ok(node.header_by_hash(at.hash)?));
+        let header = asked.map_err(|why| missing(at, &why, "the node does not have the header"))?;
         if let Some(store) = &self.store {
             store.put(Kind::Header, at.hash, &[Bytes::copy_from_slice(header.rlp())]);
         }
@@ -395,41 +392,32 @@ impl Blocks {
 
     fn fetch_receipts(&self, block: &ChainBlock<'_>) -> Result<BlockReceipts, Missing> {
         let at = BlockRef::from(*block);
-        let mut why = Vec::new();
-        let checked = |node: &Node, received: Result<Option<BlockReceipts>, RpcError>| {
-            let problem = match received {
-                Ok(Some(receipts)) => match self.proven(block, receipts) {
-                    Ok(receipts) => return Ok(receipts),
-                    Err(error) => {
-                        if !error.is_undecidable() {
-                            self.metrics.wrong(node, Wrong::Receipts);
-                        }
-                        error.to_string()
-                    }
-                },
-                Ok(None) => "the node does not have the receipts".to_owned(),
-                Err(error) => error.to_string(),
-            };
-            Err(format!("{}: {problem}", node.name()))
+        let checked = |node: &Node, receipts: BlockReceipts| {
+            self.proven(block, receipts).map_err(|error| {
+                if !error.is_undecidable() {
+                    self.metrics.wrong(node, Wrong::Receipts);
+                }
+                Unaccepted::Answer(error.to_string())
+            })
         };
-        for node in &self.nodes() {
-            match checked(node, node.receipts(at)) {
-                Ok(receipts) => return Ok(receipts),
-                Err(problem) => why.push(problem),
-            }
-        }
+        let asked = ask(&self.nodes, |node| {
+            node.receipts(at)?.map(|receipts| checked(node, receipts)).transpose()
+        });
+        let unanswered = match asked {
+            Err(unanswered) if !unanswered.is_stopped() => unanswered,
+            asked => return asked.map_err(|why| missing(at, &why, NO_RECEIPTS)),
+        };
         // Another method of a node may have what its first one lacks.
-        for node in &self.nodes() {
+        let asked = ask(&self.nodes, |node| {
             let mut found = None;
             node.receipts_by_each_method(at, |_, received| {
-                found = checked(node, received).ok();
+                let received = received.ok().flatten();
+                found = received.and_then(|receipts| checked(node, receipts).ok());
                 found.is_some() || node.options().stop.is_set()
             });
-            if let Some(receipts) = found {
-                return Ok(receipts);
-            }
-        }
-        Err(Missing { block: at, why })
+            Ok(found)
+        });
+        asked.map_err(|_| missing(at, &unanswered, NO_RECEIPTS))
     }
 
     /// Returns the hashes of a block's transactions, in order.
@@ -480,28 +468,23 @@ impl Blocks {
         transactions_root: B256,
         fits: impl Fn(Option<&[Withdrawal]>) -> bool,
     ) -> Result<(VerifiedTransactions, Option<Vec<Withdrawal>>), Missing> {
-        let mut why = Vec::new();
-        for node in &self.nodes() {
-            let problem = match node.body(at.hash) {
-                Ok(Some(body)) => match body.transactions.verify(transactions_root) {
-                    Ok(transactions) if fits(body.withdrawals.as_deref()) => {
-                        return Ok((transactions, body.withdrawals));
-                    }
-                    Ok(_) => {
-                        self.metrics.wrong(node, Wrong::Withdrawals);
-                        "the withdrawals have another root than the header".to_owned()
-                    }
-                    Err(error) => {
-                        self.metrics.wrong(node, Wrong::Transactions);
-                        error.to_string()
-                    }
-                },
-                Ok(None) => "the node does not have the block".to_owned(),
-                Err(error) => error.to_string(),
+        let asked = ask(&self.nodes, |node| {
+            let Some(body) = node.body(at.hash)? else { return Ok(None) };
+            let verified = body.transactions.verify(transactions_root);
+            let (wrong, why) = match verified {
+                Ok(transactions) if fits(body.withdrawals.as_deref()) => {
+                    return Ok(Some((transactions, body.withdrawals)));
+                }
+                Ok(_) => {
+                    let why = "the withdrawals have another root than the header";
+                    (Wrong::Withdrawals, why.to_owned())
+                }
+                Err(error) => (Wrong::Transactions, error.to_string()),
             };
-            why.push(format!("{}: {problem}", node.name()));
-        }
-        Err(Missing { block: at, why })
+            self.metrics.wrong(node, wrong);
+            Err(Unaccepted::Answer(why))
+        });
+        asked.map_err(|why| missing(at, &why, "the node does not have the block"))
     }
 
     /// Returns the matching logs of a block, in order, with all members proven.

@@ -12,7 +12,7 @@ use crate::anchor::AnchorSource;
 use crate::error::FetchError;
 use crate::fetched_chain::FetchedChain;
 use crate::node::{Node, RpcError};
-use crate::nodes::first_of;
+use crate::nodes::{Unaccepted, ask, first_of};
 
 /// Number of headers of a part, 3 MB.
 const PART: u64 = 8192;
@@ -521,12 +521,12 @@ fn parent_of(nodes: &[Node], hash: B256, number: u64) -> Result<HeaderBuf, Fetch
 /// Returns the headers of a range, the highest first, whose last block has this hash; none if no node
 /// has them.
 fn linked_below(nodes: &[Node], range: RangeInclusive<u64>, last: B256) -> Vec<HeaderBuf> {
-    for node in nodes {
+    let asked = ask(nodes, |node| {
         let mut headers: Vec<HeaderBuf> = Vec::new();
-        let fetched = node.headers(range.clone(), |part| {
+        node.headers(range.clone(), |part| {
             headers.extend(part);
             Ok::<_, RpcError>(())
-        });
+        })?;
         headers.reverse();
         let mut expected = last;
         let leads = headers.iter().all(|header| {
@@ -534,11 +534,9 @@ fn linked_below(nodes: &[Node], range: RangeInclusive<u64>, last: B256) -> Vec<H
             expected = header.view().parent_hash();
             is_parent
         });
-        if fetched.is_ok() && leads {
-            return headers;
-        }
-    }
-    Vec::new()
+        Ok(leads.then_some(headers))
+    });
+    asked.unwrap_or_default()
 }
 
 /// Fetches the headers of a range whose last block has this hash.
@@ -548,18 +546,26 @@ fn fetch_below(
     hash: B256,
 ) -> Result<LinkedHeaders, FetchError> {
     let mut failed = None;
-    for node in nodes {
+    let asked = ask(nodes, |node| {
         let mut fetched = FetchedChain::new(false);
         let error = match fetched.fetch(node, range.clone(), false) {
-            Ok(()) if fetched.chain.last_hash() == Some(hash) => return Ok(fetched.chain),
+            Ok(()) if fetched.chain.last_hash() == Some(hash) => return Ok(Some(fetched.chain)),
             Ok(()) => {
                 let block = *range.end();
                 FetchError::OtherBranch { node: node.name(), block, tries: 1 }
             }
-            Err(FetchError::Stopped) => return Err(FetchError::Stopped),
             Err(error) => error,
         };
+        let why = match &error {
+            FetchError::Rpc { error, .. } => Unaccepted::Rpc(error.clone()),
+            FetchError::Stopped => Unaccepted::Rpc(RpcError::Stopped),
+            error => Unaccepted::Answer(error.to_string()),
+        };
         failed.get_or_insert(error);
-    }
-    Err(failed.expect("a provider has at least one node"))
+        Err(why)
+    });
+    asked.map_err(|unanswered| {
+        let failed = failed.expect("a provider has at least one node");
+        if unanswered.is_stopped() { FetchError::Stopped } else { failed }
+    })
 }

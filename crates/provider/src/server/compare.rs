@@ -156,7 +156,7 @@ impl Proven {
         for hash in claimed.into_iter().take(MOST_CLAIMS) {
             // The headers of the range are known, so that a made-up number costs nothing.
             let what = || format!("block {hash}");
-            let header = first_of(&self.blocks.nodes(), what, |node| node.header_by_hash(hash));
+            let header = first_of(self.blocks.nodes(), what, |node| node.header_by_hash(hash));
             if let Ok(Some(header)) = header
                 && range.contains(&header.view().number())
                 && self.is_on_chain(BlockRef::from(&header)).unwrap_or_default()
@@ -172,7 +172,7 @@ pub(super) fn run(proven: &Weak<Proven>, answers: &Receiver<Answer>) {
     while let Ok(answer) = answers.recv() {
         // The thread holds no reference while it waits, so that the last one to leave ends it.
         let Some(proven) = proven.upgrade() else { return };
-        for node in proven.blocks.all_nodes() {
+        for node in proven.blocks.nodes() {
             proven.compare(node, &answer);
         }
     }

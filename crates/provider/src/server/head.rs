@@ -49,10 +49,10 @@ impl Proven {
     /// Asks for the newest trusted block, and links it to the chain.
     pub(super) fn advance(&self) -> Result<(), String> {
         let Newest { head, finalized, named_by } = self.newest()?;
-        let nodes = &self.blocks.nodes();
+        let nodes = self.blocks.nodes();
         let before = self.head_named_by.load(Ordering::Relaxed);
         let source = HeadSource {
-            name: self.blocks.all_nodes().get(named_by).map_or_else(String::new, Node::name),
+            name: self.blocks.nodes().get(named_by).map_or_else(String::new, Node::name),
             is_stronger: named_by < before,
             is_weaker: named_by > before,
         };
@@ -116,7 +116,7 @@ impl Proven {
 
     /// Returns the newest trusted block.
     fn newest(&self) -> Result<Newest, String> {
-        let nodes = &self.blocks.nodes();
+        let nodes = self.blocks.nodes();
         let failed = |error: FetchError| error.to_string();
         let Some(anchor) = &self.anchor else {
             let named = |tag: BlockTag| {

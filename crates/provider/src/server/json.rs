@@ -17,6 +17,7 @@ use super::Proven;
 use super::blocks::Missing;
 use super::journal::BlockHeader;
 use super::refusal::Refusal;
+use crate::nodes::ask;
 
 /// Gas of a blob (EIP-4844).
 const GAS_PER_BLOB: u64 = 131_072;
@@ -101,11 +102,11 @@ impl Proven {
         if expected == NO_OMMERS {
             return Ok(Vec::new());
         }
-        for node in &self.blocks.nodes() {
+        let asked = ask(self.blocks.nodes(), |node| {
             let mut headers: Vec<HeaderBuf> = Vec::new();
             // Only the hash in the header says how many there are.
             while headers.len() < MOST_OMMERS {
-                let Ok(Some(header)) = node.ommer(block.at.hash, headers.len()) else { break };
+                let Some(header) = node.ommer(block.at.hash, headers.len())? else { break };
                 headers.push(header);
                 let payload = headers.iter().flat_map(|header| header.rlp().to_vec());
                 let payload: Vec<u8> = payload.collect();
@@ -113,11 +114,15 @@ impl Proven {
                 alloy_rlp::Header { list: true, payload_length: payload.len() }.encode(&mut list);
                 list.extend(payload);
                 if keccak256(list) == expected {
-                    return Ok(headers);
+                    return Ok(Some(headers));
                 }
             }
-        }
-        Err(unknown(block.at, "no upstream has the ommers of the header".to_owned()))
+            Ok(None)
+        });
+        asked.map_err(|why| {
+            let why = why.lines("the node does not have the ommers of the header");
+            Missing { block: block.at, why }.into()
+        })
     }
 
     /// Returns all receipts of a block as `eth_getBlockReceipts` has them.

@@ -143,7 +143,7 @@ impl Proven {
 
     /// Returns the headers of a range of the verified chain. What is missing is fetched.
     pub(super) fn headers(&self, range: RangeInclusive<u64>) -> Result<Headers, HeadersError> {
-        self.chain.headers(&self.blocks.nodes(), self.anchor.as_deref(), range)
+        self.chain.headers(self.blocks.nodes(), self.anchor.as_deref(), range)
     }
 
     /// Divides a range into the blocks of the index, and those of which the headers are needed.
@@ -340,7 +340,7 @@ impl Proven {
             known
         } else {
             let what = || format!("block {hash}");
-            let header = first_of(&self.blocks.nodes(), what, |node| node.header_by_hash(hash));
+            let header = first_of(self.blocks.nodes(), what, |node| node.header_by_hash(hash));
             let Some(header) = header.map_err(HeadersError::from)? else { return Ok(None) };
             Arc::new(BlockHeader::new(header))
         };

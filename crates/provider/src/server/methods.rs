@@ -17,7 +17,7 @@ use super::filters::Changes;
 use super::journal::BlockHeader;
 use super::logs::SEMANTICS;
 use super::refusal::Refusal;
-use super::{Proven, subscriptions, unverified};
+use super::{Proven, subscriptions};
 
 /// The answer to a call, as JSON.
 pub(super) type Answer = Result<Box<RawValue>, Refusal>;
@@ -259,11 +259,12 @@ fn get_transaction_receipt(proven: &Proven, params: &[&RawValue]) -> Answer {
     let hash: B256 = param(params, 0)?;
     // Upstreams say where the transaction is. Only the block proves it.
     let receipt = proven.first_named(|node| {
-        let place = node.call::<Option<Place>>("eth_getTransactionReceipt", &json!([hash]));
-        let place = place.map_err(|error| unverified::upstream(node, &error))?;
-        let Some(block_hash) = place.and_then(|place| place.block_hash) else { return Ok(None) };
-        let Some(block) = proven.block_of(block_hash)? else { return Ok(None) };
-        proven.receipt_json(&block, hash)
+        let place: Option<Place> = node.call("eth_getTransactionReceipt", &json!([hash]))?;
+        let block_hash = place.and_then(|place| place.block_hash);
+        Ok(block_hash.map_or(Ok(None), |block_hash| match proven.block_of(block_hash)? {
+            Some(block) => proven.receipt_json(&block, hash),
+            None => Ok(None),
+        }))
     });
     proven.written(&receipt?)
 }

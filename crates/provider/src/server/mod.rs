@@ -50,6 +50,7 @@ pub use builder::{RpcServer, RpcServerBuilder, RpcServerError, RpcServerLimits};
 pub use events::{LogDifferences, RpcServerEvent};
 
 use crate::anchor::AnchorSource;
+use crate::nodes::in_turn;
 use crate::stop::Stop;
 use refusal::Refusal;
 
@@ -110,7 +111,8 @@ impl Proven {
     /// Passes a call to the first upstream that answers, and returns its answer without any check.
     fn forward(&self, method: &str, params: &str) -> Result<Box<RawValue>, ErrorObjectOwned> {
         let mut failed = None;
-        for node in &self.blocks.nodes() {
+        // Each node is asked once: the call may send a transaction.
+        for node in in_turn(self.blocks.nodes()) {
             match node.forward(method, params) {
                 Ok(Ok(result)) => return Ok(result),
                 Ok(Err(error)) => {

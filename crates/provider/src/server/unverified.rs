@@ -16,7 +16,6 @@ use tower::Layer;
 use super::http::Passed;
 use super::refusal::Refusal;
 use super::{Proven, methods};
-use crate::node::Node;
 
 #[derive(Debug, Clone)]
 pub(super) struct UnverifiedLayer {
@@ -55,11 +54,6 @@ pub(super) fn is_never_passed(method: &str) -> bool {
         has(&["block", "header", "uncle", "transaction", "receipt", "log", "filter", "subscri"]);
     // These wait for a receipt.
     reads && data || begins(&["send"]) && name.ends_with("sync")
-}
-
-/// Returns the reason why a node gave no answer.
-pub(super) fn upstream(node: &Node, error: &dyn std::fmt::Display) -> Refusal {
-    Refusal::Upstream(format!("{}: {error}", node.name()))
 }
 
 impl Proven {
