@@ -4,7 +4,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use chainsieve_provider::{RpcServerBuilder, RpcServerError, RpcServerEvent, RpcServerLimits};
+use chainsieve_provider::{RpcServerBuilder, RpcServerError, RpcServerEvent};
 use serde_json::json;
 
 use crate::args::UsageError;
@@ -18,6 +18,9 @@ use crate::stop;
 
 /// Events that may wait to be printed. Further ones are lost, so that no slow reader holds the head.
 const WAITING: usize = 1024;
+
+/// Age in seconds from which on the head of a light client is too old: 50 slots.
+const OLDEST_HEAD: u64 = 600;
 
 pub(crate) fn run(args: &ServeArgs, json: bool) -> anyhow::Result<Report> {
     if !args.listen.ip().is_loopback() && !args.listen_anywhere {
@@ -90,12 +93,7 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> anyhow::Result<Report> {
 }
 
 fn configured(args: &ServeArgs, mut server: RpcServerBuilder) -> RpcServerBuilder {
-    let mut limits = RpcServerLimits::default();
-    limits.max_blocks = args.max_blocks;
-    limits.max_logs = args.max_logs;
-    limits.max_headers = args.max_headers;
-    limits.max_calls = args.max_calls;
-    limits.memory = args.memory << 20;
+    let mut limits = args.limits.limits();
     limits.disk = args.cache_size << 20;
     limits.parallel = args.rpc.parallel;
     server = server.allow_origins(args.allow_origin.clone());
@@ -117,6 +115,10 @@ fn configured(args: &ServeArgs, mut server: RpcServerBuilder) -> RpcServerBuilde
     }
     if args.unverified == Unverified::Pass {
         server = server.pass_unverified();
+    }
+    let age = args.max_head_age.or(args.beacon.is_given().then_some(OLDEST_HEAD));
+    if let Some(age) = age {
+        server = server.max_head_age(Duration::from_secs(age));
     }
     if args.no_compare {
         server = server.without_comparison();

@@ -10,7 +10,7 @@ use serde_json::Error;
 ///
 /// Reading stops with an error at the first element beyond this limit. Without the limit, a short
 /// text could contain many elements, each of which takes far more memory than its text.
-pub(super) fn list<'de, T: Deserialize<'de>>(json: &'de str, most: usize) -> Result<Vec<T>, Error> {
+pub(crate) fn list<'de, T: Deserialize<'de>>(json: &'de str, most: usize) -> Result<Vec<T>, Error> {
     let mut json = serde_json::Deserializer::from_str(json);
     let list = json.deserialize_seq(Elements { most, of: PhantomData })?;
     json.end()?;

@@ -6,7 +6,7 @@
 
 #[cfg(feature = "server")]
 pub(crate) mod body;
-mod bounded;
+pub(crate) mod bounded;
 mod calls;
 mod endpoint;
 pub(crate) mod error;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -12,12 +13,15 @@ use alloy_network::Network;
 use alloy_provider::{Provider, ProviderLayer, RootProvider};
 use alloy_rpc_client::RpcClient;
 use alloy_transport::{BoxTransport, TransportError, TransportErrorKind, TransportFut};
-use jsonrpsee::types::ErrorObjectOwned;
+use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
 use tower::{Service, ServiceExt as _};
 
 use super::Proven;
+use super::call::{Call, Written};
+use super::clients::Client;
 use super::methods::{self, list_of};
-use super::refusal::Refusal;
+use super::refusal::{ErrorObject, Refusal};
 use super::unverified::is_never_passed;
 
 /// A layer that makes the answers of alloy's provider proven ones.
@@ -45,7 +49,7 @@ pub struct ProvenLayer(Arc<Running>);
 
 /// Stops the thread that follows the head when the last layer and provider are dropped.
 #[derive(Debug)]
-struct Running(Arc<Proven>);
+struct Running(Arc<Proven>, Arc<Client>);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -55,7 +59,9 @@ impl Drop for Running {
 
 impl ProvenLayer {
     pub(super) fn new(proven: Arc<Proven>) -> Self {
-        Self(Arc::new(Running(proven)))
+        // All calls are those of this process.
+        let client = Client::new(Semaphore::MAX_PERMITS);
+        Self(Arc::new(Running(proven, Arc::new(client))))
     }
 }
 
@@ -134,12 +140,14 @@ impl Service<RequestPacket> for ProvenTransport {
 
 impl ProvenTransport {
     async fn single(&self, request: SerializedRequest) -> Result<Response, TransportError> {
-        let proven = methods::all().find(|(name, _)| *name == request.method());
-        let Some((name, method)) = proven else {
+        let name = request.method();
+        let Some((name, method)) = methods::find_instant(name).or_else(|| methods::find(name))
+        else {
             if is_never_passed(request.method()) {
                 let proven = &self.running.0;
-                let error = proven.refused(proven.unproven(request.method().to_owned()));
-                return Ok(Response { id: request.id().clone(), payload: failure(&error) });
+                let refusal = Refusal::Method(request.method().to_owned());
+                proven.metrics.refused(refusal.outcome());
+                return Ok(Response { id: request.id().clone(), payload: failure(refusal) });
             }
             let mut inner = self.inner.clone();
             let packet = inner.ready().await?.call(RequestPacket::Single(request)).await?;
@@ -155,23 +163,27 @@ impl ProvenTransport {
         let running = Arc::clone(&self.running);
         let answer = tokio::task::spawn_blocking(move || {
             let params = request.params().map_or("[]", |params| params.get());
-            list_of(params).and_then(|params| method(&running.0, &params))
+            let (proven, client) = (Arc::clone(&running.0), Arc::clone(&running.1));
+            let stop = proven.stop.clone();
+            let room = Arc::new(AtomicU64::new(proven.limits.max_answer.into()));
+            let call = Call::new(proven, client, stop, room);
+            let Written { json, .. } = method(&call, &list_of(params)?)?;
+            let json = String::from_utf8(json).ok().map(RawValue::from_string);
+            json.and_then(Result::ok).ok_or(Refusal::Internal)
         });
         let answer = answer.await.unwrap_or(Err(Refusal::Internal));
         let outcome = answer.as_ref().map_or_else(Refusal::outcome, |_| "ok");
         self.running.0.metrics.answered(name, outcome, began.elapsed());
         let payload = match answer {
             Ok(result) => ResponsePayload::Success(result),
-            Err(refusal) => failure(&refusal.into()),
+            Err(refusal) => failure(refusal),
         };
         Ok(Response { id, payload })
     }
 }
 
-fn failure(error: &ErrorObjectOwned) -> ResponsePayload {
-    ResponsePayload::Failure(ErrorPayload {
-        code: i64::from(error.code()),
-        message: error.message().to_owned().into(),
-        data: error.data().map(ToOwned::to_owned),
-    })
+fn failure(refusal: Refusal) -> ResponsePayload {
+    let ErrorObject { code, message, data } = refusal.into();
+    let data = data.and_then(|data| RawValue::from_string(data.to_string()).ok());
+    ResponsePayload::Failure(ErrorPayload { code, message: message.into(), data })
 }

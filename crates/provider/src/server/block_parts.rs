@@ -12,81 +12,74 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::Proven;
+use super::call::{Answer, Call, Method};
 use super::journal::BlockHeader;
 use super::json;
-use super::methods::{Answer, Method, block_by_hash, block_by_id, block_by_number, param};
+use super::methods::{block_by_hash, block_by_id, block_by_number, param};
 use super::refusal::Refusal;
 use crate::node::Node;
 use crate::nodes::{Unaccepted, ask};
 
 /// The methods of this file. Their parts are bound by the hash of the block.
 pub(super) const METHODS: [(&str, Method); 18] = [
-    ("debug_getRawBlock", |proven, params| {
-        proven.part(block_by_id(proven, params)?, |block| proven.raw_block(block))
+    ("debug_getRawBlock", |call, params| {
+        call.part(block_by_id(call, params)?, |block| call.raw_block(block))
     }),
-    ("debug_getRawHeader", |proven, params| {
-        proven.part(block_by_id(proven, params)?, |block| {
+    ("debug_getRawHeader", |call, params| {
+        call.part(block_by_id(call, params)?, |block| {
             Ok(Bytes::copy_from_slice(block.header.rlp()))
         })
     }),
-    ("debug_getRawReceipts", |proven, params| {
-        proven.part(block_by_id(proven, params)?, |block| proven.raw_receipts(block))
+    ("debug_getRawReceipts", |call, params| {
+        call.part(block_by_id(call, params)?, |block| call.raw_receipts(block))
     }),
     ("debug_getRawTransaction", raw_transaction_by_hash),
-    ("eth_getBlockTransactionCountByHash", |proven, params| {
-        proven.part(block_by_hash(proven, params)?, |block| proven.num_transactions(block))
+    ("eth_getBlockTransactionCountByHash", |call, params| {
+        call.part(block_by_hash(call, params)?, |block| call.num_transactions(block))
     }),
-    ("eth_getBlockTransactionCountByNumber", |proven, params| {
-        proven.part(block_by_number(proven, params)?, |block| proven.num_transactions(block))
+    ("eth_getBlockTransactionCountByNumber", |call, params| {
+        call.part(block_by_number(call, params)?, |block| call.num_transactions(block))
     }),
-    ("eth_getHeaderByHash", |proven, params| {
-        proven.part(block_by_hash(proven, params)?, json::head)
-    }),
-    ("eth_getHeaderByNumber", |proven, params| {
-        proven.part(block_by_number(proven, params)?, json::head)
-    }),
-    ("eth_getRawTransactionByBlockHashAndIndex", |proven, params| {
+    ("eth_getHeaderByHash", |call, params| call.part(block_by_hash(call, params)?, json::head)),
+    ("eth_getHeaderByNumber", |call, params| call.part(block_by_number(call, params)?, json::head)),
+    ("eth_getRawTransactionByBlockHashAndIndex", |call, params| {
         let index = index(params)?;
-        proven.part(block_by_hash(proven, params)?, |block| proven.raw_transaction(block, index))
+        call.part(block_by_hash(call, params)?, |block| call.raw_transaction(block, index))
     }),
-    ("eth_getRawTransactionByBlockNumberAndIndex", |proven, params| {
+    ("eth_getRawTransactionByBlockNumberAndIndex", |call, params| {
         let index = index(params)?;
-        proven.part(block_by_number(proven, params)?, |block| proven.raw_transaction(block, index))
+        call.part(block_by_number(call, params)?, |block| call.raw_transaction(block, index))
     }),
     ("eth_getRawTransactionByHash", raw_transaction_by_hash),
-    ("eth_getTransactionByBlockHashAndIndex", |proven, params| {
+    ("eth_getTransactionByBlockHashAndIndex", |call, params| {
         let index = index(params)?;
-        proven.part(block_by_hash(proven, params)?, |block| proven.transaction_json(block, index))
+        call.part(block_by_hash(call, params)?, |block| call.transaction_json(block, index))
     }),
-    ("eth_getTransactionByBlockNumberAndIndex", |proven, params| {
+    ("eth_getTransactionByBlockNumberAndIndex", |call, params| {
         let index = index(params)?;
-        proven.part(block_by_number(proven, params)?, |block| proven.transaction_json(block, index))
+        call.part(block_by_number(call, params)?, |block| call.transaction_json(block, index))
     }),
-    ("eth_getTransactionByHash", |proven, params| {
-        let found = proven.find_transaction(param(params, 0)?)?;
+    ("eth_getTransactionByHash", |call, params| {
+        let found = call.find_transaction(param(params, 0)?)?;
         let json = found.map(|found| {
             let place = found.block.as_ref().map(|(block, index)| (&**block, *index));
             json::transaction(place, &found.encoding)
         });
-        proven.written(&json.transpose()?)
+        call.written(&json.transpose()?)
     }),
-    ("eth_getUncleByBlockHashAndIndex", |proven, params| {
+    ("eth_getUncleByBlockHashAndIndex", |call, params| {
         let index = index(params)?;
-        proven.part(block_by_hash(proven, params)?, |block| proven.ommer_json(block, index))
+        call.part(block_by_hash(call, params)?, |block| call.ommer_json(block, index))
     }),
-    ("eth_getUncleByBlockNumberAndIndex", |proven, params| {
+    ("eth_getUncleByBlockNumberAndIndex", |call, params| {
         let index = index(params)?;
-        proven.part(block_by_number(proven, params)?, |block| proven.ommer_json(block, index))
+        call.part(block_by_number(call, params)?, |block| call.ommer_json(block, index))
     }),
-    ("eth_getUncleCountByBlockHash", |proven, params| {
-        proven.part(block_by_hash(proven, params)?, |block| {
-            Ok(U64::from(proven.ommers(block)?.len()))
-        })
+    ("eth_getUncleCountByBlockHash", |call, params| {
+        call.part(block_by_hash(call, params)?, |block| Ok(U64::from(call.ommers(block)?.len())))
     }),
-    ("eth_getUncleCountByBlockNumber", |proven, params| {
-        proven.part(block_by_number(proven, params)?, |block| {
-            Ok(U64::from(proven.ommers(block)?.len()))
-        })
+    ("eth_getUncleCountByBlockNumber", |call, params| {
+        call.part(block_by_number(call, params)?, |block| Ok(U64::from(call.ommers(block)?.len())))
     }),
 ];
 
@@ -103,12 +96,12 @@ fn index(params: &[&RawValue]) -> Result<usize, Refusal> {
     Ok(usize::try_from(index.to::<u64>()).unwrap_or(usize::MAX))
 }
 
-fn raw_transaction_by_hash(proven: &Proven, params: &[&RawValue]) -> Answer {
-    let found = proven.find_transaction(param(params, 0)?)?;
-    proven.written(&found.map(|found| found.encoding))
+fn raw_transaction_by_hash(call: &Call, params: &[&RawValue]) -> Answer {
+    let found = call.find_transaction(param(params, 0)?)?;
+    call.written(&found.map(|found| found.encoding))
 }
 
-impl Proven {
+impl Call {
     /// Writes a part of a block; `null` if there is no such block, or no such part.
     fn part<T: serde::Serialize>(
         &self,
@@ -117,7 +110,9 @@ impl Proven {
     ) -> Answer {
         self.written(&block.map(|block| part(&block)).transpose()?)
     }
+}
 
+impl Proven {
     fn num_transactions(&self, block: &BlockHeader) -> Result<U64, Refusal> {
         Ok(U64::from(self.blocks.hashes(&ChainBlock::from(block))?.len()))
     }
@@ -146,7 +141,9 @@ impl Proven {
         let ommers = self.ommers(block)?;
         ommers.get(index).map(json::ommer).transpose()
     }
+}
 
+impl Call {
     /// Asks the upstreams for the block of a transaction, which proves that it is there. A transaction that
     /// waits for a block is bound by its hash alone.
     fn find_transaction(&self, hash: B256) -> Result<Option<FoundTransaction>, Refusal> {
@@ -174,7 +171,7 @@ impl Proven {
         block_hash: B256,
         hash: B256,
     ) -> Result<Option<FoundTransaction>, Refusal> {
-        let Some(block) = self.block_of(block_hash)? else { return Ok(None) };
+        let Some(block) = self.block_of(block_hash, self.stop())? else { return Ok(None) };
         let transactions = self.blocks.transactions(&ChainBlock::from(&*block))?;
         let index = transactions.hashes().iter().position(|own| *own == hash);
         let found = index.and_then(|index| Some((index, transactions.encodings().get(index)?)));

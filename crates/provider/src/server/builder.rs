@@ -10,26 +10,23 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use chainsieve::eth::header::BlockRef;
-use jsonrpsee::server::middleware::http::HostFilterLayer;
-use jsonrpsee::server::middleware::rpc::RpcServiceBuilder;
-use jsonrpsee::server::{BatchRequestConfig, PingConfig, Server, ServerConfig, ServerHandle};
 use thiserror::Error;
+use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::{Notify, Semaphore};
 
 use super::blocks::Blocks;
 use super::chain::Chain;
+use super::clients::{Budget, Bytes, Clients};
 use super::compare::{self, Compare};
 use super::events::{Events, RpcServerEvent};
 use super::filters::Filters;
-use super::http::{OperationsLayer, Origins};
+use super::http::{Front, Hosts, Origins};
 use super::index::FilterIndex;
 use super::journal::Journal;
 use super::metrics::Metrics;
 use super::store::Store;
-use super::subscriptions::HexIds;
-use super::unverified::UnverifiedLayer;
-use super::{Proven, methods};
+use super::{Proven, listen};
 use crate::error::FetchError;
 use crate::provider::Provider;
 use crate::stop::Stop;
@@ -41,7 +38,9 @@ const AHEAD: usize = 256;
 /// Time after which blocks that could not be added to the index are asked for again.
 const INDEX_RETRY: Duration = Duration::from_secs(10);
 
-/// Limits of what clients may ask for. Each has an error of its own.
+/// Limits of what clients may ask for and hold. Each has an error of its own, and is counted.
+///
+/// A client is an IPv4 address, or a network of 64 bits of IPv6.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RpcServerLimits {
@@ -51,20 +50,44 @@ pub struct RpcServerLimits {
     pub max_candidates: u64,
     /// Maximum number of logs in an answer (default: 100,000).
     pub max_logs: u64,
-    /// Maximum number of calls that are worked on at the same time (default: 128).
+    /// Maximum number of calls that are worked on at the same time (default: 128). Further ones
+    /// wait. Calls that read little, such as `eth_blockNumber`, are not counted.
     pub max_calls: u64,
+    /// Maximum number of these of one client (default: 32).
+    pub max_calls_of_client: u64,
+    /// Maximum time that a call waits for others to end (default: 10 s).
+    pub max_wait: Duration,
+    /// Maximum time for the answer to a call (default: 10 minutes).
+    pub call_timeout: Duration,
     /// Maximum number of connections (default: 1,000).
     pub max_connections: u32,
+    /// Maximum number of connections of one client (default: 200).
+    pub max_connections_of_client: u32,
+    /// `true` if a proxy stands in front of the endpoint: the client is then the last address in
+    /// `X-Forwarded-For`, and connections are not counted for each client (default: `false`).
+    pub behind_proxy: bool,
+    /// Maximum number of subscriptions (default: 10,000).
+    pub max_subscriptions: u64,
     /// Maximum number of subscriptions of a connection (default: 100).
-    pub max_subscriptions: u32,
+    pub max_subscriptions_of_connection: u32,
     /// Maximum number of installed filters (default: 10,000).
     pub max_filters: usize,
-    /// Maximum number of calls in a batch (default: 100).
+    /// Maximum number of filters of one client (default: 1,000).
+    pub max_filters_of_client: u64,
+    /// Maximum size of filters and subscriptions in bytes (default: 64 MiB). One client may have a quarter.
+    pub filter_memory: u64,
+    /// Maximum number of calls in a batch (default: 1,000, as in go-ethereum).
     pub max_batch: u32,
     /// Maximum size of a request in bytes (default: 1 MiB).
     pub max_request: u32,
+    /// Maximum time until a request was sent, and between two requests of a connection (default: 30 s).
+    pub request_timeout: Duration,
     /// Maximum size of an answer in bytes (default: 128 MiB).
     pub max_answer: u32,
+    /// Maximum size of all requests and answers that are worked on, or that clients have not read yet, in
+    /// bytes (default: 512 MiB). One client may have a quarter, or one larger answer. A client that reads
+    /// fewer than 8 KiB a second for half a minute is cut off.
+    pub answer_memory: u64,
     /// Maximum number of headers in memory, at 368 bytes (default: 1,000,000).
     pub max_headers: u64,
     /// Maximum size of proven receipts in memory in bytes (default: 256 MiB).
@@ -84,12 +107,22 @@ impl Default for RpcServerLimits {
             max_candidates: 10_000,
             max_logs: 100_000,
             max_calls: 128,
+            max_calls_of_client: 32,
+            max_wait: Duration::from_secs(10),
+            call_timeout: Duration::from_secs(600),
             max_connections: 1000,
-            max_subscriptions: 100,
+            max_connections_of_client: 200,
+            behind_proxy: false,
+            max_subscriptions: 10_000,
+            max_subscriptions_of_connection: 100,
             max_filters: 10_000,
-            max_batch: 100,
+            max_filters_of_client: 1000,
+            filter_memory: 64 << 20,
+            max_batch: 1000,
             max_request: 1 << 20,
+            request_timeout: Duration::from_secs(30),
             max_answer: 128 << 20,
+            answer_memory: 512 << 20,
             max_headers: 1_000_000,
             memory: 256 << 20,
             disk: 4 << 30,
@@ -110,6 +143,7 @@ pub struct RpcServerBuilder {
     poll: Duration,
     trust_head: bool,
     pass_unverified: bool,
+    max_head_age: Option<Duration>,
     compare: bool,
     hosts: Option<Vec<String>>,
     origins: Vec<String>,
@@ -155,7 +189,6 @@ pub enum RpcServerError {
 pub struct RpcServer {
     address: SocketAddr,
     proven: Arc<Proven>,
-    handle: ServerHandle,
     runtime: Option<Runtime>,
     /// The thread that follows the head.
     head: JoinHandle<()>,
@@ -188,6 +221,7 @@ impl Provider {
             poll: Duration::from_secs(2),
             trust_head: false,
             pass_unverified: false,
+            max_head_age: None,
             compare: true,
             hosts: None,
             origins: Vec::new(),
@@ -241,10 +275,17 @@ impl RpcServerBuilder {
         self
     }
 
-    /// Passes calls whose answers cannot be proven to the upstreams. Only single calls over HTTP are
-    /// passed; the answer has the HTTP header `chainsieve-unverified: 1`.
+    /// Passes calls whose answers cannot be proven to the upstreams. Such an answer has the member
+    /// `unverified`, which is `true`; over HTTP, the header `chainsieve-unverified: 1` stands beside it.
     pub fn pass_unverified(mut self) -> Self {
         self.pass_unverified = true;
+        self
+    }
+
+    /// Sets the age of the verified head from which on `/health` says that the endpoint is not ready. By
+    /// default, a head of any age will do.
+    pub fn max_head_age(mut self, age: Duration) -> Self {
+        self.max_head_age = Some(age);
         self
     }
 
@@ -284,6 +325,8 @@ impl RpcServerBuilder {
     /// the folder cannot be opened.
     pub fn start(mut self, address: SocketAddr) -> Result<RpcServer, RpcServerError> {
         let (poll, hosts) = (self.poll, self.hosts.take());
+        let hosts = hosts.or_else(|| address.ip().is_loopback().then(|| this_machine(address)));
+        let hosts = hosts.map(|hosts| Hosts::new(&hosts)).transpose()?;
         let origins = Origins::new(std::mem::take(&mut self.origins))?;
         let proven = self.open()?;
         let calls = usize::try_from(proven.limits.max_calls).unwrap_or(usize::MAX);
@@ -294,11 +337,13 @@ impl RpcServerBuilder {
             .enable_all()
             .build()
             .map_err(|error| RpcServerError::Open(error.to_string()))?;
-        let hosts = hosts.or_else(|| address.ip().is_loopback().then(|| this_machine(address)));
-        let listen = serve(Arc::clone(&proven), address, hosts, origins);
-        let (address, handle) = runtime.block_on(listen)?;
+        let failed = |error| RpcServerError::Listen { address, error };
+        let listener = runtime.block_on(TcpListener::bind(address)).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let front = Front { proven: Arc::clone(&proven), hosts, origins };
+        runtime.spawn(listen::accept(listener, Arc::new(front)));
         let head = follow_head(&proven, poll)?;
-        Ok(RpcServer { address, proven, handle, runtime: Some(runtime), head })
+        Ok(RpcServer { address, proven, runtime: Some(runtime), head })
     }
 
     /// Starts without an address, for clients in this process. Returns when a head is verified.
@@ -341,6 +386,11 @@ impl RpcServerBuilder {
         let journal = Arc::new(Journal::new());
         let memory = self.limits.memory;
         let calls = usize::try_from(self.limits.max_calls).unwrap_or(usize::MAX);
+        let [passing, standing] = [
+            (Bytes::Passing, self.limits.answer_memory),
+            (Bytes::Standing, self.limits.filter_memory),
+        ]
+        .map(|(of, limit)| Budget::new(of, limit, Arc::clone(&metrics)));
         let (ahead, blocks) = mpsc::sync_channel(AHEAD);
         let (newly_final, woken) = mpsc::sync_channel(1);
         let proven = Arc::new(Proven {
@@ -360,10 +410,16 @@ impl RpcServerBuilder {
             index,
             filters: Filters::new(self.limits.max_filters),
             compare,
+            passing,
+            standing,
             metrics,
             events: self.events,
             anchor,
             pass_unverified: self.pass_unverified,
+            max_head_age: self.max_head_age,
+            clients: Clients::new(&self.limits),
+            connections: Arc::default(),
+            subscriptions: Arc::default(),
             calls: permits(calls),
             background: permits(calls),
             passed: permits(calls),
@@ -432,47 +488,6 @@ fn this_machine(address: SocketAddr) -> Vec<String> {
     names.into_iter().chain([address.to_string()]).collect()
 }
 
-async fn serve(
-    proven: Arc<Proven>,
-    address: SocketAddr,
-    hosts: Option<Vec<String>>,
-    origins: Origins,
-) -> Result<(SocketAddr, ServerHandle), RpcServerError> {
-    let limits = &proven.limits;
-    let config = ServerConfig::builder()
-        .max_connections(limits.max_connections)
-        .max_subscriptions_per_connection(limits.max_subscriptions)
-        .max_request_body_size(limits.max_request)
-        .max_response_body_size(limits.max_answer)
-        .set_batch_request_config(BatchRequestConfig::Limit(limits.max_batch))
-        .set_id_provider(HexIds)
-        .enable_ws_ping(PingConfig::new())
-        .build();
-    let host = match hosts {
-        None => HostFilterLayer::disable(),
-        Some(hosts) => HostFilterLayer::new(hosts.iter().map(String::as_str))
-            .map_err(|error| RpcServerError::Open(format!("allowed hosts: {error}")))?,
-    };
-    let cors = origins.cors();
-    let operations = OperationsLayer { proven: Arc::clone(&proven), origins };
-    let http = tower::ServiceBuilder::new().layer(host).option_layer(cors).layer(operations);
-    let max_answer = limits.max_answer;
-    let rpc =
-        RpcServiceBuilder::new().layer(UnverifiedLayer { proven: Arc::clone(&proven), max_answer });
-    let failed = |error| RpcServerError::Listen { address, error };
-    let server = Server::builder()
-        .set_config(config)
-        .set_http_middleware(http)
-        .set_rpc_middleware(rpc)
-        .build(address)
-        .await
-        .map_err(failed)?;
-    let address = server.local_addr().map_err(failed)?;
-    let module =
-        methods::module(proven).map_err(|error| RpcServerError::Open(error.to_string()))?;
-    Ok((address, server.start(module)))
-}
-
 impl RpcServer {
     /// Returns the address that the endpoint listens on.
     pub const fn address(&self) -> SocketAddr {
@@ -509,7 +524,6 @@ impl Drop for RpcServer {
     fn drop(&mut self) {
         self.proven.stop.set();
         self.proven.stopped.notify_waiters();
-        let _ = self.handle.stop();
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_timeout(GRACE);
         }

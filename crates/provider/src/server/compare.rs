@@ -84,7 +84,8 @@ impl Proven {
             return;
         }
         // A reorganisation meanwhile loses a comparison, and no answer.
-        if let (Some(waiting), Ok(Some(last))) = (&self.compare.waiting, self.hash_at(*range.end()))
+        if let (Some(waiting), Ok(Some(last))) =
+            (&self.compare.waiting, self.hash_at(*range.end(), &self.stop))
         {
             let (query, range, logs) = (query.clone(), range.clone(), logs.to_vec());
             let without_filters = self.blocks.are_filters_refuted();
@@ -159,7 +160,7 @@ impl Proven {
             let header = first_of(self.blocks.nodes(), what, |node| node.header_by_hash(hash));
             if let Ok(Some(header)) = header
                 && range.contains(&header.view().number())
-                && self.is_on_chain(BlockRef::from(&header)).unwrap_or_default()
+                && self.is_on_chain(BlockRef::from(&header), &self.stop).unwrap_or_default()
             {
                 let _ = self.blocks.receipts(&ChainBlock::from(&header));
             }

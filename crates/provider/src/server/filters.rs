@@ -10,7 +10,8 @@ use chainsieve::eth::header::ChainBlock;
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{BlockSelection, BlockTag, CompiledQuery, LogQuery};
 
-use super::Proven;
+use super::call::{Answer, Call};
+use super::clients::{Held, OwnFilter};
 use super::refusal::Refusal;
 
 /// A filter that is not polled for so long is removed, as by go-ethereum.
@@ -32,6 +33,8 @@ struct Filter {
     /// Number of the next change of the chain.
     next: u64,
     used: Instant,
+    _counted: OwnFilter,
+    _held: Held,
 }
 
 /// The installed filters, by their id.
@@ -70,9 +73,8 @@ impl Filters {
             // A filter that is in use now is locked.
             filter.try_lock().map_or(true, |filter| now.duration_since(filter.used) < UNUSED)
         });
-        let (found, limit) = (installed.len() as u64 + 1, self.limit as u64);
-        if found > limit {
-            return Err(Refusal::Limit { what: "filters", found, limit });
+        if installed.len() >= self.limit {
+            return Err(Refusal::Busy { what: "filters", limit: self.limit as u64 });
         }
         let id = random_id();
         installed.insert(id.clone(), Arc::new(Mutex::new(filter)));
@@ -115,24 +117,50 @@ impl Filters {
     }
 }
 
-impl Proven {
+/// Estimates the bytes that a query takes, beside those of its compiled form, which are as many.
+pub(super) fn bytes_of(query: &LogQuery) -> u64 {
+    /// Of an address or a topic, in the sets of a query and in its bits.
+    const VALUE: u64 = 200;
+    /// Of a filter without any.
+    const PLAIN: u64 = 1000;
+    PLAIN + VALUE * num_values(query)
+}
+
+fn num_values(query: &LogQuery) -> u64 {
+    let topics = query.topics().iter().map(|topics| topics.values().len()).sum::<usize>();
+    (query.address_set().len() + topics) as u64
+}
+
+impl Call {
     /// Installs a filter of logs, from the next block on.
     pub(super) fn new_filter(&self, query: LogQuery) -> Result<String, Refusal> {
         self.heads()?;
         check_new_logs(&query)?;
+        let mut held = self.standing.part(self.client());
+        held.grow(bytes_of(&query))?;
         let compiled = query.compile();
-        self.install(Selects::Logs(Arc::new((query, compiled))))
+        self.install(Selects::Logs(Arc::new((query, compiled))), held)
     }
 
     /// Installs a filter of blocks, from the next one on.
     pub(super) fn new_block_filter(&self) -> Result<String, Refusal> {
         self.heads()?;
-        self.install(Selects::Blocks)
+        self.install(Selects::Blocks, self.standing.part(self.client()))
     }
 
-    fn install(&self, selects: Selects) -> Result<String, Refusal> {
-        let filter = Filter { selects, next: self.journal.next(), used: Instant::now() };
-        self.filters.install(filter)
+    fn install(&self, selects: Selects, held: Held) -> Result<String, Refusal> {
+        let limit = self.limits.max_filters_of_client;
+        let counted = self.client().filter(limit);
+        let installed = counted.ok_or(Refusal::Busy { what: "filters of yours", limit });
+        let (next, used) = (self.journal.next(), Instant::now());
+        let installed = installed.and_then(|counted| {
+            let filter = Filter { selects, next, used, _counted: counted, _held: held };
+            self.filters.install(filter)
+        });
+        if installed.is_err() {
+            self.metrics.limit_reached("filters");
+        }
+        installed
     }
 
     pub(super) fn uninstall_filter(&self, id: &str) -> bool {
@@ -141,11 +169,11 @@ impl Proven {
 
     /// Returns what happened since the last poll of a filter, as `write` writes it. After an error, also
     /// one of `write`, the next poll returns the same changes again.
-    pub(super) fn filter_changes<T>(
+    pub(super) fn filter_changes(
         &self,
         id: &str,
-        write: impl FnOnce(&Changes) -> Result<T, Refusal>,
-    ) -> Result<T, Refusal> {
+        write: impl FnOnce(&Changes) -> Answer,
+    ) -> Answer {
         let filter = self.filters.get(id)?;
         let mut filter = lock(&filter);
         filter.used = Instant::now();
@@ -220,8 +248,7 @@ pub(super) fn check_new_logs(query: &LogQuery) -> Result<(), Refusal> {
             return Err(Refusal::Params(why.to_owned()));
         }
     }
-    let topics = query.topics().iter().map(|topics| topics.values().len()).sum::<usize>();
-    let (found, limit) = ((query.address_set().len() + topics) as u64, MOST_VALUES);
+    let (found, limit) = (num_values(query), MOST_VALUES);
     if found > limit {
         return Err(Refusal::Limit { what: "addresses and topics", found, limit });
     }

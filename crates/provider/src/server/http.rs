@@ -1,29 +1,107 @@
-//! What the endpoint serves beside JSON-RPC: `/health` and `/metrics`. It also marks HTTP answers that
-//! were passed on without a proof.
+//! HTTP of the endpoint: JSON-RPC, the beginning of `WebSocket`s, `/health` and `/metrics`.
 
-use std::future::Future;
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-use http::header::CONTENT_TYPE;
-use http::{HeaderName, HeaderValue, Method};
-use jsonrpsee::server::{HttpBody, HttpRequest, HttpResponse};
+use bytes::Bytes;
+use http::header::{
+    CONNECTION, CONTENT_TYPE, HOST, ORIGIN, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
+    SEC_WEBSOCKET_VERSION, UPGRADE,
+};
+use http::uri::Authority;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use http_body_util::BodyExt as _;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::{Request, Response};
 use serde_json::json;
-use tower::{Layer, Service};
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tower::util::BoxCloneService;
+use tower::{ServiceBuilder, ServiceExt as _, service_fn};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
 use super::Proven;
 use super::builder::RpcServerError;
+use super::clients::{Client, Held};
 use super::index::FilterIndex;
+use super::listen::{Input, Open, forwarded_for};
+use super::refusal::Refusal;
+use super::rpc::Caller;
+use super::websocket;
+use crate::node::transport::unix_time;
 
 /// Name of the HTTP header of an answer that nobody proved.
 pub(super) const UNVERIFIED: &str = "chainsieve-unverified";
+/// Media types of JSON-RPC over HTTP. A page in a browser may send none of them to another host unasked.
+const JSON: [&str; 3] = ["application/json", "application/json-rpc", "application/jsonrequest"];
 
-/// Set for a request over HTTP, not for a WebSocket, whose answer is passed on without a proof.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Passed(pub(super) Arc<AtomicBool>);
+/// The bytes of an answer, in pieces.
+#[derive(Debug, Default)]
+pub(super) struct Pieces(VecDeque<Bytes>);
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.0.pop_front().map(|piece| Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.0.iter().map(|piece| piece.len() as u64).sum())
+    }
+}
+
+/// Hosts that requests may be for, each with its port; `None` stands for any.
+#[derive(Debug, Clone)]
+pub(super) struct Hosts(Vec<(String, Option<u16>)>);
+
+impl Hosts {
+    pub(super) fn new(hosts: &[String]) -> Result<Self, RpcServerError> {
+        let host = |text: &String| {
+            let (name, port) = match text.strip_suffix(":*") {
+                Some(name) => (name, None),
+                None => match port_of(text) {
+                    Some((name, port)) => (name, Some(port)),
+                    None => (text.as_str(), Some(80)),
+                },
+            };
+            let is_name =
+                !name.is_empty() && name.parse::<Authority>().is_ok_and(|it| it.host() == name);
+            let words =
+                || RpcServerError::Open(format!("allowed hosts: {text}: not host:port or host:*"));
+            is_name.then(|| (name.to_ascii_lowercase(), port)).ok_or_else(words)
+        };
+        hosts.iter().map(host).collect::<Result<_, _>>().map(Self)
+    }
+
+    fn allow(&self, headers: &HeaderMap, uri: &http::Uri) -> bool {
+        let named = headers.get(HOST).and_then(|host| host.to_str().ok());
+        let Some(host) = named.and_then(|host| host.parse::<Authority>().ok()) else {
+            return false;
+        };
+        // A request by a whole URL is for the host in it.
+        let host = uri.authority().cloned().unwrap_or(host);
+        let (name, port) = (host.host().to_ascii_lowercase(), host.port_u16().unwrap_or(80));
+        self.0.iter().any(|(own, of)| *own == name && of.is_none_or(|of| of == port))
+    }
+}
+
+/// Splits a host from its port.
+fn port_of(text: &str) -> Option<(&str, u16)> {
+    let (name, port) = text.rsplit_once(':')?;
+    Some((name, port.parse().ok()?))
+}
 
 /// Origins of pages that may use the endpoint from a browser.
 #[derive(Debug, Clone, Default)]
@@ -65,72 +143,175 @@ impl Origins {
     }
 }
 
-#[derive(Debug, Clone)]
-pub(super) struct OperationsLayer {
+/// What serves all connections.
+#[derive(Debug)]
+pub(super) struct Front {
     pub(super) proven: Arc<Proven>,
-    /// Pages that may open a WebSocket, beside those of this machine.
+    /// `None` if requests for any host are accepted.
+    pub(super) hosts: Option<Hosts>,
+    /// Pages that may use the endpoint, beside those of this machine.
     pub(super) origins: Origins,
 }
 
-impl<S> Layer<S> for OperationsLayer {
-    type Service = Operations<S>;
+/// What serves the requests of one connection.
+type OfConnection = BoxCloneService<Request<Incoming>, Response<Pieces>, Infallible>;
 
-    fn layer(&self, inner: S) -> Operations<S> {
-        Operations { inner, layer: self.clone() }
-    }
-}
-
+/// A connection with its client.
 #[derive(Debug, Clone)]
-pub(super) struct Operations<S> {
-    inner: S,
-    layer: OperationsLayer,
+struct Peer {
+    address: IpAddr,
+    client: Arc<Client>,
+    input: Arc<Input>,
+    /// Counted until the last of them ends: a WebSocket outlives the connection's HTTP.
+    open: Arc<Open>,
 }
 
-impl<S, B> Service<HttpRequest<B>> for Operations<S>
-where
-    S: Service<HttpRequest<B>, Response = HttpResponse>,
-    S::Future: Send + 'static,
-    S::Error: Send + 'static,
-{
-    type Response = HttpResponse;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<HttpResponse, S::Error>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
+impl Front {
+    pub(super) fn of_connection(
+        self: &Arc<Self>,
+        address: IpAddr,
+        client: Arc<Client>,
+        input: Arc<Input>,
+        open: Arc<Open>,
+    ) -> OfConnection {
+        let (front, peer) = (Arc::clone(self), Peer { address, client, input, open });
+        let answer = move |request| {
+            let (front, peer) = (Arc::clone(&front), peer.clone());
+            async move { Ok::<_, Infallible>(front.answer(request, peer).await) }
+        };
+        let cors = self.origins.cors();
+        ServiceBuilder::new().option_layer(cors).service(service_fn(answer)).boxed_clone()
     }
 
-    fn call(&mut self, mut request: HttpRequest<B>) -> Self::Future {
-        let is_get = request.method().as_str() == "GET";
-        let own = match request.uri().path() {
-            "/health" if is_get => Some(health(&self.layer.proven)),
-            "/metrics" if is_get => Some(metrics(&self.layer.proven)),
-            _ => None,
+    async fn answer(&self, request: Request<Incoming>, mut peer: Peer) -> Response<Pieces> {
+        if self.hosts.as_ref().is_some_and(|hosts| !hosts.allow(request.headers(), request.uri())) {
+            return text(StatusCode::FORBIDDEN, "requests for this host are not allowed");
+        }
+        let (proven, headers) = (&self.proven, request.headers());
+        if proven.limits.behind_proxy {
+            let named = headers.get_all("x-forwarded-for").iter().next_back();
+            let address = named.and_then(|value| forwarded_for(value.to_str().ok()?));
+            peer.address = address.unwrap_or(peer.address);
+            peer.client = proven.clients.of(peer.address);
+        }
+        match (request.method(), request.uri().path()) {
+            (&Method::GET, "/health") => health(proven),
+            (&Method::GET, "/metrics") => metrics(proven),
+            _ if headers.contains_key(UPGRADE) => self.websocket(request, peer),
+            (&Method::POST, _) => self.json_rpc(request, peer).await,
+            _ => text(StatusCode::METHOD_NOT_ALLOWED, "JSON-RPC takes POST, or a WebSocket"),
+        }
+    }
+
+    async fn json_rpc(&self, request: Request<Incoming>, peer: Peer) -> Response<Pieces> {
+        let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let kind = kind.and_then(|kind| kind.split(';').next()).map(str::trim);
+        if !kind.is_some_and(|kind| JSON.iter().any(|json| kind.eq_ignore_ascii_case(json))) {
+            return text(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "Content-Type: application/json is needed",
+            );
+        }
+        let limits = &self.proven.limits;
+        let body = self.body(request.into_body(), &peer.client);
+        let (body, held) = match tokio::time::timeout(limits.request_timeout, body).await {
+            Ok(Ok(body)) => body,
+            Ok(Err(refused)) => return refused,
+            Err(_) => {
+                self.proven.metrics.limit_reached("request_timeout");
+                return text(StatusCode::REQUEST_TIMEOUT, "the request took too long");
+            }
         };
-        if let Some(own) = own {
-            return Box::pin(std::future::ready(Ok(own)));
+        let caller =
+            Caller { proven: Arc::clone(&self.proven), client: peer.client, subscriptions: None };
+        let reply = caller.answer(&body).await;
+        drop((body, held));
+        let Some(reply) = reply else { return response(StatusCode::OK, "application/json", []) };
+        let mut answer = response(StatusCode::OK, "application/json", reply.parts);
+        if reply.is_unverified {
+            answer.headers_mut().insert(UNVERIFIED, HeaderValue::from_static("1"));
         }
-        let passed = Passed::default();
-        if request.headers().contains_key("upgrade") {
-            // A browser lets any page open a WebSocket, and says which page it is.
-            let origin = request.headers().get("origin");
-            let is_foreign = origin.is_some_and(|origin| !self.layer.origins.allows(origin));
-            if is_foreign {
-                let body = "pages of other hosts cannot use this endpoint".to_owned();
-                return Box::pin(std::future::ready(Ok(response(403, "text/plain", body))));
-            }
-        } else {
-            request.extensions_mut().insert(passed.clone());
+        answer
+    }
+
+    /// Reads the body of a request.
+    async fn body(
+        &self,
+        mut body: Incoming,
+        client: &Arc<Client>,
+    ) -> Result<(Vec<u8>, Held), Response<Pieces>> {
+        let limit = self.proven.limits.max_request as usize;
+        let too_large = || {
+            let why = format!("the request has more than {limit} bytes");
+            text(StatusCode::PAYLOAD_TOO_LARGE, why)
+        };
+        if body.size_hint().lower() > limit as u64 {
+            return Err(too_large());
         }
-        let answer = self.inner.call(request);
-        Box::pin(async move {
-            let mut answer = answer.await?;
-            if passed.0.load(Ordering::Relaxed) {
-                let value = "1".parse().expect("a digit");
-                answer.headers_mut().insert(UNVERIFIED, value);
+        let (mut bytes, mut held) = (Vec::new(), self.proven.passing.part(client));
+        while let Some(frame) = body.frame().await {
+            let frame =
+                frame.map_err(|_| text(StatusCode::BAD_REQUEST, "the request is cut off"))?;
+            let Ok(data) = frame.into_data() else { continue };
+            if bytes.len() + data.len() > limit {
+                return Err(too_large());
             }
-            Ok(answer)
-        })
+            if let Err(refusal) = held.grow(data.len() as u64) {
+                let why = match refusal {
+                    Refusal::Busy { what, limit } => format!("{limit} {what} are the limit"),
+                    refusal => refusal.outcome().to_owned(),
+                };
+                return Err(text(StatusCode::SERVICE_UNAVAILABLE, why));
+            }
+            bytes.extend_from_slice(&data);
+        }
+        Ok((bytes, held))
+    }
+
+    /// Begins a WebSocket (RFC 6455, section 4.2).
+    fn websocket(&self, mut request: Request<Incoming>, peer: Peer) -> Response<Pieces> {
+        let headers = request.headers();
+        // A browser lets any page open a WebSocket, and says which page it is.
+        if headers.get(ORIGIN).is_some_and(|origin| !self.origins.allows(origin)) {
+            return text(StatusCode::FORBIDDEN, "pages of other hosts cannot use this endpoint");
+        }
+        let has = |name: HeaderName, word: &str| {
+            let mut values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+            values.any(|value| value.split(',').any(|own| own.trim().eq_ignore_ascii_case(word)))
+        };
+        let is_valid = request.method() == Method::GET
+            && has(UPGRADE, "websocket")
+            && has(CONNECTION, "upgrade")
+            && has(SEC_WEBSOCKET_VERSION, "13");
+        let key = headers.get(SEC_WEBSOCKET_KEY).filter(|_| is_valid);
+        let Some(key) = key.map(|key| derive_accept_key(key.as_bytes())) else {
+            return text(StatusCode::BAD_REQUEST, "not the beginning of a WebSocket of version 13");
+        };
+        let Peer { client, input, open, .. } = peer;
+        let caller = Caller {
+            proven: Arc::clone(&self.proven),
+            client,
+            subscriptions: Some(Arc::default()),
+        };
+        let upgraded = hyper::upgrade::on(&mut request);
+        input.begin();
+        tokio::spawn(async move {
+            if let Ok(upgraded) = upgraded.await {
+                websocket::serve(upgraded, caller, input).await;
+            }
+            drop(open);
+        });
+        let mut answer = Response::new(Pieces::default());
+        *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        let accept = HeaderValue::try_from(key).expect("base64");
+        for (name, value) in [
+            (CONNECTION, HeaderValue::from_static("Upgrade")),
+            (UPGRADE, HeaderValue::from_static("websocket")),
+            (SEC_WEBSOCKET_ACCEPT, accept),
+        ] {
+            answer.headers_mut().insert(name, value);
+        }
+        answer
     }
 }
 
@@ -147,25 +328,42 @@ fn is_of_this_machine(origin: &[u8]) -> bool {
     })
 }
 
-fn response(status: u16, kind: &str, body: String) -> HttpResponse {
-    let built = HttpResponse::builder().status(status).header("content-type", kind);
-    built.body(HttpBody::from(body)).expect("a status and a header")
+fn response(
+    status: StatusCode,
+    kind: &'static str,
+    pieces: impl IntoIterator<Item = Bytes>,
+) -> Response<Pieces> {
+    let mut response = Response::new(Pieces(pieces.into_iter().collect()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
 }
 
-fn health(proven: &Proven) -> HttpResponse {
+fn text(status: StatusCode, why: impl Into<String>) -> Response<Pieces> {
+    response(status, "text/plain; charset=utf-8", [Bytes::from(why.into())])
+}
+
+fn health(proven: &Proven) -> Response<Pieces> {
     let head = proven.chain.head();
+    let age = head.map(|_| unix_time().as_secs().saturating_sub(proven.metrics.head_time()));
+    let limit = proven.max_head_age.map(|age| age.as_secs());
+    let is_young = age.zip(limit).is_none_or(|(age, limit)| age <= limit);
+    let is_ready = head.is_some() && is_young;
     let body = json!({
-        "ready": head.is_some(),
+        "ready": is_ready,
         "head": head,
+        "age": age,
+        "max_age": limit,
         "finalized": proven.chain.finalized(),
         "index": proven.index.as_ref().and_then(FilterIndex::numbers),
         "trust": proven.trust(),
     });
-    let status = if head.is_some() { 200 } else { 503 };
-    response(status, "application/json", body.to_string())
+    let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    response(status, "application/json", [Bytes::from(body.to_string())])
 }
 
-fn metrics(proven: &Proven) -> HttpResponse {
+fn metrics(proven: &Proven) -> Response<Pieces> {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    response(200, kind, proven.metrics.text())
+    proven.measure();
+    response(StatusCode::OK, kind, [Bytes::from(proven.metrics.text())])
 }

@@ -290,7 +290,8 @@ impl Proven {
                 break;
             }
             let last = finalized.number.min(next.saturating_add(PIECE - 1));
-            let headers = self.headers(next..=last).map_err(|error| error.to_string())?;
+            let headers =
+                self.headers(next..=last, &self.stop).map_err(|error| error.to_string())?;
             for (part, numbers) in headers.parts() {
                 if let Err(error) = writer.append(&part.part(numbers)) {
                     index.distrust();
@@ -330,7 +331,8 @@ impl Proven {
             return Ok(());
         }
         // By the headers to the head: nodes may name final blocks that do not lead to it.
-        let headers = self.headers(number..=number).map_err(|error| error.to_string())?;
+        let headers =
+            self.headers(number..=number, &self.stop).map_err(|error| error.to_string())?;
         let found = headers.hash(number).ok_or("the headers end early")?;
         if found != own {
             index.distrust();

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::Proven;
 use super::blocks::Missing;
+use super::call::{Answer, Call};
 use super::journal::BlockHeader;
 use super::refusal::Refusal;
 use crate::nodes::ask;
@@ -125,15 +126,6 @@ impl Proven {
         })
     }
 
-    /// Returns all receipts of a block as `eth_getBlockReceipts` has them.
-    pub(super) fn receipts_json(&self, block: &BlockHeader) -> Result<Vec<Value>, Refusal> {
-        let header = ChainBlock::from(block);
-        let receipts = self.blocks.receipts(&header)?;
-        let transactions = self.blocks.transactions(&header)?;
-        let count = receipts.receipts().len();
-        (0..count).map(|index| receipt(block, receipts.receipts(), &transactions, index)).collect()
-    }
-
     /// Returns the receipt of one transaction of a block.
     pub(super) fn receipt_json(
         &self,
@@ -148,6 +140,19 @@ impl Proven {
         let receipts = self.blocks.receipts(&header)?;
         let transactions = self.blocks.transactions(&header)?;
         receipt(block, receipts.receipts(), &transactions, index).map(Some)
+    }
+}
+
+impl Call {
+    /// Writes all receipts of a block as `eth_getBlockReceipts` has them.
+    pub(super) fn receipts_json(&self, block: &BlockHeader) -> Answer {
+        let header = ChainBlock::from(block);
+        let receipts = self.blocks.receipts(&header)?;
+        let transactions = self.blocks.transactions(&header)?;
+        let count = receipts.receipts().len();
+        self.written_list(
+            (0..count).map(|index| receipt(block, receipts.receipts(), &transactions, index)),
+        )
     }
 }
 

@@ -17,13 +17,18 @@ use chainsieve::eth::scan;
 
 use super::Proven;
 use super::blocks::Missing;
+use super::call::Call;
 use super::chain::{Headers, HeadersError};
 use super::events::RpcServerEvent;
 use super::index::Indexed;
 use super::journal::{BlockHeader, Change};
 use super::refusal::Refusal;
+use crate::error::FetchError;
+use crate::held;
 use crate::in_order::in_order;
+use crate::node::Node;
 use crate::nodes::first_of;
+use crate::stop::Stop;
 
 /// The rules by which logs match: those of go-ethereum.
 pub(super) const SEMANTICS: Semantics = Semantics::Geth;
@@ -67,6 +72,13 @@ impl Found<'_> {
     }
 }
 
+/// Why no further block of a question is read.
+enum Ended {
+    /// Many are missing, up to this one.
+    Missing(BlockRef),
+    Refused(Refusal),
+}
+
 /// Counts the blocks of a question, and those that have a matching log.
 #[derive(Debug, Default)]
 struct Matches {
@@ -103,6 +115,25 @@ impl Proven {
         Ok(Heads { earliest: 0, latest: head.number, safe: finalized, finalized })
     }
 
+    /// Returns the headers of a range of the verified chain. What is missing is fetched.
+    pub(super) fn headers(
+        &self,
+        range: RangeInclusive<u64>,
+        stop: &Stop,
+    ) -> Result<Headers, HeadersError> {
+        let nodes: Vec<Node> =
+            self.blocks.nodes().iter().map(|node| node.with_stop(stop.clone())).collect();
+        loop {
+            match self.chain.headers(&nodes, self.anchor.as_deref(), range.clone()) {
+                // Another call fetched them, and nobody waits for that one any more.
+                Err(HeadersError::Fetch(FetchError::Stopped)) if !stop.is_set() => {}
+                found => return found,
+            }
+        }
+    }
+}
+
+impl Call {
     /// Returns the logs of a query with all members proven, in the order of the chain.
     pub(super) fn logs(&self, query: &LogQuery) -> Result<Vec<LocatedLog>, Refusal> {
         self.while_filters_hold(|| self.logs_now(query))
@@ -119,7 +150,7 @@ impl Proven {
     fn logs_now(&self, query: &LogQuery) -> Result<Vec<LocatedLog>, Refusal> {
         if let BlockSelection::AtHash(hash) = *query.blocks() {
             let unknown = || Refusal::UnknownBlock("unknown block".to_owned());
-            let block = self.block_of(hash)?.ok_or_else(unknown)?;
+            let block = self.block_of(hash, self.stop())?.ok_or_else(unknown)?;
             self.check_profile(block.at.number)?;
             let block = ChainBlock::from(&*block);
             return self.limited(self.blocks.logs(&block, query, SEMANTICS)?);
@@ -139,11 +170,6 @@ impl Proven {
         let candidates: Vec<_> =
             spans.iter().flat_map(|span| self.candidates(&compiled, span)).collect();
         self.logs_in(query, &candidates, &range)
-    }
-
-    /// Returns the headers of a range of the verified chain. What is missing is fetched.
-    pub(super) fn headers(&self, range: RangeInclusive<u64>) -> Result<Headers, HeadersError> {
-        self.chain.headers(self.blocks.nodes(), self.anchor.as_deref(), range)
     }
 
     /// Divides a range into the blocks of the index, and those of which the headers are needed.
@@ -168,7 +194,7 @@ impl Proven {
             })
         });
         let Some(Indexed { blocks, count, candidates }) = indexed else {
-            return Ok(vec![Span::Headers(self.headers(range.clone())?)]);
+            return Ok(vec![Span::Headers(self.headers(range.clone(), self.stop())?)]);
         };
         if count > limit {
             let what = CANDIDATES;
@@ -177,17 +203,17 @@ impl Proven {
         let (from, to) = blocks.into_inner();
         if count > MANY
             && self.chain.missing_from(first) / MANY < count
-            && let Ok(headers) = self.headers(range.clone())
+            && let Ok(headers) = self.headers(range.clone(), self.stop())
         {
             return Ok(vec![Span::Headers(headers)]);
         }
         let mut spans = Vec::new();
         if first < from {
-            spans.push(Span::Headers(self.headers(first..=from - 1)?));
+            spans.push(Span::Headers(self.headers(first..=from - 1, self.stop())?));
         }
         spans.push(Span::Index(candidates));
         if to < last {
-            spans.push(Span::Headers(self.headers(to + 1..=last)?));
+            spans.push(Span::Headers(self.headers(to + 1..=last, self.stop())?));
         }
         Ok(spans)
     }
@@ -209,13 +235,22 @@ impl Proven {
         let (mut logs, mut missing): (Vec<LocatedLog>, Vec<Missing>) = (Vec::new(), Vec::new());
         let mut take = |block: &Candidate<'_>, found: Result<Vec<LocatedLog>, Missing>| {
             match found {
-                Ok(found) => logs.extend(found),
+                Ok(found) => {
+                    self.hold(held::bytes_of(found.iter().map(|log| &log.log)))
+                        .map_err(Ended::Refused)?;
+                    logs.extend(found);
+                }
                 Err(why) => missing.push(why),
             }
             if missing.len() >= MOST_MISSING {
-                return Err(Some(block.at()));
+                return Err(Ended::Missing(block.at()));
             }
-            if logs.len() as u64 > self.limits.max_logs { Err(None) } else { Ok(()) }
+            self.check_waiting().map_err(Ended::Refused)?;
+            let (found, limit) = (logs.len() as u64, self.limits.max_logs);
+            if found > limit {
+                return Err(Ended::Refused(Refusal::Limit { what: "logs", found, limit }));
+            }
+            Ok(())
         };
         let matches = Matches::default();
         let work = |group: &'a [Candidate<'b>]| {
@@ -235,12 +270,9 @@ impl Proven {
         };
         match taken {
             Ok(()) if missing.is_empty() => {}
-            Err(None) => {
-                let (found, limit) = (logs.len() as u64, self.limits.max_logs);
-                return Err(Refusal::Limit { what: "logs", found, limit });
-            }
+            Err(Ended::Refused(refusal)) => return Err(refusal),
             Ok(()) => return Err(Refusal::missing(range, missing)),
-            Err(Some(last)) => {
+            Err(Ended::Missing(last)) => {
                 // The others may be missing too.
                 let others = candidates.iter().filter(|block| block.at().number > last.number);
                 missing.extend(others.map(|block| Missing {
@@ -290,11 +322,13 @@ impl Proven {
         found.into_iter().map(logs).collect()
     }
 
+    /// Checks the number of logs, and counts their bytes until the call ends.
     fn limited(&self, logs: Vec<LocatedLog>) -> Result<Vec<LocatedLog>, Refusal> {
         let (found, limit) = (logs.len() as u64, self.limits.max_logs);
         if found > limit {
             return Err(Refusal::Limit { what: "logs", found, limit });
         }
+        self.hold(held::bytes_of(logs.iter().map(|log| &log.log)))?;
         Ok(logs)
     }
 
@@ -321,7 +355,9 @@ impl Proven {
         }
         candidates
     }
+}
 
+impl Proven {
     /// Returns an error if the receipts of a block need not have all logs.
     pub(super) fn check_profile(&self, number: u64) -> Result<(), Refusal> {
         let profile = self.blocks.profile();
@@ -334,7 +370,11 @@ impl Proven {
 
     /// Returns the header of a block of the verified chain by its hash; `None` if the verified chain
     /// does not have it.
-    pub(super) fn block_of(&self, hash: B256) -> Result<Option<Arc<BlockHeader>>, Refusal> {
+    pub(super) fn block_of(
+        &self,
+        hash: B256,
+        stop: &Stop,
+    ) -> Result<Option<Arc<BlockHeader>>, Refusal> {
         self.heads()?;
         let block = if let Some(known) = self.journal.header(hash) {
             known
@@ -344,28 +384,32 @@ impl Proven {
             let Some(header) = header.map_err(HeadersError::from)? else { return Ok(None) };
             Arc::new(BlockHeader::new(header))
         };
-        Ok(self.is_on_chain(block.at)?.then_some(block))
+        Ok(self.is_on_chain(block.at, stop)?.then_some(block))
     }
 
     /// Returns `true` if the verified chain has this block.
-    pub(super) fn is_on_chain(&self, block: BlockRef) -> Result<bool, Refusal> {
+    pub(super) fn is_on_chain(&self, block: BlockRef, stop: &Stop) -> Result<bool, Refusal> {
         if block.number > self.heads()?.latest {
             return Ok(false);
         }
-        Ok(self.hash_at(block.number)? == Some(block.hash))
+        Ok(self.hash_at(block.number, stop)? == Some(block.hash))
     }
 
     /// Returns the hash of the verified chain's block with this number, at most that of the head.
-    pub(super) fn hash_at(&self, number: u64) -> Result<Option<B256>, HeadersError> {
+    pub(super) fn hash_at(&self, number: u64, stop: &Stop) -> Result<Option<B256>, HeadersError> {
         let known = self.chain.hash(number);
         match known.or_else(|| self.index.as_ref()?.hash(number)) {
             Some(hash) => Ok(Some(hash)),
-            None => Ok(self.headers(number..=number)?.hash(number)),
+            None => Ok(self.headers(number..=number, stop)?.hash(number)),
         }
     }
 
     /// Returns the header of the block that a tag names; `None` above the verified head.
-    pub(super) fn block_at(&self, tag: BlockTag) -> Result<Option<Arc<BlockHeader>>, Refusal> {
+    pub(super) fn block_at(
+        &self,
+        tag: BlockTag,
+        stop: &Stop,
+    ) -> Result<Option<Arc<BlockHeader>>, Refusal> {
         let heads = self.heads()?;
         let query = LogQuery::new().from_block(tag).to_block(tag);
         let number = match query.resolve(&heads) {
@@ -375,15 +419,17 @@ impl Proven {
             }
             Err(error) => return Err(error.into()),
         };
-        let hash = self.hash_at(number)?.ok_or(Refusal::NotReady)?;
+        let hash = self.hash_at(number, stop)?.ok_or(Refusal::NotReady)?;
         // The block exists, so a node that does not have it is no answer.
-        self.block_of(hash)?.map(Some).ok_or_else(|| {
+        self.block_of(hash, stop)?.map(Some).ok_or_else(|| {
             let why =
                 vec!["no upstream has the header, or the block has just left the chain".into()];
             Missing { block: BlockRef { number, hash }, why }.into()
         })
     }
+}
 
+impl Call {
     /// Returns the matching logs of changes of the chain, in their order.
     pub(super) fn logs_of_changes(
         &self,
@@ -402,6 +448,7 @@ impl Proven {
     ) -> Result<Vec<LocatedLog>, Refusal> {
         let mut logs = Vec::new();
         for Change { block, removed } in without_pairs(changes) {
+            self.check_waiting()?;
             let number = block.at.number;
             if !is_in(query, number) {
                 continue;

@@ -1,38 +1,24 @@
 //! The methods whose answers are proven.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use chainsieve::alloy_primitives::{B256, U64};
 use chainsieve::eth::log_query::{BlockTag, LogQuery};
-use jsonrpsee::RpcModule;
-use jsonrpsee::core::RegisterMethodError;
-use jsonrpsee::types::{ErrorObjectOwned, Params};
 use serde::Deserialize;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::block_parts::{self, Place};
+use super::call::{Answer, Call, Method};
 use super::filters::Changes;
 use super::journal::BlockHeader;
 use super::logs::SEMANTICS;
 use super::refusal::Refusal;
-use super::{Proven, subscriptions};
 
-/// The answer to a call, as JSON.
-pub(super) type Answer = Result<Box<RawValue>, Refusal>;
-pub(super) type Method = fn(&Proven, &[&RawValue]) -> Answer;
-
-const METHODS: [(&str, Method); 14] = [
+/// Methods that ask no node, read nothing from disk and search nothing.
+const INSTANT: [(&str, Method); 7] = [
     ("eth_blockNumber", block_number),
     ("eth_chainId", chain_id),
-    ("eth_getBlockByHash", get_block_by_hash),
-    ("eth_getBlockByNumber", get_block_by_number),
-    ("eth_getBlockReceipts", get_block_receipts),
-    ("eth_getFilterChanges", get_filter_changes),
-    ("eth_getFilterLogs", get_filter_logs),
-    ("eth_getLogs", get_logs),
-    ("eth_getTransactionReceipt", get_transaction_receipt),
     ("eth_newBlockFilter", new_block_filter),
     ("eth_newFilter", new_filter),
     ("eth_uninstallFilter", uninstall_filter),
@@ -40,52 +26,24 @@ const METHODS: [(&str, Method); 14] = [
     ("web3_clientVersion", client_version),
 ];
 
-/// Returns every method but subscriptions.
-pub(super) fn all() -> impl Iterator<Item = (&'static str, Method)> {
-    METHODS.into_iter().chain(block_parts::METHODS)
+const METHODS: [(&str, Method); 7] = [
+    ("eth_getBlockByHash", get_block_by_hash),
+    ("eth_getBlockByNumber", get_block_by_number),
+    ("eth_getBlockReceipts", get_block_receipts),
+    ("eth_getFilterChanges", get_filter_changes),
+    ("eth_getFilterLogs", get_filter_logs),
+    ("eth_getLogs", get_logs),
+    ("eth_getTransactionReceipt", get_transaction_receipt),
+];
+
+/// Returns a method whose answer takes no time, so that it waits for no other call.
+pub(super) fn find_instant(name: &str) -> Option<(&'static str, Method)> {
+    INSTANT.into_iter().find(|(own, _)| *own == name)
 }
 
-/// Returns the methods as jsonrpsee takes them.
-pub(super) fn module(proven: Arc<Proven>) -> Result<RpcModule<Proven>, RegisterMethodError> {
-    let mut module = RpcModule::from_arc(proven);
-    for (name, method) in all() {
-        module.register_async_method(name, move |params, proven, _| {
-            call(name, method, params, proven)
-        })?;
-    }
-    subscriptions::register(&mut module)?;
-    Ok(module)
-}
-
-/// Calls a method on a thread that may wait, and counts the outcome.
-async fn call(
-    name: &'static str,
-    method: Method,
-    params: Params<'static>,
-    proven: Arc<Proven>,
-) -> Result<Box<RawValue>, ErrorObjectOwned> {
-    let began = Instant::now();
-    let permit = proven.calls.clone().try_acquire_owned();
-    let counted = Arc::clone(&proven);
-    let answer = if let Ok(permit) = permit {
-        let work = move || {
-            let answer = list(&params).and_then(|params| method(&proven, &params));
-            drop(permit);
-            answer
-        };
-        tokio::task::spawn_blocking(work).await.unwrap_or(Err(Refusal::Internal))
-    } else {
-        let limit = counted.limits.max_calls;
-        Err(Refusal::Limit { what: "calls at once", found: limit + 1, limit })
-    };
-    let outcome = answer.as_ref().map_or_else(Refusal::outcome, |_| "ok");
-    counted.metrics.answered(name, outcome, began.elapsed());
-    answer.map_err(ErrorObjectOwned::from)
-}
-
-/// Returns the list of parameters.
-pub(super) fn list<'a>(params: &'a Params<'_>) -> Result<Vec<&'a RawValue>, Refusal> {
-    params.as_str().map_or(Ok(Vec::new()), list_of)
+/// Returns one of the other methods, but for subscriptions.
+pub(super) fn find(name: &str) -> Option<(&'static str, Method)> {
+    METHODS.into_iter().chain(block_parts::METHODS).find(|(own, _)| *own == name)
 }
 
 /// Returns the list of parameters in a text.
@@ -115,98 +73,80 @@ fn tag(params: &[&RawValue], index: usize) -> Result<BlockTag, Refusal> {
     text.parse().map_err(|error| Refusal::Params(format!("invalid argument {index}: {error}")))
 }
 
-/// Room for what surrounds a result in an answer, but for the id that a client chooses.
-const ENVELOPE: u64 = 64;
-
-impl Proven {
-    /// Returns a result as JSON, if it is not too large for an answer.
-    pub(super) fn written(&self, value: &(impl serde::Serialize + ?Sized)) -> Answer {
-        let json = to_raw_value(value).map_err(|error| Refusal::Params(error.to_string()))?;
-        let (found, limit) = (json.get().len() as u64 + ENVELOPE, self.limits.max_answer.into());
-        if found > limit {
-            return Err(Refusal::Limit { what: "bytes of the answer", found, limit });
-        }
-        Ok(json)
-    }
+fn get_logs(call: &Call, params: &[&RawValue]) -> Answer {
+    call.written(&call.logs(&query(params)?)?)
 }
 
-fn get_logs(proven: &Proven, params: &[&RawValue]) -> Answer {
-    proven.written(&proven.logs(&query(params)?)?)
+fn new_filter(call: &Call, params: &[&RawValue]) -> Answer {
+    let id = call.new_filter(query(params)?)?;
+    call.written(&id)
 }
 
-fn new_filter(proven: &Proven, params: &[&RawValue]) -> Answer {
-    let id = proven.new_filter(query(params)?)?;
-    proven.count_filters();
-    proven.written(&id)
+fn new_block_filter(call: &Call, _: &[&RawValue]) -> Answer {
+    let id = call.new_block_filter()?;
+    call.written(&id)
 }
 
-fn new_block_filter(proven: &Proven, _: &[&RawValue]) -> Answer {
-    let id = proven.new_block_filter()?;
-    proven.count_filters();
-    proven.written(&id)
-}
-
-fn uninstall_filter(proven: &Proven, params: &[&RawValue]) -> Answer {
+fn uninstall_filter(call: &Call, params: &[&RawValue]) -> Answer {
     let id: String = param(params, 0)?;
-    let was_there = proven.uninstall_filter(&id);
-    proven.count_filters();
-    proven.written(&was_there)
+    let was_there = call.uninstall_filter(&id);
+    call.written(&was_there)
 }
 
-fn get_filter_changes(proven: &Proven, params: &[&RawValue]) -> Answer {
+fn get_filter_changes(call: &Call, params: &[&RawValue]) -> Answer {
     let id: String = param(params, 0)?;
-    proven.filter_changes(&id, |changes| match changes {
-        Changes::Logs(logs) => proven.written(logs),
-        Changes::Blocks(hashes) => proven.written(hashes),
+    call.filter_changes(&id, |changes| match changes {
+        Changes::Logs(logs) => call.written(logs),
+        Changes::Blocks(hashes) => call.written(hashes),
     })
 }
 
-fn get_filter_logs(proven: &Proven, params: &[&RawValue]) -> Answer {
+fn get_filter_logs(call: &Call, params: &[&RawValue]) -> Answer {
     let id: String = param(params, 0)?;
-    proven.written(&proven.filter_logs(&id)?)
+    call.written(&call.filter_logs(&id)?)
 }
 
-fn block_number(proven: &Proven, _: &[&RawValue]) -> Answer {
-    proven.written(&U64::from(proven.heads()?.latest))
+fn block_number(call: &Call, _: &[&RawValue]) -> Answer {
+    call.written(&U64::from(call.heads()?.latest))
 }
 
-fn chain_id(proven: &Proven, _: &[&RawValue]) -> Answer {
-    proven.written(&U64::from(proven.chain_id))
+fn chain_id(call: &Call, _: &[&RawValue]) -> Answer {
+    call.written(&U64::from(call.chain_id))
 }
 
-fn net_version(proven: &Proven, _: &[&RawValue]) -> Answer {
-    proven.written(&proven.chain_id.to_string())
+fn net_version(call: &Call, _: &[&RawValue]) -> Answer {
+    call.written(&call.chain_id.to_string())
 }
 
 /// Returns the block that the first parameter names by a tag or number.
 pub(super) fn block_by_number(
-    proven: &Proven,
+    call: &Call,
     params: &[&RawValue],
 ) -> Result<Option<Arc<BlockHeader>>, Refusal> {
-    proven.block_at(tag(params, 0)?)
+    call.block_at(tag(params, 0)?, call.stop())
 }
 
 /// Returns the block that the first parameter names by its hash.
 pub(super) fn block_by_hash(
-    proven: &Proven,
+    call: &Call,
     params: &[&RawValue],
 ) -> Result<Option<Arc<BlockHeader>>, Refusal> {
-    proven.block_of(param(params, 0)?)
+    call.block_of(param(params, 0)?, call.stop())
 }
 
-fn get_block_by_number(proven: &Proven, params: &[&RawValue]) -> Answer {
-    block(proven, block_by_number(proven, params)?.as_deref(), params)
+fn get_block_by_number(call: &Call, params: &[&RawValue]) -> Answer {
+    block(call, block_by_number(call, params)?.as_deref(), params)
 }
 
-fn get_block_by_hash(proven: &Proven, params: &[&RawValue]) -> Answer {
-    block(proven, block_by_hash(proven, params)?.as_deref(), params)
+fn get_block_by_hash(call: &Call, params: &[&RawValue]) -> Answer {
+    block(call, block_by_hash(call, params)?.as_deref(), params)
 }
 
-fn block(proven: &Proven, block: Option<&BlockHeader>, params: &[&RawValue]) -> Answer {
+fn block(call: &Call, block: Option<&BlockHeader>, params: &[&RawValue]) -> Answer {
     let is_full = param::<Option<bool>>(params, 1)?.unwrap_or_default();
     match block {
-        Some(block) => proven.written(&proven.block_json(block, is_full)?),
-        None => proven.written(&Value::Null),
+        Some(block) => call.written(&call.block_json(block, is_full)?),
+        None => call.written(&Value::Null),
     }
 }
 
@@ -226,17 +166,17 @@ enum BlockId {
 
 /// Returns the block that the first parameter names in any way.
 pub(super) fn block_by_id(
-    proven: &Proven,
+    call: &Call,
     params: &[&RawValue],
 ) -> Result<Option<Arc<BlockHeader>>, Refusal> {
     let by_tag = |text: &str| {
         let tag = text.parse();
         let tag = tag.map_err(|error| Refusal::Params(format!("invalid argument 0: {error}")))?;
-        proven.block_at(tag)
+        call.block_at(tag, call.stop())
     };
     match param(params, 0)? {
         BlockId::Hash(hash) | BlockId::Object { block_hash: Some(hash), block_number: None } => {
-            proven.block_of(hash)
+            call.block_of(hash, call.stop())
         }
         BlockId::Tag(text) | BlockId::Object { block_hash: None, block_number: Some(text) } => {
             by_tag(&text)
@@ -248,27 +188,29 @@ pub(super) fn block_by_id(
     }
 }
 
-fn get_block_receipts(proven: &Proven, params: &[&RawValue]) -> Answer {
-    match block_by_id(proven, params)? {
-        Some(block) => proven.written(&proven.receipts_json(&block)?),
-        None => proven.written(&Value::Null),
+fn get_block_receipts(call: &Call, params: &[&RawValue]) -> Answer {
+    match block_by_id(call, params)? {
+        Some(block) => call.receipts_json(&block),
+        None => call.written(&Value::Null),
     }
 }
 
-fn get_transaction_receipt(proven: &Proven, params: &[&RawValue]) -> Answer {
+fn get_transaction_receipt(call: &Call, params: &[&RawValue]) -> Answer {
     let hash: B256 = param(params, 0)?;
     // Upstreams say where the transaction is. Only the block proves it.
-    let receipt = proven.first_named(|node| {
+    let receipt = call.first_named(|node| {
         let place: Option<Place> = node.call("eth_getTransactionReceipt", &json!([hash]))?;
         let block_hash = place.and_then(|place| place.block_hash);
-        Ok(block_hash.map_or(Ok(None), |block_hash| match proven.block_of(block_hash)? {
-            Some(block) => proven.receipt_json(&block, hash),
-            None => Ok(None),
+        Ok(block_hash.map_or(Ok(None), |block_hash| {
+            match call.block_of(block_hash, call.stop())? {
+                Some(block) => call.receipt_json(&block, hash),
+                None => Ok(None),
+            }
         }))
     });
-    proven.written(&receipt?)
+    call.written(&receipt?)
 }
 
-fn client_version(proven: &Proven, _: &[&RawValue]) -> Answer {
-    proven.written(concat!("chainsieve/", env!("CARGO_PKG_VERSION")))
+fn client_version(call: &Call, _: &[&RawValue]) -> Answer {
+    call.written(concat!("chainsieve/", env!("CARGO_PKG_VERSION")))
 }

@@ -37,6 +37,11 @@ struct Outcome {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfLimit {
+    limit: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Place {
     place: &'static str,
 }
@@ -87,8 +92,12 @@ pub(super) struct Metrics {
     index_first: Gauge<u64, AtomicU64>,
     index_last: Gauge<u64, AtomicU64>,
     head_failures: Counter,
-    pub(super) filters: Gauge,
-    pub(super) subscriptions: Gauge,
+    pub(super) filters: Gauge<u64, AtomicU64>,
+    pub(super) subscriptions: Gauge<u64, AtomicU64>,
+    pub(super) connections: Gauge<u64, AtomicU64>,
+    pub(super) passing: Gauge<u64, AtomicU64>,
+    pub(super) standing: Gauge<u64, AtomicU64>,
+    limits: Family<OfLimit, Counter>,
     unverified: Counter,
 }
 
@@ -118,6 +127,10 @@ impl Metrics {
             head_failures: Counter::default(),
             filters: Gauge::default(),
             subscriptions: Gauge::default(),
+            connections: Gauge::default(),
+            passing: Gauge::default(),
+            standing: Gauge::default(),
+            limits: Family::default(),
             unverified: Counter::default(),
         };
         metrics.register();
@@ -170,6 +183,13 @@ impl Metrics {
         registry.register("head_failures", help, self.head_failures.clone());
         registry.register("filters", "Installed filters", self.filters.clone());
         registry.register("subscriptions", "Open subscriptions", self.subscriptions.clone());
+        registry.register("connections", "Open connections", self.connections.clone());
+        let help = "Bytes of requests and answers that clients have not read yet";
+        registry.register("answer_memory_bytes", help, self.passing.clone());
+        let help = "Bytes of installed filters and subscriptions";
+        registry.register("filter_memory_bytes", help, self.standing.clone());
+        let help = "Times that a limit refused a client something, or ended its connection";
+        registry.register("limits_reached", help, self.limits.clone());
         let help = "Calls that were passed to an upstream without a proof";
         registry.register("unverified_calls", help, self.unverified.clone());
     }
@@ -227,6 +247,15 @@ impl Metrics {
             Kept::Nowhere => "upstream",
         };
         self.found.get_or_create(&Place { place }).inc();
+    }
+
+    pub(super) fn limit_reached(&self, limit: &'static str) {
+        self.limits.get_or_create(&OfLimit { limit }).inc();
+    }
+
+    /// Returns the Unix time of the verified head.
+    pub(super) fn head_time(&self) -> u64 {
+        self.head_time.get()
     }
 
     pub(super) fn set_head(&self, number: u64, timestamp: u64) {

@@ -7,8 +7,10 @@
 //! | `blocks`, `store`, `flight` | proven receipts and transactions: in memory, on disk, fetched once |
 //! | `index` | the filters of final blocks, on disk |
 //! | `logs`, `filters`, `subscriptions` | answers about logs |
-//! | `methods`, `block_parts`, `json`, `refusal` | JSON-RPC: methods, results, errors |
-//! | `unverified`, `http` | what is not proven, `/health` and `/metrics` |
+//! | `listen`, `http`, `websocket` | connections of clients, `/health` and `/metrics` |
+//! | `clients` | what each client may hold |
+//! | `rpc`, `call`, `methods`, `block_parts`, `json`, `refusal` | JSON-RPC: calls, methods, results, errors |
+//! | `unverified` | what is not proven |
 //! | `alloy_layer` | the same methods for alloy's provider, in one process |
 //! | `compare`, `metrics`, `events` | what upstreams left out, for the operator |
 
@@ -17,7 +19,9 @@ mod alloy_layer;
 mod block_parts;
 mod blocks;
 mod builder;
+mod call;
 mod chain;
+mod clients;
 mod compare;
 mod events;
 mod filters;
@@ -27,21 +31,23 @@ mod http;
 mod index;
 mod journal;
 mod json;
+mod listen;
 mod logs;
 mod methods;
 mod metrics;
 mod refusal;
+mod rpc;
 mod store;
 mod subscriptions;
 mod unverified;
+mod websocket;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
+use std::time::Duration;
 
-use jsonrpsee::types::ErrorObjectOwned;
-use serde_json::value::RawValue;
 use tokio::sync::{Notify, Semaphore};
 
 #[cfg(feature = "alloy-layer")]
@@ -50,9 +56,7 @@ pub use builder::{RpcServer, RpcServerBuilder, RpcServerError, RpcServerLimits};
 pub use events::{LogDifferences, RpcServerEvent};
 
 use crate::anchor::AnchorSource;
-use crate::nodes::in_turn;
 use crate::stop::Stop;
-use refusal::Refusal;
 
 /// What all calls share.
 #[derive(Debug)]
@@ -71,6 +75,14 @@ struct Proven {
     /// Source of the trusted head; `None` if the head that upstreams name is trusted.
     anchor: Option<Arc<dyn AnchorSource>>,
     pass_unverified: bool,
+    /// Age of the head from which on the endpoint is not ready.
+    max_head_age: Option<Duration>,
+    clients: clients::Clients,
+    /// Bytes of requests and answers, and of filters and subscriptions.
+    passing: Arc<clients::Budget>,
+    standing: Arc<clients::Budget>,
+    connections: Arc<AtomicU64>,
+    subscriptions: Arc<AtomicU64>,
     /// A permit for each call that may be worked on at the same time.
     calls: Arc<Semaphore>,
     /// Permits for the work of subscriptions, and for calls that are passed on.
@@ -104,26 +116,14 @@ impl Proven {
         if self.anchor.is_some() { "anchor" } else { "head named by the upstreams" }
     }
 
-    fn count_filters(&self) {
-        self.metrics.filters.set(i64::try_from(self.filters.len()).unwrap_or(i64::MAX));
-    }
-
-    /// Passes a call to the first upstream that answers, and returns its answer without any check.
-    fn forward(&self, method: &str, params: &str) -> Result<Box<RawValue>, ErrorObjectOwned> {
-        let mut failed = None;
-        // Each node is asked once: the call may send a transaction.
-        for node in in_turn(self.blocks.nodes()) {
-            match node.forward(method, params) {
-                Ok(Ok(result)) => return Ok(result),
-                Ok(Err(error)) => {
-                    let error = serde_json::from_str::<ErrorObjectOwned>(error.get());
-                    let why = "the error of the upstream is malformed";
-                    let malformed = |_| ErrorObjectOwned::owned(-32000, why, None::<()>);
-                    return Err(error.unwrap_or_else(malformed));
-                }
-                Err(error) => failed.get_or_insert(format!("{}: {error}", node.name())),
-            };
-        }
-        Err(Refusal::Upstream(failed.unwrap_or_default()).into())
+    /// Measures what clients hold now.
+    fn measure(&self) {
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let metrics = &self.metrics;
+        metrics.filters.set(self.filters.len() as u64);
+        metrics.subscriptions.set(count(&self.subscriptions));
+        metrics.connections.set(count(&self.connections));
+        metrics.passing.set(self.passing.held());
+        metrics.standing.set(self.standing.held());
     }
 }

@@ -3,18 +3,35 @@
 use std::ops::RangeInclusive;
 
 use chainsieve::eth::log_query::{QueryJsonError, ResolveError};
-use jsonrpsee::types::ErrorObjectOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::blocks::Missing;
 use super::chain::HeadersError;
 
 /// Codes of JSON-RPC errors, of the specification and of EIP-1474.
+pub(super) const PARSE_ERROR: i32 = -32700;
+pub(super) const INVALID_REQUEST: i32 = -32600;
 const METHOD_NOT_FOUND: i32 = -32601;
 const INVALID_PARAMS: i32 = -32602;
 const NOT_FOUND: i32 = -32001;
 const UNAVAILABLE: i32 = -32002;
 const LIMIT_EXCEEDED: i32 = -32005;
+
+/// The error of an answer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct ErrorObject {
+    pub(super) code: i64,
+    pub(super) message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) data: Option<Value>,
+}
+
+impl ErrorObject {
+    pub(super) fn new(code: i32, message: impl Into<String>) -> Self {
+        Self { code: code.into(), message: message.into(), data: None }
+    }
+}
 
 /// Reason why a client gets no answer.
 #[derive(Debug, Clone)]
@@ -23,18 +40,20 @@ pub(super) enum Refusal {
     Params(String),
     /// The range ends after the verified head.
     BeyondHead { last: u64, head: u64 },
-    /// The client asks for more than is allowed.
+    /// The client asks for more than is allowed, and always will.
     Limit { what: &'static str, found: u64, limit: u64 },
+    /// Clients, or this one, hold as much as they may now.
+    Busy { what: &'static str, limit: u64 },
+    /// Nobody waits for the answer any more, or it takes too long.
+    Abandoned,
     /// A filter is not installed, or no longer.
     NoFilter,
     /// No block has this hash, or it is not on the verified chain.
     UnknownBlock(String),
     /// The method is not one of those whose answers are proven.
-    Method {
-        method: String,
-        /// `true` if it would be passed on as a single call over HTTP.
-        is_passed_alone: bool,
-    },
+    Method(String),
+    /// No subscription has this id.
+    NoSubscription,
     /// Subscriptions need a connection that stays open.
     NeedsWebSocket,
     /// Nothing is trusted yet.
@@ -66,8 +85,10 @@ impl Refusal {
         match self {
             Self::Params(_) | Self::BeyondHead { .. } => "invalid",
             Self::Limit { .. } => "limit",
-            Self::NoFilter | Self::UnknownBlock(_) => "not_found",
-            Self::Method { .. } | Self::NeedsWebSocket => "not_supported",
+            Self::Busy { .. } => "busy",
+            Self::Abandoned => "abandoned",
+            Self::NoFilter | Self::NoSubscription | Self::UnknownBlock(_) => "not_found",
+            Self::Method(_) | Self::NeedsWebSocket => "not_supported",
             Self::NotReady => "not_ready",
             Self::Internal => "internal",
             Self::Gap(_) => "gap",
@@ -146,7 +167,7 @@ impl From<Missing> for Refusal {
     }
 }
 
-impl From<Refusal> for ErrorObjectOwned {
+impl From<Refusal> for ErrorObject {
     fn from(refusal: Refusal) -> Self {
         let (code, message, data) = match refusal {
             Refusal::Params(why) => (INVALID_PARAMS, why, None),
@@ -159,24 +180,32 @@ impl From<Refusal> for ErrorObjectOwned {
                 ),
             ),
             Refusal::Limit { what, found, limit } => (
-                LIMIT_EXCEEDED,
+                // Not the code of exceeded limits, after which clients ask the same again.
+                INVALID_PARAMS,
                 format!("{found} {what}: the limit is {limit}"),
                 Some(json!({ "reason": "limit", "what": what, "found": found, "limit": limit })),
             ),
+            Refusal::Busy { what, limit } => (
+                LIMIT_EXCEEDED,
+                format!("{limit} {what} are the limit: ask again later"),
+                Some(json!({ "reason": "busy", "what": what, "limit": limit })),
+            ),
+            Refusal::Abandoned => (
+                UNAVAILABLE,
+                "the answer took too long".to_owned(),
+                Some(json!({ "reason": "abandoned" })),
+            ),
             Refusal::NoFilter => (-32000, "filter not found".to_owned(), None),
+            Refusal::NoSubscription => (-32000, "subscription not found".to_owned(), None),
             Refusal::UnknownBlock(what) => {
                 (NOT_FOUND, what, Some(json!({ "reason": "unknown_block" })))
             }
-            Refusal::Method { method, is_passed_alone } => {
-                let why = if is_passed_alone {
-                    ": only single calls over HTTP are passed on"
-                } else {
-                    ", and are not passed on"
-                };
-                let message = format!("answers of {method} cannot be proven{why}");
+            Refusal::Method(method) => (
                 // The code on which clients try another method.
-                (METHOD_NOT_FOUND, message, Some(json!({ "reason": "unverified_method" })))
-            }
+                METHOD_NOT_FOUND,
+                format!("answers of {method} cannot be proven, and are not passed on"),
+                Some(json!({ "reason": "unverified_method" })),
+            ),
             Refusal::NeedsWebSocket => (
                 METHOD_NOT_FOUND,
                 // The words of go-ethereum.
@@ -212,6 +241,6 @@ impl From<Refusal> for ErrorObjectOwned {
                 (UNAVAILABLE, format!("not proven: {why}"), Some(data))
             }
         };
-        Self::owned(code, message, data)
+        Self { code: code.into(), message, data }
     }
 }

@@ -1,68 +1,220 @@
-//! Subscriptions over WebSocket: new heads, and logs of new blocks and of blocks that left the chain.
+//! Subscriptions of a connection: new heads, and logs of new blocks and of blocks that left the chain.
 
-use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use chainsieve::eth::log_query::{CompiledQuery, LogQuery};
-use jsonrpsee::RpcModule;
-use jsonrpsee::core::RegisterMethodError;
-use jsonrpsee::core::SubscriptionError;
-use jsonrpsee::core::server::{PendingSubscriptionSink, SubscriptionSink};
-use jsonrpsee::core::traits::IdProvider;
-use jsonrpsee::types::{ErrorObjectOwned, SubscriptionId};
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 
-use super::filters::{check_new_logs, random_id};
+use super::call::{Answer, Call};
+use super::clients::{Counted, Held};
+use super::filters::{bytes_of, check_new_logs, random_id};
 use super::journal::Change;
 use super::logs::SEMANTICS;
+use super::methods::param;
 use super::refusal::Refusal;
-use super::{Proven, json, methods};
-
-/// Ids of subscriptions: hex, as clients of Ethereum expect them.
-#[derive(Debug)]
-pub(super) struct HexIds;
-
-impl IdProvider for HexIds {
-    fn next_id(&self) -> SubscriptionId<'static> {
-        SubscriptionId::Str(random_id().into())
-    }
-}
+use super::rpc::Caller;
+use super::{Proven, json};
 
 /// What a subscription selects.
+#[derive(Debug, Clone)]
 enum Selects {
     Heads,
     Logs(Arc<(LogQuery, CompiledQuery)>),
 }
 
-pub(super) fn register(module: &mut RpcModule<Proven>) -> Result<(), RegisterMethodError> {
-    module.register_subscription(
-        "eth_subscribe",
-        "eth_subscription",
-        "eth_unsubscribe",
-        |params, pending, proven, _| async move {
-            let selects = methods::list(&params).and_then(|params| selected(&params));
-            let selects = selects.and_then(|selects| proven.check(selects));
-            match selects {
-                Ok(selects) => run(proven, pending, selects).await,
-                Err(refusal) => {
-                    pending.reject(ErrorObjectOwned::from(refusal)).await;
-                    Ok(())
-                }
-            }
-        },
-    )?;
-    Ok(())
+/// The subscriptions of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Subscriptions(Mutex<Vec<Subscription>>);
+
+#[derive(Debug)]
+struct Subscription {
+    id: String,
+    selects: Selects,
+    /// Number of the next change of the chain.
+    next: u64,
+    state: State,
+    _counted: Counted,
+    _held: Held,
 }
 
-impl Proven {
-    /// Returns an error if a subscription could never send anything.
-    fn check(&self, selects: Selects) -> Result<Selects, Refusal> {
-        let heads = self.heads()?;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The client does not know its id yet.
+    New,
+    Idle,
+    /// Messages are written, or wait until they are sent.
+    Busy,
+}
+
+/// Work for a subscription: changes of the chain of which its client is told.
+#[derive(Debug)]
+pub(super) struct Work {
+    id: String,
+    selects: Selects,
+    changes: Vec<Change>,
+    /// Number of the change after them.
+    end: u64,
+}
+
+/// Messages of a subscription.
+#[derive(Debug)]
+pub(super) struct Messages {
+    id: String,
+    pub(super) texts: Vec<Bytes>,
+    end: u64,
+    /// Their part of the budget.
+    _held: Option<Held>,
+}
+
+/// Why a subscription sends nothing.
+#[derive(Debug)]
+pub(super) enum Unsent {
+    /// It can be tried again: a block is not proven yet, or clients hold as much as they may.
+    Later(String),
+    /// It was tried again meanwhile.
+    Again,
+    /// Something is lost, so that nobody may take the gap for silence.
+    Gap,
+}
+
+impl Subscriptions {
+    fn open(&self) -> MutexGuard<'_, Vec<Subscription>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.open().is_empty()
+    }
+
+    /// Notes that the client knows these ids.
+    pub(super) fn begin(&self, ids: &[String]) {
+        for subscription in self.open().iter_mut().filter(|own| ids.contains(&own.id)) {
+            subscription.state = State::Idle;
+        }
+    }
+
+    /// Returns work for all subscriptions that have missed a change, and are not at work.
+    ///
+    /// # Errors
+    /// Returns an error if a change that one has missed is not known any more.
+    pub(super) fn work(&self, proven: &Proven) -> Result<Vec<Work>, Unsent> {
+        let mut work = Vec::new();
+        for own in self.open().iter_mut().filter(|own| own.state == State::Idle) {
+            let (changes, end) = proven.journal.since(own.next).ok_or(Unsent::Gap)?;
+            if end > own.next {
+                own.state = State::Busy;
+                work.push(Work { id: own.id.clone(), selects: own.selects.clone(), changes, end });
+            }
+        }
+        Ok(work)
+    }
+
+    /// Notes that messages were sent.
+    pub(super) fn sent(&self, messages: &Messages) {
+        self.idle(&messages.id, Some(messages.end));
+    }
+
+    /// Lets a subscription try again.
+    pub(super) fn again(&self, id: &str) {
+        self.idle(id, None);
+    }
+
+    fn idle(&self, id: &str, next: Option<u64>) {
+        if let Some(own) = self.open().iter_mut().find(|own| own.id == id) {
+            own.state = State::Idle;
+            own.next = next.unwrap_or(own.next);
+        }
+    }
+}
+
+impl Caller {
+    /// Opens a subscription, which begins when the client knows its id.
+    pub(super) fn subscribe(&self, call: &Call, params: &[&RawValue]) -> Result<String, Refusal> {
+        let subscriptions = self.subscriptions.as_ref().ok_or(Refusal::NeedsWebSocket)?;
+        let next = call.journal.next();
+        let selects = selected(params)?;
+        let heads = call.heads()?;
+        let mut held = call.standing.part(&self.client);
         if let Selects::Logs(of) = &selects {
             check_new_logs(&of.0)?;
-            self.check_profile(heads.latest)?;
+            // It could never send anything.
+            call.check_profile(heads.latest)?;
+            held.grow(bytes_of(&of.0))?;
         }
-        Ok(selects)
+        let limits = &call.limits;
+        let mut open = subscriptions.open();
+        let of_connection = u64::from(limits.max_subscriptions_of_connection);
+        if open.len() as u64 >= of_connection {
+            call.metrics.limit_reached("subscriptions_of_connection");
+            let what = "subscriptions of a connection";
+            return Err(Refusal::Busy { what, limit: of_connection });
+        }
+        let counted = Counted::new(&call.subscriptions, limits.max_subscriptions);
+        let Some(counted) = counted else {
+            call.metrics.limit_reached("subscriptions");
+            return Err(Refusal::Busy { what: "subscriptions", limit: limits.max_subscriptions });
+        };
+        let id = random_id();
+        let state = State::New;
+        let own =
+            Subscription { id: id.clone(), selects, next, state, _counted: counted, _held: held };
+        open.push(own);
+        Ok(id)
     }
+
+    pub(super) fn unsubscribe(&self, call: &Call, params: &[&RawValue]) -> Answer {
+        let subscriptions = self.subscriptions.as_ref().ok_or(Refusal::NeedsWebSocket)?;
+        let id: String = param(params, 0)?;
+        let mut open = subscriptions.open();
+        let before = open.len();
+        open.retain(|own| own.id != id);
+        if open.len() == before {
+            return Err(Refusal::NoSubscription);
+        }
+        drop(open);
+        call.written(&true)
+    }
+
+    /// Returns the messages for a subscription: all of them, or none.
+    pub(super) async fn messages(&self, work: Work) -> Result<Messages, Unsent> {
+        let Work { id, selects, changes, end } = work;
+        let room = Arc::new(AtomicU64::new(u64::MAX));
+        let (call, mut waiting) = self.begin(room);
+        let written = match selects {
+            Selects::Heads => heads(&call, &id, &changes),
+            Selects::Logs(of) => {
+                let permit = Arc::clone(&self.proven.background).acquire_owned().await;
+                let id = id.clone();
+                let logs = tokio::task::spawn_blocking(move || {
+                    let _permit = permit;
+                    let logs = call.logs_of_changes(&of.0, &of.1, &changes)?;
+                    let mut held = call.passing.part(call.client());
+                    let texts = logs.iter().map(|log| message(&id, log, &mut held));
+                    Ok((texts.collect::<Result<Vec<_>, _>>()?, held))
+                });
+                logs.await.unwrap_or(Err(Refusal::Internal))
+            }
+        };
+        waiting.is_over();
+        match written {
+            Ok((texts, held)) => Ok(Messages { id, texts, end, _held: Some(held) }),
+            Err(Refusal::NotProven { reason, .. }) if reason != "chain_profile" => {
+                Err(Unsent::Later(id))
+            }
+            Err(Refusal::Busy { .. }) => Err(Unsent::Later(id)),
+            Err(_) => Err(Unsent::Gap),
+        }
+    }
+}
+
+fn heads(call: &Call, id: &str, changes: &[Change]) -> Result<(Vec<Bytes>, Held), Refusal> {
+    let mut held = call.passing.part(call.client());
+    let added = changes.iter().filter(|change| !change.removed);
+    let texts = added.map(|change| message(id, &json::head(&change.block)?, &mut held));
+    let texts = texts.collect::<Result<_, _>>()?;
+    Ok((texts, held))
 }
 
 fn selected(params: &[&RawValue]) -> Result<Selects, Refusal> {
@@ -79,99 +231,11 @@ fn selected(params: &[&RawValue]) -> Result<Selects, Refusal> {
     }
 }
 
-/// Sends what happens until the client leaves, or until something is lost: the subscription then ends
-/// with an error, so that nobody takes a gap for silence.
-async fn run(
-    proven: Arc<Proven>,
-    pending: PendingSubscriptionSink,
-    selects: Selects,
-) -> Result<(), SubscriptionError> {
-    let mut changed = proven.journal.watch();
-    let mut next = proven.journal.next();
-    let Ok(sink) = pending.accept().await else { return Ok(()) };
-    let _counted = Counted::new(&proven);
-    let stop = proven.stopped.clone();
-    loop {
-        let gap = || SubscriptionError::from("some changes are lost: subscribe again");
-        let (changes, end) = proven.journal.since(next).ok_or_else(gap)?;
-        if end == next {
-            tokio::select! {
-                woken = changed.changed() => if woken.is_err() { return Ok(()) },
-                () = sink.closed() => return Ok(()),
-                () = stop.notified() => return Ok(()),
-            }
-            continue;
-        }
-        match messages(&proven, &selects, changes).await {
-            Ok(messages) => {
-                if send(&sink, messages).await.is_err() {
-                    return Ok(());
-                }
-                next = end;
-            }
-            // A block is not proven yet.
-            Err(Refusal::NotProven { reason: "no_receipts", .. }) => {
-                tokio::select! {
-                    () = tokio::time::sleep(proven.limits.retry) => {}
-                    () = sink.closed() => return Ok(()),
-                    () = stop.notified() => return Ok(()),
-                }
-            }
-            Err(refusal) => {
-                let error = ErrorObjectOwned::from(refusal);
-                return Err(error.message().to_owned().into());
-            }
-        }
-    }
-}
-
-/// Counts an open subscription.
-struct Counted(Arc<Proven>);
-
-impl Counted {
-    fn new(proven: &Arc<Proven>) -> Self {
-        proven.metrics.subscriptions.inc();
-        Self(Arc::clone(proven))
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.metrics.subscriptions.dec();
-    }
-}
-
-async fn send(sink: &SubscriptionSink, messages: Vec<Box<RawValue>>) -> Result<(), ()> {
-    for message in messages {
-        sink.send(message).await.map_err(drop)?;
-    }
-    Ok(())
-}
-
-/// Returns the messages for some changes: all of them, or none if a block is not proven yet.
-async fn messages(
-    proven: &Arc<Proven>,
-    selects: &Selects,
-    changes: Vec<Change>,
-) -> Result<Vec<Box<RawValue>>, Refusal> {
-    match selects {
-        Selects::Heads => {
-            let added = changes.iter().filter(|change| !change.removed);
-            added.map(|change| raw(&json::head(&change.block)?)).collect()
-        }
-        Selects::Logs(of) => {
-            let (proven, of) = (Arc::clone(proven), Arc::clone(of));
-            let permit = proven.background.clone().acquire_owned().await;
-            let logs = tokio::task::spawn_blocking(move || {
-                let _permit = permit;
-                proven.logs_of_changes(&of.0, &of.1, &changes)
-            });
-            let logs = logs.await.unwrap_or(Err(Refusal::Internal))?;
-            logs.iter().map(raw).collect()
-        }
-    }
-}
-
-fn raw(value: &impl serde::Serialize) -> Result<Box<RawValue>, Refusal> {
-    to_raw_value(value).map_err(|error| Refusal::Params(error.to_string()))
+fn message(id: &str, value: &impl serde::Serialize, held: &mut Held) -> Result<Bytes, Refusal> {
+    let result = serde_json::to_string(value).map_err(|_| Refusal::Internal)?;
+    let text = format!(
+        r#"{{"jsonrpc":"2.0","method":"eth_subscription","params":{{"subscription":"{id}","result":{result}}}}}"#
+    );
+    held.grow(text.len() as u64)?;
+    Ok(text.into())
 }

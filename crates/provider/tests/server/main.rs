@@ -5,6 +5,7 @@ mod alloy_layer;
 mod anchored;
 mod block_parts;
 mod head;
+mod hostile_clients;
 mod index;
 mod lies;
 mod new_logs;
@@ -14,6 +15,7 @@ mod secrets;
 mod unsound_filters;
 mod upstream;
 mod weak_signatures;
+mod web_socket;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -1,21 +1,23 @@
 //! Health, counters, limits, methods that are not proven, filters, and what is kept on disk.
 
 use std::collections::{BTreeSet, HashMap};
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use alloy_consensus::Header;
+use alloy_rlp::Decodable as _;
 use chainsieve::alloy_primitives::Address;
-use chainsieve_provider::{RpcServer, RpcServerLimits};
+use chainsieve_provider::{RpcServer, RpcServerBuilder, RpcServerLimits};
 use redb::{ReadableTable as _, TableDefinition};
 use serde_json::{Value, json};
 use testkit::eth::json_rpc::{Sent, is_in_batch};
 use testkit::eth::log_chains::{Chain, Corpus};
 
-use crate::upstream::{Upstream, ask, get, post};
+use crate::upstream::{CHAIN_ID, Upstream, ask, get, post};
+use crate::web_socket::WebSocket;
 use crate::{Folder, endpoint, forgetful, provider, started, until};
 
 fn chain() -> Option<&'static Chain> {
@@ -101,13 +103,18 @@ fn methods_that_are_not_proven() {
     let (headers, answer) = post(passing.address(), &unknown.to_string());
     assert_eq!(answer["error"]["code"], -32601, "{answer}");
     assert!(headers.get("chainsieve-unverified").is_some());
-    // Not in a batch, where a mark on the whole answer would say nothing.
+    // In a batch, each answer that was passed on is marked.
     let number = json!({ "jsonrpc": "2.0", "id": 8, "method": "eth_blockNumber" });
-    let (headers, answer) = post(passing.address(), &json!([call, number]).to_string());
-    assert_eq!(answer[0]["error"]["code"], -32601, "{answer}");
-    assert_eq!(answer[0]["error"]["data"]["reason"], "unverified_method");
-    assert_eq!(answer[1]["result"], format!("{:#x}", chain.run.last()));
-    assert!(headers.get("chainsieve-unverified").is_none());
+    let logs = json!({ "jsonrpc": "2.0", "id": 9, "method": "erigon_getLogs", "params": [{}] });
+    let (headers, answer) = post(passing.address(), &json!([call, number, logs]).to_string());
+    let head = format!("{:#x}", chain.run.last());
+    let passed = json!({ "jsonrpc": "2.0", "id": 7, "result": "0x7", "unverified": true });
+    let proven = json!({ "jsonrpc": "2.0", "id": 8, "result": head });
+    assert_eq!((&answer[0], &answer[1]), (&passed, &proven));
+    assert_eq!(answer[2]["error"]["data"]["reason"], "unverified_method", "{answer}");
+    assert_eq!(headers["chainsieve-unverified"], "1");
+    let (headers, answer) = post(passing.address(), &json!([number]).to_string());
+    assert_eq!((&answer, headers.get("chainsieve-unverified")), (&json!([proven]), None));
     // A subscription needs a connection that stays open.
     let heads =
         json!({ "jsonrpc": "2.0", "id": 9, "method": "eth_subscribe", "params": ["newHeads"] });
@@ -122,57 +129,9 @@ fn methods_that_are_not_proven() {
     // A proven answer has no mark.
     let (headers, _) = post(passing.address(), &number.to_string());
     assert!(headers.get("chainsieve-unverified").is_none());
-    // Over WebSocket, nothing could carry the mark.
-    let mut socket = web_socket(passing.address(), "http://localhost:3000").expect("it connects");
-    let answer = over(&mut socket, &call);
-    assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(-32601), &json!(7)));
-    assert_eq!(over(&mut socket, &number)["result"], format!("{:#x}", chain.run.last()));
-}
-
-/// Opens a WebSocket for a page of this origin. Returns the status if it is refused.
-fn web_socket(address: SocketAddr, origin: &str) -> Result<TcpStream, String> {
-    let mut socket = TcpStream::connect(address).expect("it listens");
-    let request = format!(
-        "GET / HTTP/1.1\r\nHost: {address}\r\nOrigin: {origin}\r\nConnection: Upgrade\r\n\
-         Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
-         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-    );
-    socket.write_all(request.as_bytes()).expect("it listens");
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        socket.read_exact(&mut byte).expect("an answer");
-        head.extend(byte);
-    }
-    let head = String::from_utf8(head).expect("text");
-    let status = head.split(' ').nth(1).expect("a status").to_owned();
-    if status == "101" { Ok(socket) } else { Err(status) }
-}
-
-/// Sends a call over a WebSocket, and returns the answer.
-fn over(socket: &mut TcpStream, call: &Value) -> Value {
-    // A text frame of at most 125 bytes, whose mask is zero.
-    let text = call.to_string();
-    let length = u8::try_from(text.len()).ok().filter(|length| *length < 126).expect("short");
-    let frame = [&[0x81, 0x80 | length, 0, 0, 0, 0], text.as_bytes()].concat();
-    socket.write_all(&frame).expect("it listens");
-    loop {
-        let mut head = [0; 2];
-        socket.read_exact(&mut head).expect("a frame");
-        let mut extended = [0; 2];
-        let length = if head[1] == 126 {
-            socket.read_exact(&mut extended).expect("a length");
-            u16::from_be_bytes(extended)
-        } else {
-            head[1].into()
-        };
-        let mut text = vec![0; length.into()];
-        socket.read_exact(&mut text).expect("a text");
-        // Pings may come in between.
-        if head[0] == 0x81 {
-            return serde_json::from_slice(&text).expect("JSON");
-        }
-    }
+    // Over WebSocket, the answer alone has the mark.
+    let mut socket = WebSocket::open(passing.address(), "http://localhost:3000").expect("it opens");
+    assert_eq!((socket.ask(&call), socket.ask(&number)), (passed, proven));
 }
 
 #[test]
@@ -184,7 +143,9 @@ fn each_limit_has_its_error() {
         set(&mut limits);
         let server = started(endpoint(&[&upstream], chain.run.tip()).limits(limits));
         let answer = ask(server.address(), "eth_getLogs", &all());
-        assert_eq!(answer["error"]["code"], -32005, "{answer}");
+        // What will never be granted is not to be asked for again.
+        let code = if answer["error"]["data"]["reason"] == "busy" { -32005 } else { -32602 };
+        assert_eq!(answer["error"]["code"], code, "{answer}");
         answer["error"]["data"].clone()
     };
     let blocks = chain.run.last() + 1;
@@ -195,7 +156,12 @@ fn each_limit_has_its_error() {
     assert_eq!(limited(|limits| limits.max_candidates = 5)["limit"], 5);
     assert_eq!(limited(|limits| limits.max_logs = 6)["limit"], 6);
     assert_eq!(limited(|limits| limits.max_headers = 7)["limit"], 7);
-    assert_eq!(limited(|limits| limits.max_calls = 0)["what"], "calls at once");
+    let none = |limits: &mut RpcServerLimits| {
+        (limits.max_calls, limits.max_wait) = (0, Duration::ZERO);
+    };
+    let busy = json!({ "reason": "busy", "what": "calls at once", "limit": 0 });
+    assert_eq!(limited(none), busy);
+    assert_eq!(limited(|limits| limits.answer_memory = 1 << 16)["limit"], 1 << 16);
     let mut limits = RpcServerLimits::default();
     (limits.max_filters, limits.max_request, limits.max_batch) = (2, 500, 2);
     let server = started(endpoint(&[&upstream], chain.run.tip()).limits(limits));
@@ -205,12 +171,89 @@ fn each_limit_has_its_error() {
     assert_eq!(new()["error"]["data"]["what"], "filters");
     assert_eq!(ask(server.address(), "eth_uninstallFilter", &json!([first]))["result"], true);
     assert!(new()["result"].is_string());
-    // The codes of jsonrpsee for a request and a batch that are too large.
     let number = json!({ "jsonrpc": "2.0", "id": 8, "method": "eth_blockNumber" });
     let (_, answer) = post(server.address(), &format!("{number}{}", " ".repeat(500)));
-    assert_eq!(answer["error"]["code"], -32007, "{answer}");
+    assert_eq!(answer, "the request has more than 500 bytes");
+    // The code of go-ethereum.
     let (_, answer) = post(server.address(), &json!([number, number, number]).to_string());
-    assert_eq!(answer["error"]["code"], -32010, "{answer}");
+    assert_eq!(answer["error"]["code"], -32600, "{answer}");
+}
+
+/// What is no call gets an error by the specification of JSON-RPC 2.0.
+#[test]
+fn requests_that_are_no_calls() {
+    let Some(chain) = chain() else { return };
+    let upstream = Upstream::start(chain);
+    let server = started(endpoint(&[&upstream], chain.run.tip()));
+    let post = |text: &str| post(server.address(), text).1;
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"eth_chainId"}"#;
+    let answer = json!({ "jsonrpc": "2.0", "id": 1, "result": CHAIN_ID });
+    assert_eq!((post(call), post(&format!(" [{call}]\n"))), (answer.clone(), json!([answer])));
+    for (text, code) in [
+        ("", -32700),
+        ("{", -32700),
+        ("[1,", -32700),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"eth_chainId""#, -32700),
+        ("[]", -32600),
+        ("1", -32600),
+        ("null", -32600),
+        ("{}", -32600),
+        (r#"["2.0",1,"eth_chainId"]"#, -32600),
+        (r#"{"id":1,"method":"eth_chainId"}"#, -32600),
+        (r#"{"jsonrpc":"1.0","id":1,"method":"eth_chainId"}"#, -32600),
+        (r#"{"jsonrpc":"2.0","id":{},"method":"eth_chainId"}"#, -32600),
+        (r#"{"jsonrpc":"2.0","id":1,"method":1}"#, -32600),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"eth_getLogs","params":{}}"#, -32602),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"eth_nonsense"}"#, -32601),
+    ] {
+        let answer = post(text);
+        let error = if answer.is_array() { &answer[0]["error"] } else { &answer["error"] };
+        assert_eq!(error["code"], code, "{text}: {answer}");
+    }
+    // Each wrong call of a batch has an error; ids are returned as they are; notifications are not answered.
+    let text = r#"[1,{"jsonrpc":"2.0","id":"\u0061","method":"eth_chainId"},{"jsonrpc":"2.0","method":"eth_chainId"}]"#;
+    let answer = post(text);
+    assert_eq!(answer.as_array().map(Vec::len), Some(2), "{answer}");
+    assert_eq!((&answer[0]["error"]["code"], &answer[1]["id"]), (&json!(-32600), &json!("a")));
+    for text in
+        [r#"{"jsonrpc":"2.0","method":"eth_chainId"}"#, r#"[{"jsonrpc":"2.0","method":"x"}]"#]
+    {
+        assert_eq!(post(text), "", "{text}");
+    }
+    let null = post(r#"{"jsonrpc":"2.0","id":null,"method":"eth_chainId"}"#);
+    assert_eq!(null, json!({ "jsonrpc": "2.0", "id": null, "result": CHAIN_ID }));
+    // A page in a browser may post plain text to any host.
+    let request = ureq::post(format!("http://{}", server.address()));
+    let request = request.config().http_status_as_error(false).build();
+    let status = request.content_type("text/plain").send(call).expect("an answer").status();
+    assert_eq!(status.as_u16(), 415);
+}
+
+/// A head that is too old is not ready for clients, and its age is told.
+#[test]
+fn the_age_of_the_head() {
+    let Some(chain) = chain() else { return };
+    let upstream = Upstream::start(chain);
+    let health = |builder: RpcServerBuilder| {
+        let server = builder.start("127.0.0.1:0".parse().expect("one")).expect("it starts");
+        until("a head", || server.head().is_some());
+        let (status, text) = get(server.address(), "/health");
+        (status, serde_json::from_str::<Value>(&text).expect("JSON"))
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs();
+    let header = &upstream.blocks().last().expect("a block").header;
+    let header = Header::decode(&mut &header[..]).expect("a header");
+    let expected = now - header.timestamp;
+    let (status, old) = health(endpoint(&[&upstream], chain.run.tip()));
+    let age = old["age"].as_u64().expect("an age");
+    assert_eq!((status, &old["ready"], &old["max_age"]), (200, &json!(true), &Value::Null));
+    assert!((expected..expected + 3600).contains(&age), "{age}, {expected}");
+    for (limit, status) in [(age - 1, 503), (age + 3600, 200)] {
+        let builder = endpoint(&[&upstream], chain.run.tip());
+        let found = health(builder.max_head_age(Duration::from_secs(limit)));
+        assert_eq!((found.0, &found.1["max_age"]), (status, &json!(limit)), "{found:?}");
+        assert_eq!(found.1["ready"], status == 200);
+    }
 }
 
 #[test]
@@ -236,7 +279,7 @@ fn a_page_of_another_host_is_refused() {
         ("http://localhost:3000", None),
         ("http://[::1]:80", None),
     ] {
-        let opened = web_socket(server.address(), origin);
+        let opened = WebSocket::open(server.address(), origin);
         assert_eq!(opened.err().as_deref(), refused, "{origin}");
     }
 }
@@ -266,7 +309,7 @@ fn pages_of_allowed_origins() {
             let named = named.map(|value| value.to_str().expect("text").to_owned());
             let is_named = named.as_deref() == Some(origin) || named.as_deref() == Some("*");
             assert_eq!(is_named, is_allowed, "{origin}: {named:?}");
-            assert_eq!(web_socket(server.address(), origin).is_ok(), is_allowed, "{origin}");
+            assert_eq!(WebSocket::open(server.address(), origin).is_ok(), is_allowed, "{origin}");
         }
     }
     for wrong in ["app.example", "https://app.example/", "https://a\nb"] {
@@ -306,7 +349,7 @@ fn a_too_large_answer_loses_no_change() {
     until("the head", || ask(server.address(), "eth_blockNumber", &json!([]))["result"] == "0xc8");
     for _ in 0..2 {
         let error = &changes(&id)["error"];
-        assert_eq!((&error["code"], &error["data"]["limit"]), (&json!(-32005), &json!(2000)));
+        assert_eq!((&error["code"], &error["data"]["limit"]), (&json!(-32602), &json!(2000)));
     }
 }
 
@@ -365,15 +408,15 @@ fn a_final_block_of_another_branch_is_not_taken() {
     until("a final block", || health()["finalized"]["number"] == 101);
 }
 
-/// A batch whose answer is too large as a whole ends the filters that it polled: the next poll says so.
+/// The calls of a batch share the room for its answer. What finds no room has an error, and keeps its changes.
 #[test]
-fn a_too_large_batch_ends_its_filters() {
+fn a_too_large_batch_loses_no_change() {
     let Some(chain) = chain() else { return };
     let upstream = Upstream::start(chain);
     let server = with_short_answers(&upstream);
     let address = server.address();
     let filter = || ask(address, "eth_newBlockFilter", &json!([]))["result"].clone();
-    let [one, other, third] = [filter(), filter(), filter()];
+    let ids = [filter(), filter()];
     let poll = |ids: &[&Value]| {
         let calls = ids.iter().map(|id| {
             json!({ "jsonrpc": "2.0", "id": 1, "method": "eth_getFilterChanges", "params": [id, 7] })
@@ -383,14 +426,15 @@ fn a_too_large_batch_ends_its_filters() {
     upstream.set_head(120);
     until("the head", || ask(address, "eth_blockNumber", &json!([]))["result"] == "0x78");
     // Each answer fits, but not both.
-    let error = &poll(&[&one, &other])["error"];
-    assert_eq!(error["code"], -32011, "{error}");
-    for id in [&one, &other] {
-        assert_eq!(poll(&[id])[0]["error"]["message"], "filter not found");
+    let answers = poll(&[&ids[0], &ids[1]]);
+    let count = |answer: &Value| answer["result"].as_array().map(Vec::len);
+    let refused = answers.as_array().expect("a list").iter().position(|it| it["error"].is_object());
+    let refused = refused.expect("one does not fit");
+    assert_eq!(answers[refused]["error"]["data"]["what"], "bytes of the answer", "{answers}");
+    assert_eq!(count(&answers[1 - refused]), Some(20), "{answers}");
+    for (id, expected) in [(refused, 20), (1 - refused, 0)] {
+        assert_eq!(count(&poll(&[&ids[id]])[0]), Some(expected));
     }
-    let changes = &poll(&[&third])[0]["result"];
-    assert_eq!(changes.as_array().map(Vec::len), Some(20), "{changes}");
-    assert_eq!(poll(&[&third])[0]["result"], json!([]));
 }
 
 /// Receipts and transactions come in one request where the blocks before had matching logs, unless the

@@ -1,0 +1,332 @@
+//! JSON-RPC 2.0: requests and batches of clients, and their answers.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Instant;
+
+use bytes::Bytes;
+use futures_util::stream::{FuturesOrdered, StreamExt as _};
+use serde::de::{Deserialize, Deserializer, IgnoredAny};
+use serde_json::value::RawValue;
+
+use super::call::{Answer, Call, Method, Written};
+use super::clients::{Client, Held};
+use super::refusal::{ErrorObject, INVALID_REQUEST, PARSE_ERROR, Refusal};
+use super::subscriptions::Subscriptions;
+use super::unverified::is_never_passed;
+use super::{Proven, methods};
+use crate::node::bounded;
+use crate::stop::Stop;
+
+/// Number of calls of a batch that are worked on at the same time.
+const AT_ONCE: usize = 8;
+/// Answers up to this size are copied into one piece.
+const SMALL: usize = 16 << 10;
+
+/// Who calls.
+#[derive(Debug, Clone)]
+pub(super) struct Caller {
+    pub(super) proven: Arc<Proven>,
+    pub(super) client: Arc<Client>,
+    /// Subscriptions of the connection; `None` over HTTP.
+    pub(super) subscriptions: Option<Arc<Subscriptions>>,
+}
+
+/// What is sent for a request.
+#[derive(Debug, Default)]
+pub(super) struct Reply {
+    /// The text, in pieces.
+    pub(super) parts: Vec<Bytes>,
+    /// `true` if a part of it was passed on without a proof.
+    pub(super) is_unverified: bool,
+    /// Subscriptions that begin after the text was sent.
+    pub(super) subscribed: Vec<String>,
+}
+
+/// A call as a client sends it.
+#[derive(serde::Deserialize)]
+struct Request<'a> {
+    jsonrpc: Cow<'a, str>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    method: Cow<'a, str>,
+    #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+}
+
+/// A member that is `null` is there, too.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// JSON and its part of the budget, which ends with the last use of the bytes.
+struct Piece {
+    json: Vec<u8>,
+    _held: Held,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.json
+    }
+}
+
+/// Stops the work for a call when nobody waits for it any more.
+pub(super) struct Waiting(Option<Stop>);
+
+impl Waiting {
+    /// Notes that the work is done.
+    pub(super) fn is_over(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(stop) = self.0.take() {
+            stop.set();
+        }
+    }
+}
+
+impl Reply {
+    fn error(id: &str, error: &ErrorObject) -> Self {
+        let error = serde_json::to_string(error).expect("JSON");
+        let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
+        Self { parts: vec![text.into()], ..Self::default() }
+    }
+
+    fn success(id: &str, Written { mut json, held }: Written, is_unverified: bool) -> Self {
+        let before = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"#);
+        let after: &[u8] = if is_unverified { br#","unverified":true}"# } else { b"}" };
+        let parts = if json.len() < SMALL {
+            let mut text = before.into_bytes();
+            text.append(&mut json);
+            text.extend_from_slice(after);
+            vec![Bytes::from_owner(Piece { json: text, _held: held })]
+        } else {
+            let result = Bytes::from_owner(Piece { json, _held: held });
+            vec![before.into(), result, Bytes::copy_from_slice(after)]
+        };
+        Self { parts, is_unverified, ..Self::default() }
+    }
+
+    fn push(&mut self, separator: &'static [u8], mut other: Self) {
+        self.parts.push(Bytes::from_static(separator));
+        self.parts.append(&mut other.parts);
+        self.is_unverified |= other.is_unverified;
+        self.subscribed.append(&mut other.subscribed);
+    }
+}
+
+impl Caller {
+    /// Answers a request. `None` if it has only notifications.
+    pub(super) async fn answer(&self, text: &[u8]) -> Option<Reply> {
+        let Ok(text) = str::from_utf8(text) else { return Some(not_json()) };
+        let text = text.trim_ascii();
+        let room = Arc::new(AtomicU64::new(self.proven.limits.max_answer.into()));
+        if !text.starts_with('[') {
+            return self.one(text, room).await;
+        }
+        let most = self.proven.limits.max_batch;
+        let calls: Vec<&RawValue> = match bounded::list(text, most as usize) {
+            Ok(calls) if calls.is_empty() => {
+                return Some(Reply::error(
+                    "null",
+                    &ErrorObject::new(INVALID_REQUEST, "empty batch"),
+                ));
+            }
+            Ok(calls) => calls,
+            Err(error) if error.is_data() => {
+                // The words of go-ethereum.
+                let why = format!("batch too large: the limit is {most} calls");
+                return Some(Reply::error("null", &ErrorObject::new(INVALID_REQUEST, why)));
+            }
+            Err(_) => return Some(not_json()),
+        };
+        let (mut calls, mut answers) = (calls.into_iter(), FuturesOrdered::new());
+        let mut all = Reply::default();
+        loop {
+            for call in calls.by_ref().take(AT_ONCE - answers.len()) {
+                answers.push_back(self.one(call.get(), Arc::clone(&room)));
+            }
+            let Some(answer) = answers.next().await else { break };
+            if let Some(answer) = answer {
+                all.push(if all.parts.is_empty() { b"[" } else { b"," }, answer);
+            }
+        }
+        if all.parts.is_empty() {
+            return None;
+        }
+        all.parts.push(Bytes::from_static(b"]"));
+        Some(all)
+    }
+
+    async fn one(&self, text: &str, room: Arc<AtomicU64>) -> Option<Reply> {
+        let is_id = |id: &RawValue| {
+            id.get() == "null"
+                || id
+                    .get()
+                    .starts_with(['"', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'])
+        };
+        // A list would be read as the members of the object.
+        let request = text.starts_with('{').then(|| serde_json::from_str::<Request<'_>>(text).ok());
+        let request = request
+            .flatten()
+            .filter(|request| request.jsonrpc == "2.0" && request.id.is_none_or(is_id));
+        let Some(Request { id, method, params, .. }) = request else {
+            if serde_json::from_str::<IgnoredAny>(text).is_err() {
+                return Some(not_json());
+            }
+            return Some(Reply::error(
+                "null",
+                &ErrorObject::new(INVALID_REQUEST, "invalid request"),
+            ));
+        };
+        // Nobody learns what a notification does, so it does nothing.
+        let id = id?.get();
+        let params = params.map_or("[]", RawValue::get);
+        Some(self.call(id, &method, params, room).await)
+    }
+
+    async fn call(&self, id: &str, method: &str, params: &str, room: Arc<AtomicU64>) -> Reply {
+        let began = Instant::now();
+        let (name, answer) = if let Some((name, method)) = methods::find_instant(method) {
+            (name, self.at_once(method, params, room))
+        } else if let Some((name, method)) = methods::find(method) {
+            (name, self.work(method, params, room).await)
+        } else {
+            match method {
+                "eth_subscribe" => {
+                    let mut subscribed = None;
+                    let answer = self.at_once(
+                        |call, params| {
+                            let id = self.subscribe(call, params)?;
+                            let answer = call.written(&id);
+                            subscribed = Some(id);
+                            answer
+                        },
+                        params,
+                        room,
+                    );
+                    let mut reply = self.reply("eth_subscribe", id, began, answer);
+                    reply.subscribed.extend(subscribed);
+                    return reply;
+                }
+                "eth_unsubscribe" => {
+                    let answer =
+                        self.at_once(|call, params| self.unsubscribe(call, params), params, room);
+                    ("eth_unsubscribe", answer)
+                }
+                _ if self.proven.pass_unverified && !is_never_passed(method) => {
+                    return self.pass_on(id, method, params, room).await;
+                }
+                _ => {
+                    let refusal = Refusal::Method(method.to_owned());
+                    self.proven.metrics.refused(refusal.outcome());
+                    return Reply::error(id, &refusal.into());
+                }
+            }
+        };
+        self.reply(name, id, began, answer)
+    }
+
+    fn reply(&self, name: &'static str, id: &str, began: Instant, answer: Answer) -> Reply {
+        let outcome = answer.as_ref().map_or_else(Refusal::outcome, |_| "ok");
+        self.proven.metrics.answered(name, outcome, began.elapsed());
+        match answer {
+            Ok(written) => Reply::success(id, written, false),
+            Err(refusal) => Reply::error(id, &refusal.into()),
+        }
+    }
+
+    /// Returns a call, and what stops its work when it is dropped.
+    pub(super) fn begin(&self, room: Arc<AtomicU64>) -> (Call, Waiting) {
+        let stop = self.proven.stop.child();
+        let waiting = Waiting(Some(stop.clone()));
+        (Call::new(Arc::clone(&self.proven), Arc::clone(&self.client), stop, room), waiting)
+    }
+
+    /// Answers a call that asks no node and reads little.
+    fn at_once(
+        &self,
+        method: impl FnOnce(&Call, &[&RawValue]) -> Answer,
+        params: &str,
+        room: Arc<AtomicU64>,
+    ) -> Answer {
+        let params = methods::list_of(params)?;
+        let (call, mut waiting) = self.begin(room);
+        waiting.is_over();
+        method(&call, &params)
+    }
+
+    /// Calls a method on a thread that may wait.
+    async fn work(&self, method: Method, params: &str, room: Arc<AtomicU64>) -> Answer {
+        let permits = self.permits(&self.proven.calls).await?;
+        let (call, mut waiting) = self.begin(room);
+        let params = params.to_owned();
+        let work = tokio::task::spawn_blocking(move || {
+            let answer = methods::list_of(&params).and_then(|params| method(&call, &params));
+            // Work that nobody waits for any more holds them until it has ended.
+            drop(permits);
+            answer
+        });
+        let answer = tokio::time::timeout(self.proven.limits.call_timeout, work).await;
+        let Ok(answer) = answer else {
+            self.proven.metrics.limit_reached("call_timeout");
+            return Err(Refusal::Abandoned);
+        };
+        waiting.is_over();
+        answer.unwrap_or(Err(Refusal::Internal))
+    }
+
+    /// Waits for a permit of the client, and for one of all clients.
+    async fn permits(
+        &self,
+        all: &Arc<tokio::sync::Semaphore>,
+    ) -> Result<[tokio::sync::OwnedSemaphorePermit; 2], Refusal> {
+        let limits = &self.proven.limits;
+        let mut limit = ("calls of yours at once", "calls_of_client", limits.max_calls_of_client);
+        let acquired = tokio::time::timeout(limits.max_wait, async {
+            let own = Arc::clone(&self.client.calls).acquire_owned().await.ok()?;
+            limit = ("calls at once", "calls", limits.max_calls);
+            Some([own, Arc::clone(all).acquire_owned().await.ok()?])
+        });
+        acquired.await.ok().flatten().ok_or_else(|| {
+            let (what, name, limit) = limit;
+            self.proven.metrics.limit_reached(name);
+            Refusal::Busy { what, limit }
+        })
+    }
+
+    /// Passes a call to a node, and marks its answer.
+    async fn pass_on(&self, id: &str, method: &str, params: &str, room: Arc<AtomicU64>) -> Reply {
+        let permits = match self.permits(&self.proven.passed).await {
+            Ok(permits) => permits,
+            Err(refusal) => {
+                self.proven.metrics.refused(refusal.outcome());
+                return Reply::error(id, &refusal.into());
+            }
+        };
+        self.proven.metrics.passed();
+        let (call, mut waiting) = self.begin(room);
+        let (method, params) = (method.to_owned(), params.to_owned());
+        let answer = tokio::task::spawn_blocking(move || {
+            let _permits = permits;
+            let result = call.forward(&method, &params)?;
+            call.written(&result).map_err(ErrorObject::from)
+        });
+        let answer = answer.await.unwrap_or_else(|_| Err(Refusal::Internal.into()));
+        waiting.is_over();
+        match answer {
+            Ok(written) => Reply::success(id, written, true),
+            Err(error) => Reply { is_unverified: true, ..Reply::error(id, &error) },
+        }
+    }
+}
+
+fn not_json() -> Reply {
+    Reply::error("null", &ErrorObject::new(PARSE_ERROR, "the request is not JSON"))
+}

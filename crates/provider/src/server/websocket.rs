@@ -1,0 +1,189 @@
+//! A WebSocket of a client: its calls, and what its subscriptions send.
+
+use std::future::Future;
+use std::ops::ControlFlow;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{SinkExt as _, StreamExt as _};
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+use super::listen::Input;
+use super::rpc::{Caller, Reply};
+use super::subscriptions::{Messages, Unsent};
+
+/// Number of calls that one connection may have open. No further one is read meanwhile.
+const MOST_CALLS: usize = 64;
+/// Interval of pings.
+const PING: Duration = Duration::from_secs(30);
+/// Number of pings without any sign of life after which the connection ends.
+const UNANSWERED: u32 = 2;
+/// Maximum size of a frame that is sent. A longer text is sent in several ones, so that the buffer of the
+/// connection stays small.
+const FRAME: usize = 64 << 10;
+/// Size of the buffer for what is read.
+const READ: usize = 8 << 10;
+
+type Work<T> = FuturesUnordered<Pin<Box<dyn Future<Output = T> + Send>>>;
+
+/// One connection.
+struct Connection {
+    socket: WebSocketStream<TokioIo<Upgraded>>,
+    caller: Caller,
+    input: Arc<Input>,
+    calls: Work<Option<Reply>>,
+    messages: Work<Result<Messages, Unsent>>,
+    /// Pings since the last sign of life.
+    unanswered: u32,
+}
+
+/// Serves a connection until one of the two ends leaves.
+pub(super) async fn serve(upgraded: Upgraded, caller: Caller, input: Arc<Input>) {
+    let most = Some(caller.proven.limits.max_request as usize);
+    let config = WebSocketConfig::default()
+        .read_buffer_size(READ)
+        .write_buffer_size(0)
+        .max_message_size(most)
+        .max_frame_size(most);
+    let io = TokioIo::new(upgraded);
+    let socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
+    let (calls, messages) = (Work::new(), Work::new());
+    let mut connection = Connection { socket, caller, input, calls, messages, unanswered: 0 };
+    // Whoever was cut off learns nothing more.
+    let _ = connection.run().await;
+}
+
+impl Connection {
+    async fn run(&mut self) -> Result<(), Error> {
+        let proven = Arc::clone(&self.caller.proven);
+        let subscriptions = self.caller.subscriptions.clone().unwrap_or_default();
+        let mut changed = proven.journal.watch();
+        let mut ping = interval(PING);
+        ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ping.tick().await;
+        loop {
+            match subscriptions.work(&proven) {
+                Ok(work) => {
+                    for work in work {
+                        let caller = self.caller.clone();
+                        self.messages.push(Box::pin(async move { caller.messages(work).await }));
+                    }
+                }
+                Err(_) => return self.end_with_gap().await,
+            }
+            tokio::select! {
+                message = self.socket.next(), if self.calls.len() < MOST_CALLS => {
+                    let Some(message) = message else { return Ok(()) };
+                    if self.received(message?).is_break() {
+                        return Ok(());
+                    }
+                }
+                Some(reply) = self.calls.next(), if !self.calls.is_empty() => {
+                    if let Some(Reply { parts, subscribed, .. }) = reply {
+                        self.send(&parts).await?;
+                        subscriptions.begin(&subscribed);
+                    }
+                }
+                Some(messages) = self.messages.next(), if !self.messages.is_empty() => match messages {
+                    Ok(messages) => {
+                        for text in &messages.texts {
+                            self.send(std::slice::from_ref(text)).await?;
+                        }
+                        subscriptions.sent(&messages);
+                    }
+                    Err(Unsent::Later(id)) => {
+                        let (subscriptions, retry) = (Arc::clone(&subscriptions), proven.limits.retry);
+                        self.messages.push(Box::pin(async move {
+                            tokio::time::sleep(retry).await;
+                            subscriptions.again(&id);
+                            Err(Unsent::Again)
+                        }));
+                    }
+                    Err(Unsent::Again) => {}
+                    Err(Unsent::Gap) => return self.end_with_gap().await,
+                },
+                woken = changed.changed(), if !subscriptions.is_empty() => {
+                    if woken.is_err() {
+                        return Ok(());
+                    }
+                }
+                _ = ping.tick() => {
+                    if self.unanswered >= UNANSWERED {
+                        return Ok(());
+                    }
+                    self.unanswered += 1;
+                    self.socket.send(Message::Ping(Bytes::new())).await?;
+                }
+                () = proven.stopped.notified() => {
+                    return self.end(CloseCode::Away, "the endpoint ends").await;
+                }
+            }
+        }
+    }
+
+    fn received(&mut self, message: Message) -> ControlFlow<()> {
+        self.unanswered = 0;
+        let text = match message {
+            Message::Text(text) => Bytes::from(text),
+            Message::Binary(bytes) => bytes,
+            Message::Close(_) => return ControlFlow::Break(()),
+            Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {
+                self.input.forget();
+                return ControlFlow::Continue(());
+            }
+        };
+        let (caller, held) = (self.caller.clone(), self.input.take());
+        self.calls.push(Box::pin(async move {
+            let reply = caller.answer(&text).await;
+            drop((text, held));
+            reply
+        }));
+        ControlFlow::Continue(())
+    }
+
+    /// Sends a text, in frames. Each is written before the next one is made.
+    async fn send(&mut self, parts: &[Bytes]) -> Result<(), Error> {
+        let mut left = parts.iter().map(Bytes::len).sum::<usize>();
+        let mut kind = Data::Text;
+        let mut frame = Vec::with_capacity(left.min(FRAME));
+        for mut part in parts.iter().map(|part| &part[..]) {
+            while !part.is_empty() {
+                let (now, later) = part.split_at(part.len().min(FRAME - frame.len()));
+                frame.extend_from_slice(now);
+                part = later;
+                left -= now.len();
+                if frame.len() == FRAME || left == 0 {
+                    let bytes = std::mem::take(&mut frame);
+                    let sent = Frame::message(bytes, OpCode::Data(kind), left == 0);
+                    self.socket.send(Message::Frame(sent)).await?;
+                    kind = Data::Continue;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the connection, because something is lost: clients connect again, and read what they missed.
+    async fn end_with_gap(&mut self) -> Result<(), Error> {
+        self.end(CloseCode::Error, "some changes are lost: subscribe again").await
+    }
+
+    async fn end(&mut self, code: CloseCode, why: &'static str) -> Result<(), Error> {
+        let frame = CloseFrame { code, reason: why.into() };
+        self.socket.close(Some(frame)).await?;
+        // The other end answers, and then nothing comes.
+        let rest = async { while self.socket.next().await.is_some_and(|it| it.is_ok()) {} };
+        let _ = tokio::time::timeout(Duration::from_secs(2), rest).await;
+        Ok(())
+    }
+}
