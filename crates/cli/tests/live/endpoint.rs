@@ -5,6 +5,7 @@
 
 mod alloy;
 mod clients;
+mod defaults;
 mod kills;
 mod lies;
 mod omissions;
@@ -26,6 +27,7 @@ use crate::peers::Need;
 
 pub(crate) fn tests() -> Vec<Trial> {
     let (viem, ethers) = (&[Need::Anvil, Need::Viem], &[Need::Anvil, Need::Ethers]);
+    let both = &[Need::Anvil, Need::Viem, Need::Ethers];
     let (web3, anvil) = (&[Need::Anvil, Need::Web3Py], &[Need::Anvil]);
     vec![
         live("eth_serve_answers_viem", viem, |scene| clients::ask(scene, clients::Client::Viem)),
@@ -46,6 +48,18 @@ pub(crate) fn tests() -> Vec<Trial> {
         }),
         live("eth_serve_tells_web3_py_of_reorganisations", web3, |scene| {
             watching::watch(scene, clients::Client::Web3Py);
+        }),
+        live("eth_serve_serves_viem_with_its_defaults", both, |scene| {
+            defaults::ask(scene, clients::Client::Viem);
+        }),
+        live("eth_serve_serves_ethers_with_its_defaults", both, |scene| {
+            defaults::ask(scene, clients::Client::Ethers);
+        }),
+        live("eth_serve_ends_a_subscription_of_viem", both, |scene| {
+            defaults::ended(scene, clients::Client::Viem);
+        }),
+        live("eth_serve_ends_a_subscription_of_ethers", both, |scene| {
+            defaults::ended(scene, clients::Client::Ethers);
         }),
         live("eth_serve_counts_what_a_node_omits", anvil, omissions::counted),
         live("eth_serve_metrics_are_those_of_prometheus", web3, omissions::parsed),

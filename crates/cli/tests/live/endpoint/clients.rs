@@ -32,39 +32,19 @@ impl Client {
         let at = |name: &str| -> PathBuf {
             Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/live/endpoint").join(name)
         };
-        let node = |package, name| {
-            let mut command = Command::new("node");
-            let modules = peers::modules_with(package).expect("the test declares that it needs it");
-            command.env("NODE_PATH", modules).arg(at(name));
-            command
-        };
         let mut command = match self {
-            Self::Viem => node("viem", "viem.cjs"),
-            Self::Ethers => node("ethers", "ethers.cjs"),
+            Self::Viem => node("viem", &at("viem.cjs")),
+            Self::Ethers => node("ethers", &at("ethers.cjs")),
             Self::Web3Py => {
                 let python = peers::python().expect("the test declares that it needs it");
                 let mut command = Command::new(python);
                 command.arg("-B").arg(at("web3_client.py"));
+                without_proxy(&mut command);
                 command
             }
         };
-        // The clients read these variables, and the endpoint is on loopback.
-        for proxy in
-            ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"]
-        {
-            command.env_remove(proxy);
-        }
         command.args(arguments);
         command
-    }
-
-    /// Runs the script to its end, and returns its lines.
-    pub(super) fn run(self, scene: &Scene, arguments: &[&str]) -> Vec<Value> {
-        let mut process = scene.start("client", &mut self.script(arguments));
-        let status = process.wait();
-        let output = std::fs::read_to_string(process.output()).expect("text");
-        assert!(status.success(), "{status}: {}", process.log());
-        output.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     }
 
     /// Asks questions by every transport of the client, and compares the answers with the truth.
@@ -79,7 +59,7 @@ impl Client {
         let file = scene.path("questions.json");
         std::fs::write(&file, json!(questions).to_string()).expect("written");
         let file = file.to_str().expect("text");
-        let lines = self.run(scene, &["ask", endpoint.http(), &endpoint.ws(), file]);
+        let lines = run(scene, self.script(&["ask", endpoint.http(), &endpoint.ws(), file]));
         let mut answers: BTreeMap<(&str, u64), &Value> = BTreeMap::new();
         for line in &lines {
             let place = (line["via"].as_str().expect("text"), line["index"].as_u64().expect("one"));
@@ -94,6 +74,33 @@ impl Client {
         assert!(answers.is_empty(), "{answers:?}");
         lines.len()
     }
+}
+
+/// Returns the command that runs a script of Node.js with a package.
+pub(super) fn node(package: &str, script: &Path) -> Command {
+    let mut command = Command::new("node");
+    let modules = peers::modules_with(package).expect("the test declares that it needs it");
+    command.env("NODE_PATH", modules).arg(script);
+    without_proxy(&mut command);
+    command
+}
+
+/// The clients read these variables, and the endpoint is on loopback.
+fn without_proxy(command: &mut Command) {
+    for proxy in
+        ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"]
+    {
+        command.env_remove(proxy);
+    }
+}
+
+/// Runs a script to its end, and returns its lines.
+pub(super) fn run(scene: &Scene, mut script: Command) -> Vec<Value> {
+    let mut process = scene.start("client", &mut script);
+    let status = process.wait();
+    let output = std::fs::read_to_string(process.output()).expect("text");
+    assert!(status.success(), "{status}: {}", process.log());
+    output.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
 /// Every question, by every transport.

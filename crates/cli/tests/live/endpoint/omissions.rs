@@ -4,7 +4,7 @@ use chainsieve_conformance::serve::json_rpc::{Fate, Proxy};
 use serde_json::{Value, json};
 use testkit::eth::http_rpc::HttpRpc;
 
-use super::clients::Client;
+use super::clients::{self, Client};
 use super::truth::Truth;
 use super::{Endpoint, questions};
 use crate::anvil::Anvil;
@@ -82,7 +82,7 @@ pub(super) fn counted(scene: &Scene) {
 pub(super) fn parsed(scene: &Scene) {
     let of = omitting(scene);
     let endpoint = ask(scene, &of);
-    let samples = Client::Web3Py.run(scene, &["metrics", endpoint.http()]);
+    let samples = clients::run(scene, Client::Web3Py.script(&["metrics", endpoint.http()]));
     let value = |name: &str, labels: Value| {
         let is_it = |sample: &&Value| sample["name"] == name && sample["labels"] == labels;
         let found: Vec<_> = samples.iter().filter(is_it).collect();
