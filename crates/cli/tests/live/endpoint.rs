@@ -6,6 +6,7 @@
 mod alloy;
 mod clients;
 mod defaults;
+mod hostile;
 mod kills;
 mod lies;
 mod omissions;
@@ -65,6 +66,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         live("eth_serve_metrics_are_those_of_prometheus", web3, omissions::parsed),
         live("eth_serve_passes_no_lie_of_the_vectors", anvil, lies::of_the_vectors),
         live("eth_serve_passes_no_lie_over_time", anvil, lies::over_time),
+        live("eth_serve_serves_beside_hostile_clients_and_nodes", anvil, hostile::all_at_once),
         live("eth_serve_keeps_its_folder_when_killed", anvil, kills::kills),
     ]
 }

@@ -128,8 +128,9 @@ impl Caller {
             Ok(found) => found,
             Err(error @ RpcError::Stopped) => return Err(error),
             Err(error) if error.origin().is_transient() => return Err(error),
-            // Not to be taken for an error of the caller's method.
+            // Not to be taken for an error of the caller's method. Others are asked before it.
             Err(error) => {
+                self.transport.rest();
                 let words = format!("the node does not name its chain: {error}");
                 return Err(RpcError::Malformed(words));
             }

@@ -1,16 +1,16 @@
 //! Clients that do not read, send half a request, hang up, or ask for more than their share: the endpoint stays
 //! within its limits, and serves the others.
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use chainsieve::alloy_primitives::{Address, B256, Bytes, Log, U256};
 use chainsieve_provider::{RpcServer, RpcServerBuilder, RpcServerLimits};
 use serde_json::{Value, json};
+use testkit::eth::raw_client::{self, WebSocket, call, connect_from, is_closed, post};
 
 use crate::upstream::{Block, Upstream, ask, get};
-use crate::web_socket::{WebSocket, connect_from, is_closed};
 use crate::{provider, started, until};
 
 /// The client that misbehaves, and the one that is to be served all the same.
@@ -38,40 +38,13 @@ fn blocks_with(count: u64, logs: usize) -> Vec<Block> {
     blocks
 }
 
-fn call(method: &str, params: &Value) -> String {
-    json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string()
-}
-
 fn all_logs() -> Value {
     json!([{ "fromBlock": "earliest", "toBlock": "latest" }])
 }
 
-/// Posts a call over a connection of its own.
-fn post_over(stream: &mut TcpStream, text: &str) {
-    let request = format!(
-        "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{text}",
-        text.len()
-    );
-    // A client that was cut off learns it later.
-    let _ = stream.write_all(request.as_bytes());
-}
-
 /// Asks as the client with this address. Returns the answer.
 fn ask_from(address: Ipv4Addr, server: SocketAddr, method: &str, params: &Value) -> Value {
-    let mut stream = connect_from(address, server);
-    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
-    post_over(&mut stream, &call(method, params));
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).expect("an answer");
-        head.extend(byte);
-    }
-    let head = String::from_utf8(head).expect("text").to_ascii_lowercase();
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-    let mut body = vec![0; length.expect("a length").parse().expect("a number")];
-    stream.read_exact(&mut body).expect("the whole answer");
-    serde_json::from_slice(&body).unwrap_or_else(|_| panic!("{head}"))
+    raw_client::ask_from(address, server, method, params).expect("an answer")
 }
 
 /// Runs a test in a process of its own, because it measures the memory of the process.
@@ -116,7 +89,7 @@ fn unread_answers_take_no_more_than_their_budget() {
         let unread: Vec<TcpStream> = (0..40)
             .map(|_| {
                 let mut stream = connect_from(HOSTILE, address);
-                post_over(&mut stream, &request);
+                post(&mut stream, &request).expect("it listens");
                 stream
             })
             .collect();
@@ -272,10 +245,8 @@ fn calls_that_nobody_waits_for_end() {
     });
     upstream.take_calls();
     let mut stream = connect_from(HOSTILE, address);
-    post_over(
-        &mut stream,
-        &call("eth_getLogs", &json!([{ "fromBlock": "0x5", "toBlock": "0x5" }])),
-    );
+    let block = json!([{ "fromBlock": "0x5", "toBlock": "0x5" }]);
+    post(&mut stream, &call("eth_getLogs", &block)).expect("it listens");
     until("it is worked on", || upstream.take_calls().iter().any(|method| slow(method)));
     // Another call has to wait, but for those that read little.
     let now = json!([{ "fromBlock": "latest", "toBlock": "latest" }]);

@@ -15,7 +15,6 @@ mod secrets;
 mod unsound_filters;
 mod upstream;
 mod weak_signatures;
-mod web_socket;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -15,9 +15,9 @@ use redb::{ReadableTable as _, TableDefinition};
 use serde_json::{Value, json};
 use testkit::eth::json_rpc::{Sent, is_in_batch};
 use testkit::eth::log_chains::{Chain, Corpus};
+use testkit::eth::raw_client::WebSocket;
 
 use crate::upstream::{CHAIN_ID, Upstream, ask, get, post};
-use crate::web_socket::WebSocket;
 use crate::{Folder, endpoint, forgetful, provider, started, until};
 
 fn chain() -> Option<&'static Chain> {

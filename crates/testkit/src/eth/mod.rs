@@ -19,6 +19,7 @@ pub mod log_chains;
 pub mod made_up_headers;
 pub mod naive_logs;
 pub mod query_draws;
+pub mod raw_client;
 pub mod recording_storage;
 pub mod rpc_methods;
 pub mod shared_folder;

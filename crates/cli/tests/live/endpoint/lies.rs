@@ -174,7 +174,7 @@ pub(super) fn over_time(scene: &Scene) {
 }
 
 /// A node that sends no more than so many logs, without a word.
-fn cut(node: &HttpRpc, most: usize) -> Proxy {
+pub(super) fn cut(node: &HttpRpc, most: usize) -> Proxy {
     rpc_proxy(node, move |method, _, answer| {
         if let (true, Some(logs)) = (method == "eth_getLogs", answer["result"].as_array_mut()) {
             logs.truncate(most);
@@ -215,7 +215,7 @@ fn mixed(node: &HttpRpc, other: String) -> Proxy {
 }
 
 /// A node whose answers do not end. Returns its URL.
-fn endless() -> String {
+pub(super) fn endless() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("bound");
     std::thread::spawn(move || {

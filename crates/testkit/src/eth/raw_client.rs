@@ -1,13 +1,15 @@
-//! A WebSocket to the endpoint, and connections from other addresses of this machine.
+//! A client of JSON-RPC made of plain sockets: it may have any address of this machine, read nothing, or send
+//! half a request.
 
 use std::io::{Error, ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use socket2::{Domain, Socket, Type};
 
 /// Connects from an address of this machine, with a small buffer for what is received.
-pub(crate) fn connect_from(address: Ipv4Addr, to: SocketAddr) -> TcpStream {
+pub fn connect_from(address: Ipv4Addr, to: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.set_recv_buffer_size(4096).expect("a size");
     socket.bind(&SocketAddr::from((address, 0)).into()).expect("a free port");
@@ -15,28 +17,68 @@ pub(crate) fn connect_from(address: Ipv4Addr, to: SocketAddr) -> TcpStream {
     socket.into()
 }
 
-pub(crate) struct WebSocket(pub(crate) TcpStream);
+/// Returns the text of a call.
+pub fn call(method: &str, params: &Value) -> String {
+    json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string()
+}
+
+/// Posts a call, and reads nothing.
+pub fn post(stream: &mut TcpStream, text: &str) -> Result<(), Error> {
+    let request = format!(
+        "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{text}",
+        text.len()
+    );
+    stream.write_all(request.as_bytes())
+}
+
+/// Asks as the client with this address. Returns the answer.
+pub fn ask_from(
+    address: Ipv4Addr,
+    server: SocketAddr,
+    method: &str,
+    params: &Value,
+) -> Result<Value, Error> {
+    let mut stream = connect_from(address, server);
+    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    post(&mut stream, &call(method, params))?;
+    let head = head(&mut stream)?.to_ascii_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let length = length.and_then(|length| length.parse().ok());
+    let mut body = vec![0; length.ok_or_else(|| Error::other(head.clone()))?];
+    stream.read_exact(&mut body)?;
+    serde_json::from_slice(&body).map_err(|_| Error::other(head))
+}
+
+/// Reads the head of an answer over HTTP.
+fn head(stream: &mut TcpStream) -> Result<String, Error> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte)?;
+        head.extend(byte);
+    }
+    String::from_utf8(head).map_err(Error::other)
+}
+
+/// A WebSocket.
+#[derive(Debug)]
+pub struct WebSocket(pub TcpStream);
 
 impl WebSocket {
     /// Opens a WebSocket for a page of this origin. Returns the status if it is refused.
-    pub(crate) fn open(address: SocketAddr, origin: &str) -> Result<Self, String> {
+    pub fn open(address: SocketAddr, origin: &str) -> Result<Self, String> {
         Self::over(TcpStream::connect(address).expect("it listens"), origin)
     }
 
-    pub(crate) fn over(mut stream: TcpStream, origin: &str) -> Result<Self, String> {
+    /// The same over an open connection.
+    pub fn over(mut stream: TcpStream, origin: &str) -> Result<Self, String> {
         let request = format!(
             "GET / HTTP/1.1\r\nHost: localhost\r\nOrigin: {origin}\r\nConnection: Upgrade\r\n\
              Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
              Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
         );
         stream.write_all(request.as_bytes()).map_err(|error| error.to_string())?;
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            stream.read_exact(&mut byte).map_err(|error| error.to_string())?;
-            head.extend(byte);
-        }
-        let head = String::from_utf8(head).expect("text");
+        let head = head(&mut stream).map_err(|error| error.to_string())?;
         let status = head.split(' ').nth(1).expect("a status").to_owned();
         // The answer to this key is the example of RFC 6455, section 1.3.
         let accepts = head.to_ascii_lowercase().contains("s3pplmbitxaq9kygzzhzrbk+xoo=");
@@ -44,7 +86,7 @@ impl WebSocket {
     }
 
     /// Sends a text in one frame, whose mask is zero.
-    pub(crate) fn send(&mut self, text: &str) -> Result<(), Error> {
+    pub fn send(&mut self, text: &str) -> Result<(), Error> {
         let length = text.len();
         let mut frame = vec![0x81];
         if let Some(short) = u8::try_from(length).ok().filter(|length| *length < 126) {
@@ -59,7 +101,7 @@ impl WebSocket {
     }
 
     /// Returns the next text; `None` if the other end closes the connection.
-    pub(crate) fn receive(&mut self) -> Result<Option<Value>, Error> {
+    pub fn receive(&mut self) -> Result<Option<Value>, Error> {
         let mut text = Vec::new();
         loop {
             let mut head = [0; 2];
@@ -90,14 +132,14 @@ impl WebSocket {
     }
 
     /// Sends a call, and returns the answer.
-    pub(crate) fn ask(&mut self, call: &Value) -> Value {
+    pub fn ask(&mut self, call: &Value) -> Value {
         self.send(&call.to_string()).expect("it listens");
         self.receive().expect("an answer").expect("the connection is open")
     }
 }
 
 /// Returns `true` if the other end closes a connection, whatever it sends before.
-pub(crate) fn is_closed(stream: &mut TcpStream) -> bool {
+pub fn is_closed(stream: &mut TcpStream) -> bool {
     let mut buffer = vec![0; 1 << 16];
     loop {
         match stream.read(&mut buffer) {
