@@ -56,6 +56,13 @@ pub(crate) fn tests() -> Vec<Trial> {
         live("eth_serve_serves_ethers_with_its_defaults", both, |scene| {
             defaults::ask(scene, clients::Client::Ethers);
         }),
+        live("eth_serve_serves_web3_py_with_its_defaults", web3, |scene| {
+            defaults::ask(scene, clients::Client::Web3Py);
+        }),
+        live("eth_serve_ends_a_subscription_of_web3_py", web3, |scene| {
+            defaults::ended(scene, clients::Client::Web3Py);
+        }),
+        live("eth_serve_tells_alloy_of_reorganisations", anvil, alloy::watch),
         live("eth_serve_ends_a_subscription_of_viem", both, |scene| {
             defaults::ended(scene, clients::Client::Viem);
         }),

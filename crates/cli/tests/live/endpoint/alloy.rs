@@ -1,7 +1,7 @@
 //! alloy as a client of `eth serve`. Its types read both the answers and anvil's own JSON, and must be
 //! equal.
 
-use alloy_provider::{Provider, ProviderBuilder};
+use alloy_provider::{Provider, ProviderBuilder, WsConnect};
 use alloy_rpc_types_eth::{Block, BlockTransactions, Filter, Log, TransactionReceipt};
 use chainsieve::alloy_primitives::B256;
 use serde::de::DeserializeOwned;
@@ -12,7 +12,7 @@ use super::truth::{self, Truth, check};
 use super::{Endpoint, questions};
 use crate::anvil::number;
 use crate::ethereum::Step;
-use crate::harness::Scene;
+use crate::harness::{Scene, wait_until};
 
 fn typed<T: DeserializeOwned>(json: &Value) -> T {
     serde_json::from_value(json.clone()).unwrap_or_else(|error| panic!("{error}: {json}"))
@@ -59,15 +59,6 @@ pub(super) fn ask(scene: &Scene) {
     let changes =
         || -> Vec<Log> { runtime.block_on(provider.get_filter_changes(id)).expect("changes") };
     assert_eq!(changes(), Vec::<Log>::new());
-    let last = |truth: &Truth, blocks: usize, removed: bool| -> Vec<Log> {
-        let skipped = truth.blocks.len() - blocks;
-        let mut blocks: Vec<_> = truth.blocks[skipped..].iter().collect();
-        if removed {
-            blocks.reverse();
-        }
-        let logs = blocks.into_iter().flat_map(truth::Block::logs);
-        logs.map(|log| Log { removed, ..typed(log) }).collect()
-    };
     chain.mine(&node, Step::Several(3));
     chain.mine(&node, Step::EveryAddress);
     endpoint.until_head(&node);
@@ -82,6 +73,71 @@ pub(super) fn ask(scene: &Scene) {
     assert_eq!(changes(), Vec::<Log>::new());
     assert!(runtime.block_on(provider.uninstall_filter(id)).expect("an answer"));
     endpoint.end();
+}
+
+/// Subscriptions over two reorganisations, and over the end of a connection, after which alloy connects again.
+pub(super) fn watch(scene: &Scene) {
+    let (node, mut chain) = questions::chain(scene, 52);
+    let snapshot = node.rpc().call("evm_snapshot", &json!([]));
+    node.mine(300);
+    let endpoint = Endpoint::of(scene, &node);
+    let runtime = Runtime::new().expect("a runtime");
+    let url = WsConnect::new(endpoint.ws());
+    let provider = runtime.block_on(ProviderBuilder::new().connect_ws(url)).expect("it opens");
+    let logs = runtime.block_on(async { provider.subscribe_logs(&Filter::new()).await });
+    let heads = runtime.block_on(async { provider.subscribe_blocks().await });
+    let (mut logs, mut heads) = (logs.expect("an answer"), heads.expect("an answer"));
+    let mut told = |logs_of: &[(&Truth, usize, bool)]| {
+        for (truth, blocks, removed) in logs_of {
+            for right in last(truth, *blocks, *removed) {
+                assert_eq!(runtime.block_on(logs.recv()).expect("a log"), right);
+            }
+        }
+    };
+    let mut before = Truth::of(&node);
+    for depth in [1, 2] {
+        for step in [Step::Several(3), Step::EveryAddress] {
+            chain.mine(&node, step);
+        }
+        endpoint.until_head(&node);
+        let now = Truth::of(&node);
+        told(&[(&now, now.blocks.len() - before.blocks.len(), false)]);
+        chain.reorganise(&node, depth);
+        endpoint.until_head(&node);
+        before = Truth::of(&node);
+        let depth = usize::try_from(depth).expect("small");
+        told(&[(&now, depth, true), (&before, depth, false)]);
+    }
+    // Another branch, which leaves the chain below all headers that the endpoint has.
+    assert_eq!(node.rpc().call("evm_revert", &json!([snapshot])), json!(true));
+    node.mine(400);
+    endpoint.until_head(&node);
+    let is_new = |found: &alloy_rpc_types_eth::Header| {
+        found.number > 400 && found.hash == node.hash_at(found.number)
+    };
+    wait_until("a block of the new branch", || {
+        node.mine(1);
+        endpoint.until_head(&node);
+        while let Ok(head) = heads.try_recv() {
+            if is_new(&head) {
+                return true;
+            }
+        }
+        false
+    });
+    drop(runtime);
+    endpoint.end();
+}
+
+/// Returns the logs of the last blocks of a chain: the highest block first if they left it.
+fn last(truth: &Truth, blocks: usize, removed: bool) -> Vec<Log> {
+    let skipped = truth.blocks.len() - blocks;
+    let mut blocks: Vec<_> = truth.blocks[skipped..].iter().collect();
+    if removed {
+        blocks.reverse();
+    }
+    let logs = blocks.into_iter().flat_map(truth::Block::logs);
+    logs.map(|log| Log { removed, ..typed(log) }).collect()
 }
 
 /// Returns a block as the endpoint writes it: without what is optional.

@@ -14,6 +14,10 @@ use crate::harness::{Scene, wait_until};
 
 /// Returns the command that runs the script of defaults.
 fn script(client: Client, task: &str, arguments: &[&str]) -> Command {
+    if client == Client::Web3Py {
+        let task = if task == "ask" { "defaults" } else { task };
+        return client.script(&[&[task], arguments].concat());
+    }
     let library = if client == Client::Viem { "viem" } else { "ethers" };
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/live/endpoint/defaults.cjs");
     let mut command = clients::node(library, &path);

@@ -2,6 +2,8 @@
 
     python web3_client.py ask HTTP_URL WS_URL QUESTIONS    answers each question, by each transport
     python web3_client.py watch HTTP_URL WS_URL ADDRESS    prints what happens, until it is killed
+    python web3_client.py defaults HTTP_URL WS_URL ADDRESS proven calls and others, as they come
+    python web3_client.py follow WS_URL                    prints the numbers of new blocks, until it is killed
     python web3_client.py metrics HTTP_URL                 prints the samples of /metrics
 
 Prints a line of JSON for each answer, event or sample. The objects of web3.py are written in the form of
@@ -16,6 +18,7 @@ import urllib.request
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from web3 import AsyncWeb3, HTTPProvider, Web3, WebSocketProvider
 from web3.exceptions import Web3RPCError
+from websockets import ConnectionClosed
 
 ABI = [
     {
@@ -215,6 +218,51 @@ async def watch(http_url, ws_url, address):
     await asyncio.gather(poll(http_url, address), subscribe(ws_url, address))
 
 
+async def state(via, eth, address):
+    blocks = [plain((await eth.get_block(number % 20))["hash"]) for number in range(150)]
+    balance, nonce = await eth.get_balance(address), await eth.get_transaction_count(address)
+    code = await eth.get_code(address)
+    price = (await eth.of.gas_price) if via == "ws" else eth.of.gas_price
+    emit(
+        {
+            "via": via,
+            "blocks": blocks,
+            "balance": hex(balance),
+            "nonce": hex(nonce),
+            "code": plain(code),
+            "price": hex(price),
+        }
+    )
+
+
+class Direct:
+    """The asynchronous client, with the shape of `Awaited`."""
+
+    def __init__(self, of):
+        self.of = of
+
+    def __getattr__(self, name):
+        return getattr(self.of, name)
+
+
+async def defaults(http_url, ws_url, address):
+    address = checksummed(address)
+    await state("http", Awaited(Web3(HTTPProvider(http_url)).eth), address)
+    async with AsyncWeb3(WebSocketProvider(ws_url)) as w3:
+        await state("ws", Direct(w3.eth), address)
+
+
+async def follow(ws_url):
+    # As web3.py's documentation says, the loop connects again when a connection has ended.
+    async for w3 in AsyncWeb3(WebSocketProvider(ws_url)):
+        try:
+            await w3.eth.subscribe("newHeads")
+            async for message in w3.socket.process_subscriptions():
+                emit({"number": message["result"]["number"]})
+        except ConnectionClosed:
+            emit({"closed": True})
+
+
 async def metrics(http_url):
     with urllib.request.urlopen(f"{http_url}/metrics") as page:
         kind, text = page.headers["content-type"], page.read().decode()
@@ -225,4 +273,4 @@ async def metrics(http_url):
             emit({"name": sample.name, "labels": sample.labels, "value": value})
 
 
-asyncio.run({"ask": ask, "watch": watch, "metrics": metrics}[sys.argv[1]](*sys.argv[2:]))
+asyncio.run({"ask": ask, "watch": watch, "defaults": defaults, "follow": follow, "metrics": metrics}[sys.argv[1]](*sys.argv[2:]))
