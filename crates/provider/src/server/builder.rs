@@ -17,7 +17,7 @@ use thiserror::Error;
 use tokio::runtime::Runtime;
 use tokio::sync::{Notify, Semaphore};
 
-use super::blocks::Blocks;
+use super::block_parts::Lookups;
 use super::chain::Chain;
 use super::compare::{self, Compare};
 use super::events::{Events, RpcServerEvent};
@@ -26,11 +26,12 @@ use super::http::{OperationsLayer, Origins};
 use super::index::FilterIndex;
 use super::journal::Journal;
 use super::metrics::Metrics;
-use super::store::Store;
+use super::observed::Observed;
 use super::subscriptions::HexIds;
 use super::unverified::UnverifiedLayer;
 use super::{Proven, methods};
 use crate::error::FetchError;
+use crate::proven::{Blocks, Options, Store};
 use crate::provider::Provider;
 use crate::stop::Stop;
 
@@ -67,7 +68,9 @@ pub struct RpcServerLimits {
     pub max_answer: u32,
     /// Maximum number of headers in memory, at 368 bytes (default: 1,000,000).
     pub max_headers: u64,
-    /// Maximum size of proven receipts in memory in bytes (default: 256 MiB).
+    /// Maximum size of proven headers, receipts and bodies in memory in bytes (default: 256 MiB). Receipts
+    /// get nine sixteenths, bodies four, and headers, the hashes of transactions, and the blocks of
+    /// transactions one each.
     pub memory: u64,
     /// Maximum size of proven receipts and transactions on disk in bytes (default: 4 GiB).
     pub disk: u64,
@@ -340,6 +343,11 @@ impl RpcServerBuilder {
         let (compare, answers) = Compare::new(self.compare);
         let journal = Arc::new(Journal::new());
         let memory = self.limits.memory;
+        let observer = Arc::new(Observed {
+            metrics: Arc::clone(&metrics),
+            events: self.events.clone(),
+            journal: Arc::clone(&journal),
+        });
         let calls = usize::try_from(self.limits.max_calls).unwrap_or(usize::MAX);
         let (ahead, blocks) = mpsc::sync_channel(AHEAD);
         let (newly_final, woken) = mpsc::sync_channel(1);
@@ -347,16 +355,9 @@ impl RpcServerBuilder {
             chain_id,
             chain: Chain::new(self.limits.max_headers),
             head_named_by: AtomicUsize::new(0),
-            journal: Arc::clone(&journal),
-            blocks: Blocks::new(
-                nodes,
-                profile,
-                memory,
-                store,
-                journal,
-                Arc::clone(&metrics),
-                self.events.clone(),
-            ),
+            journal,
+            blocks: Blocks::new(nodes, profile, Options { memory, store, observer }),
+            lookups: Lookups::new(),
             index,
             filters: Filters::new(self.limits.max_filters),
             compare,

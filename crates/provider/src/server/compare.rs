@@ -7,7 +7,7 @@ use std::sync::Weak;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::header::{BlockRef, ChainBlock};
+use chainsieve::eth::header::ChainBlock;
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::LogQuery;
 use quick_cache::sync::Cache;
@@ -15,7 +15,6 @@ use quick_cache::sync::Cache;
 use super::Proven;
 use super::events::{LogDifferences, RpcServerEvent};
 use crate::node::{Node, RpcError};
-use crate::nodes::first_of;
 
 /// Number of answers that may wait for their comparison. Further ones are not compared.
 const WAITING: usize = 16;
@@ -155,13 +154,11 @@ impl Proven {
         let claimed: BTreeSet<B256> = claimed.filter(|hash| !known.contains(hash)).collect();
         for hash in claimed.into_iter().take(MOST_CLAIMS) {
             // The headers of the range are known, so that a made-up number costs nothing.
-            let what = || format!("block {hash}");
-            let header = first_of(self.blocks.nodes(), what, |node| node.header_by_hash(hash));
-            if let Ok(Some(header)) = header
-                && range.contains(&header.view().number())
-                && self.is_on_chain(BlockRef::from(&header)).unwrap_or_default()
+            if let Ok(Some(header)) = self.blocks.header_with(hash)
+                && range.contains(&header.at.number)
+                && self.is_on_chain(header.at).unwrap_or_default()
             {
-                let _ = self.blocks.receipts(&ChainBlock::from(&header));
+                let _ = self.blocks.receipts(&ChainBlock::from(&*header));
             }
         }
     }

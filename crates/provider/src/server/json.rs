@@ -1,12 +1,11 @@
 //! Blocks and receipts as JSON, built from proven bytes alone.
 
-use alloy_consensus::proofs::calculate_withdrawals_root;
 use alloy_consensus::transaction::{Recovered, SignerRecoverable as _, TransactionInfo};
 use alloy_consensus::{EMPTY_ROOT_HASH, Header, Transaction as _, TxEnvelope};
 use alloy_eips::eip2718::{Decodable2718 as _, Typed2718 as _};
 use alloy_rlp::Decodable as _;
 use alloy_rpc_types_eth::{Transaction, Withdrawal};
-use chainsieve::alloy_primitives::{Address, B256, Bloom, Bytes, TxKind, U64, U128, keccak256};
+use chainsieve::alloy_primitives::{Address, B256, Bloom, Bytes, TxKind, U64, U128};
 use chainsieve::eth::header::{BlockRef, ChainBlock, HeaderBuf};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::receipts::{BlockReceipts, Outcome};
@@ -14,21 +13,17 @@ use chainsieve::eth::transactions::{BlockTransactions, VerifiedTransactions};
 use serde_json::{Map, Value, json};
 
 use super::Proven;
-use super::blocks::Missing;
 use super::journal::BlockHeader;
 use super::refusal::Refusal;
-use crate::nodes::ask;
+use crate::proven::{Body, Missing, Part};
 
 /// Gas of a blob (EIP-4844).
 const GAS_PER_BLOB: u64 = 131_072;
-/// Hash of an empty list of ommers.
-const NO_OMMERS: B256 = alloy_consensus::EMPTY_OMMER_ROOT_HASH;
-/// Most ommers of a block (Yellow Paper 11.1).
-const MOST_OMMERS: usize = 2;
 
 /// Reason why proven bytes cannot be written as JSON.
-fn unknown(block: BlockRef, why: String) -> Refusal {
-    Refusal::from(Missing { block, why: vec![why] })
+fn unknown(block: BlockRef, why: &str) -> Refusal {
+    let why = format!("block {}: {why}", block.number);
+    Refusal::NotProven { reason: "unknown_type", why, proven: Vec::new(), missing: Vec::new() }
 }
 
 /// Returns a header as `newHeads` has it.
@@ -38,7 +33,7 @@ pub(super) fn head(block: &BlockHeader) -> Result<Value, Refusal> {
     // A header with a field that is not known here would be written without it.
     let fields = fields.filter(|fields| alloy_rlp::encode(fields) == rlp);
     let fields = fields.ok_or_else(|| {
-        unknown(block.at, "the header has a member that this version does not know".to_owned())
+        unknown(block.at, "the header has a member that this version does not know")
     })?;
     let mut json = serde_json::to_value(fields).expect("JSON");
     json["hash"] = json!(block.at.hash);
@@ -48,11 +43,11 @@ pub(super) fn head(block: &BlockHeader) -> Result<Value, Refusal> {
 fn decoded(at: BlockRef, encoding: &[u8]) -> Result<Recovered<TxEnvelope>, Refusal> {
     let transaction = TxEnvelope::decode_2718_exact(encoding).map_err(|error| {
         let kind = encoding.first().copied().unwrap_or_default();
-        unknown(at, format!("a transaction of type {kind:#x}: {error}"))
+        unknown(at, &format!("a transaction of type {kind:#x}: {error}"))
     })?;
     // Before EIP-2, a signature could have a high `s`.
     let sender = transaction.recover_signer_unchecked();
-    let sender = sender.map_err(|error| unknown(at, format!("a signature: {error}")))?;
+    let sender = sender.map_err(|error| unknown(at, &format!("a signature: {error}")))?;
     Ok(Recovered::new_unchecked(transaction, sender))
 }
 
@@ -61,7 +56,7 @@ impl Proven {
     /// their hashes otherwise.
     pub(super) fn block_json(&self, block: &BlockHeader, is_full: bool) -> Result<Value, Refusal> {
         let mut json = head(block)?;
-        let Contents { transactions, ommers, withdrawals } = self.contents(block)?;
+        let Body { transactions, ommers, withdrawals } = self.blocks.body(block)?;
         let size = encoded(&block.header, &transactions, &ommers, withdrawals.as_deref()).len();
         if let Some(withdrawals) = &withdrawals {
             json["withdrawals"] = json!(withdrawals);
@@ -81,48 +76,8 @@ impl Proven {
 
     /// Returns a block as it is sent between nodes.
     pub(super) fn raw_block(&self, block: &BlockHeader) -> Result<Bytes, Refusal> {
-        let Contents { transactions, ommers, withdrawals } = self.contents(block)?;
+        let Body { transactions, ommers, withdrawals } = self.blocks.body(block)?;
         Ok(encoded(&block.header, &transactions, &ommers, withdrawals.as_deref()).into())
-    }
-
-    /// Fetches what the header of a block commits to beside receipts and state.
-    fn contents(&self, block: &BlockHeader) -> Result<Contents, Refusal> {
-        let view = block.header.view();
-        let root = view.withdrawals_root();
-        let fits = |list: Option<&[_]>| list.map(calculate_withdrawals_root) == root;
-        let (transactions, withdrawals) =
-            self.blocks.fetch_body(block.at, view.transactions_root(), fits)?;
-        let ommers = self.ommers(block)?;
-        Ok(Contents { transactions, ommers, withdrawals })
-    }
-
-    /// Returns the headers of a block's ommers, under the hash in its header.
-    pub(super) fn ommers(&self, block: &BlockHeader) -> Result<Vec<HeaderBuf>, Refusal> {
-        let expected = block.header.view().ommers_hash();
-        if expected == NO_OMMERS {
-            return Ok(Vec::new());
-        }
-        let asked = ask(self.blocks.nodes(), |node| {
-            let mut headers: Vec<HeaderBuf> = Vec::new();
-            // Only the hash in the header says how many there are.
-            while headers.len() < MOST_OMMERS {
-                let Some(header) = node.ommer(block.at.hash, headers.len())? else { break };
-                headers.push(header);
-                let payload = headers.iter().flat_map(|header| header.rlp().to_vec());
-                let payload: Vec<u8> = payload.collect();
-                let mut list = Vec::new();
-                alloy_rlp::Header { list: true, payload_length: payload.len() }.encode(&mut list);
-                list.extend(payload);
-                if keccak256(list) == expected {
-                    return Ok(Some(headers));
-                }
-            }
-            Ok(None)
-        });
-        asked.map_err(|why| {
-            let why = why.lines("the node does not have the ommers of the header");
-            Missing { block: block.at, why }.into()
-        })
     }
 
     /// Returns all receipts of a block as `eth_getBlockReceipts` has them.
@@ -134,29 +89,13 @@ impl Proven {
         (0..count).map(|index| receipt(block, receipts.receipts(), &transactions, index)).collect()
     }
 
-    /// Returns the receipt of one transaction of a block.
-    pub(super) fn receipt_json(
-        &self,
-        block: &BlockHeader,
-        transaction: B256,
-    ) -> Result<Option<Value>, Refusal> {
+    /// Returns the receipt of the transaction with this index in a block.
+    pub(super) fn receipt_json(&self, block: &BlockHeader, index: usize) -> Result<Value, Refusal> {
         let header = ChainBlock::from(block);
-        let hashes = self.blocks.hashes(&header)?;
-        let Some(index) = hashes.iter().position(|hash| *hash == transaction) else {
-            return Ok(None);
-        };
         let receipts = self.blocks.receipts(&header)?;
         let transactions = self.blocks.transactions(&header)?;
-        receipt(block, receipts.receipts(), &transactions, index).map(Some)
+        receipt(block, receipts.receipts(), &transactions, index)
     }
-}
-
-/// What the header of a block commits to beside receipts and state.
-struct Contents {
-    transactions: VerifiedTransactions,
-    ommers: Vec<HeaderBuf>,
-    /// `None` before Shanghai.
-    withdrawals: Option<Vec<Withdrawal>>,
 }
 
 /// Returns the RLP of a block.
@@ -230,7 +169,10 @@ fn receipt(
     index: usize,
 ) -> Result<Value, Refusal> {
     let at = block.at;
-    let lacks = || unknown(at, format!("the block has no transaction {index}"));
+    let lacks = || {
+        let why = vec![format!("the block has no transaction {index}")];
+        Refusal::from(Missing { block: at, part: Part::Transactions, why })
+    };
     let encoding = transactions.encodings().get(index).ok_or_else(lacks)?;
     let hash = transactions.hashes().get(index).ok_or_else(lacks)?;
     let transaction = decoded(at, encoding)?;

@@ -16,14 +16,13 @@ use chainsieve::eth::log_query::{
 use chainsieve::eth::scan;
 
 use super::Proven;
-use super::blocks::Missing;
 use super::chain::{Headers, HeadersError};
 use super::events::RpcServerEvent;
 use super::index::Indexed;
 use super::journal::{BlockHeader, Change};
 use super::refusal::Refusal;
 use crate::in_order::in_order;
-use crate::nodes::first_of;
+use crate::proven::{Missing, Part};
 
 /// The rules by which logs match: those of go-ethereum.
 pub(super) const SEMANTICS: Semantics = Semantics::Geth;
@@ -203,8 +202,7 @@ impl Proven {
         if found > limit {
             return Err(Refusal::Limit { what: CANDIDATES, found, limit });
         }
-        let is_cold =
-            |block: &&Candidate<'_>| self.blocks.receipts_in_memory(block.at().hash).is_none();
+        let is_cold = |block: &&Candidate<'_>| !self.blocks.has_receipts_in_memory(block.at().hash);
         let cold = candidates.iter().filter(is_cold).count();
         let (mut logs, mut missing): (Vec<LocatedLog>, Vec<Missing>) = (Vec::new(), Vec::new());
         let mut take = |block: &Candidate<'_>, found: Result<Vec<LocatedLog>, Missing>| {
@@ -245,6 +243,7 @@ impl Proven {
                 let others = candidates.iter().filter(|block| block.at().number > last.number);
                 missing.extend(others.map(|block| Missing {
                     block: block.at(),
+                    part: Part::Receipts,
                     why: vec!["not asked for, because others are missing".to_owned()],
                 }));
                 return Err(Refusal::missing(range, missing));
@@ -339,10 +338,9 @@ impl Proven {
         let block = if let Some(known) = self.journal.header(hash) {
             known
         } else {
-            let what = || format!("block {hash}");
-            let header = first_of(self.blocks.nodes(), what, |node| node.header_by_hash(hash));
-            let Some(header) = header.map_err(HeadersError::from)? else { return Ok(None) };
-            Arc::new(BlockHeader::new(header))
+            let header = self.blocks.header_with(hash).map_err(HeadersError::from)?;
+            let Some(header) = header else { return Ok(None) };
+            header
         };
         Ok(self.is_on_chain(block.at)?.then_some(block))
     }
@@ -380,7 +378,8 @@ impl Proven {
         self.block_of(hash)?.map(Some).ok_or_else(|| {
             let why =
                 vec!["no upstream has the header, or the block has just left the chain".into()];
-            Missing { block: BlockRef { number, hash }, why }.into()
+            let block = BlockRef { number, hash };
+            Missing { block, part: Part::Header, why }.into()
         })
     }
 

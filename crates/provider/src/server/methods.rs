@@ -9,10 +9,10 @@ use jsonrpsee::RpcModule;
 use jsonrpsee::core::RegisterMethodError;
 use jsonrpsee::types::{ErrorObjectOwned, Params};
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Value, json};
 
-use super::block_parts::{self, Place};
+use super::block_parts;
 use super::filters::Changes;
 use super::journal::BlockHeader;
 use super::logs::SEMANTICS;
@@ -257,16 +257,9 @@ fn get_block_receipts(proven: &Proven, params: &[&RawValue]) -> Answer {
 
 fn get_transaction_receipt(proven: &Proven, params: &[&RawValue]) -> Answer {
     let hash: B256 = param(params, 0)?;
-    // Upstreams say where the transaction is. Only the block proves it.
-    let receipt = proven.first_named(|node| {
-        let place: Option<Place> = node.call("eth_getTransactionReceipt", &json!([hash]))?;
-        let block_hash = place.and_then(|place| place.block_hash);
-        Ok(block_hash.map_or(Ok(None), |block_hash| match proven.block_of(block_hash)? {
-            Some(block) => proven.receipt_json(&block, hash),
-            None => Ok(None),
-        }))
-    });
-    proven.written(&receipt?)
+    let place = proven.place_of(hash)?;
+    let receipt = place.map(|(block, index)| proven.receipt_json(&block, index));
+    proven.written(&receipt.transpose()?)
 }
 
 fn client_version(proven: &Proven, _: &[&RawValue]) -> Answer {

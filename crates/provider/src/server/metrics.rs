@@ -13,6 +13,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::events::LogDifferences;
 use crate::node::Node;
+use crate::proven::{Found, Wrong};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfUpstream {
@@ -41,31 +42,15 @@ struct Place {
     place: &'static str,
 }
 
-/// What an upstream sent that the header refutes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wrong {
-    Receipts,
-    Transactions,
-    Withdrawals,
-}
-
-impl Wrong {
-    fn of(self, node: &Node) -> WrongOf {
-        let what = match self {
-            Self::Receipts => "receipts",
-            Self::Transactions => "transactions",
-            Self::Withdrawals => "withdrawals",
+impl WrongOf {
+    fn new(node: &Node, wrong: Wrong) -> Self {
+        let what = match wrong {
+            Wrong::Receipts => "receipts",
+            Wrong::Transactions => "transactions",
+            Wrong::Withdrawals => "withdrawals",
         };
-        WrongOf { upstream: node.name(), what }
+        Self { upstream: node.name(), what }
     }
-}
-
-/// Where a block's receipts were found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kept {
-    Memory,
-    Disk,
-    Nowhere,
 }
 
 #[derive(Debug)]
@@ -128,7 +113,7 @@ impl Metrics {
                 drop(family.get_or_create(&upstream));
             }
             for wrong in [Wrong::Receipts, Wrong::Transactions, Wrong::Withdrawals] {
-                drop(metrics.wrong.get_or_create(&wrong.of(node)));
+                drop(metrics.wrong.get_or_create(&WrongOf::new(node, wrong)));
             }
         }
         metrics
@@ -204,7 +189,7 @@ impl Metrics {
     }
 
     pub(super) fn wrong(&self, node: &Node, wrong: Wrong) {
-        self.wrong.get_or_create(&wrong.of(node)).inc();
+        self.wrong.get_or_create(&WrongOf::new(node, wrong)).inc();
     }
 
     /// Counts a block whose filter lacks bits of a log.
@@ -220,11 +205,11 @@ impl Metrics {
         self.invented.get_or_create(&upstream).inc_by(found.invented);
     }
 
-    pub(super) fn found(&self, kept: Kept) {
-        let place = match kept {
-            Kept::Memory => "memory",
-            Kept::Disk => "disk",
-            Kept::Nowhere => "upstream",
+    pub(super) fn found(&self, found: Found) {
+        let place = match found {
+            Found::Memory => "memory",
+            Found::Disk => "disk",
+            Found::Nodes => "upstream",
         };
         self.found.get_or_create(&Place { place }).inc();
     }

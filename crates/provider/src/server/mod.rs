@@ -4,24 +4,23 @@
 //! |---|---|
 //! | `builder` | configuration, start and end |
 //! | `head`, `chain`, `journal` | the verified head, the headers that lead to it, and what changed |
-//! | `blocks`, `store`, `flight` | proven receipts and transactions: in memory, on disk, fetched once |
 //! | `index` | the filters of final blocks, on disk |
 //! | `logs`, `filters`, `subscriptions` | answers about logs |
 //! | `methods`, `block_parts`, `json`, `refusal` | JSON-RPC: methods, results, errors |
 //! | `unverified`, `http` | what is not proven, `/health` and `/metrics` |
 //! | `alloy_layer` | the same methods for alloy's provider, in one process |
-//! | `compare`, `metrics`, `events` | what upstreams left out, for the operator |
+//! | `compare`, `metrics`, `events`, `observed` | what upstreams left out, for the operator |
+//!
+//! The blocks themselves, in memory, on disk and from the nodes, are those of `crate::proven`.
 
 #[cfg(feature = "alloy-layer")]
 mod alloy_layer;
 mod block_parts;
-mod blocks;
 mod builder;
 mod chain;
 mod compare;
 mod events;
 mod filters;
-mod flight;
 mod head;
 mod http;
 mod index;
@@ -30,8 +29,8 @@ mod json;
 mod logs;
 mod methods;
 mod metrics;
+mod observed;
 mod refusal;
-mod store;
 mod subscriptions;
 mod unverified;
 
@@ -51,6 +50,7 @@ pub use events::{LogDifferences, RpcServerEvent};
 
 use crate::anchor::AnchorSource;
 use crate::nodes::in_turn;
+use crate::proven::Blocks;
 use crate::stop::Stop;
 use refusal::Refusal;
 
@@ -62,7 +62,8 @@ struct Proven {
     /// Index of the node that named the head; 0 if an anchor did.
     head_named_by: AtomicUsize,
     journal: Arc<journal::Journal>,
-    blocks: blocks::Blocks,
+    blocks: Blocks,
+    lookups: block_parts::Lookups,
     index: Option<index::FilterIndex>,
     filters: filters::Filters,
     compare: compare::Compare,

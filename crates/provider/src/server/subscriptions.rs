@@ -110,7 +110,7 @@ async fn run(
                 next = end;
             }
             // A block is not proven yet.
-            Err(Refusal::NotProven { reason: "no_receipts", .. }) => {
+            Err(Refusal::NotProven { reason: "no_receipts" | "no_transactions", .. }) => {
                 tokio::select! {
                     () = tokio::time::sleep(proven.limits.retry) => {}
                     () = sink.closed() => return Ok(()),

@@ -4,6 +4,7 @@
 mod alloy_layer;
 mod anchored;
 mod block_parts;
+mod cached;
 mod head;
 mod index;
 mod lies;
