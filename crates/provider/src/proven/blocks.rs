@@ -21,7 +21,7 @@ use super::receipts::{ProvenReceipts, Receipts};
 use super::source::{Missing, Part, Source};
 use super::store::{Kind, Store};
 use crate::error::FetchError;
-use crate::node::{Node, ReceiptsAndBody};
+use crate::node::{Node, ReceiptRoom, ReceiptsAndBody, Wanted};
 use crate::nodes::first_error;
 
 /// What is kept of blocks, and who is told what happens.
@@ -182,9 +182,13 @@ impl Blocks {
         let unknown: Vec<_> = blocks.iter().filter(is_unknown).collect();
         let Some(first) = unknown.first() else { return };
         self.together_in_flight.run(&first.hash, || {
-            let at: Vec<_> = unknown.iter().map(|block| BlockRef::from(**block)).collect();
+            let wanted = |block: &&ChainBlock<'_>| {
+                let room = ReceiptRoom::of_gas(block.gas_used);
+                Wanted { block: BlockRef::from(**block), room }
+            };
+            let wanted: Vec<_> = unknown.iter().map(wanted).collect();
             let awake = self.nodes().iter().find(|node| !node.rests()).or(self.nodes().first());
-            let found = awake.map(|node| node.receipts_and_bodies(&at)).unwrap_or_default();
+            let found = awake.map(|node| node.receipts_and_bodies(&wanted)).unwrap_or_default();
             for ReceiptsAndBody { block: at, receipts, body } in found {
                 let Some(block) = unknown.iter().find(|block| block.hash == at.hash) else {
                     continue;
@@ -199,7 +203,8 @@ impl Blocks {
         });
     }
 
-    /// Returns the matching logs of a block, in order, with all members proven.
+    /// Returns the matching logs of a block, in order, with all members proven. The hash of the transaction is
+    /// only a claim if the block has a transaction of an unknown type, and no node gives its encoding.
     pub(crate) fn logs(
         &self,
         block: &ChainBlock<'_>,
@@ -209,22 +214,38 @@ impl Blocks {
         if self.has_no_logs(block) {
             return Ok(Vec::new());
         }
-        let mut logs = self.receipts(block)?.matching(query, semantics);
+        let receipts = self.receipts(block)?;
+        let mut logs = receipts.matching(query, semantics);
         // Without a match, nobody asks for the hashes of transactions.
-        if !logs.is_empty() {
-            let hashes = self.hashes(block)?;
-            for log in &mut logs {
-                let hash =
-                    usize::try_from(log.transaction_index).ok().and_then(|at| hashes.get(at));
-                log.transaction_hash = hash.copied();
-                if log.transaction_hash.is_none() {
-                    let why =
-                        format!("the block has {} transactions, and more receipts", hashes.len());
-                    let (block, part) = (BlockRef::from(*block), Part::Transactions);
-                    return Err(Missing { block, part, why: vec![why] });
-                }
-            }
+        if logs.is_empty() {
+            return Ok(logs);
         }
-        Ok(logs)
+        let at = |log: &LocatedLog, hashes: &[B256]| {
+            let index = usize::try_from(log.transaction_index).ok()?;
+            hashes.get(index).copied()
+        };
+        let missing = match self.hashes(block) {
+            Ok(hashes) => {
+                for log in &mut logs {
+                    log.transaction_hash = at(log, &hashes);
+                }
+                if logs.iter().all(|log| log.transaction_hash.is_some()) {
+                    return Ok(logs);
+                }
+                let why = format!("the block has {} transactions, and more receipts", hashes.len());
+                return Err(Missing::of(BlockRef::from(*block), Part::Transactions, vec![why]));
+            }
+            Err(missing) => missing,
+        };
+        match &missing.claimed {
+            Some(claimed) if claimed.fit(receipts.receipts()) => {
+                for log in &mut logs {
+                    log.claimed_transaction_hash = at(log, &claimed.hashes);
+                }
+                self.source.observer.hashes_claimed(BlockRef::from(*block));
+                Ok(logs)
+            }
+            _ => Err(missing),
+        }
     }
 }

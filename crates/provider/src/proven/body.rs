@@ -8,13 +8,16 @@ use alloy_consensus::proofs::calculate_withdrawals_root;
 use alloy_rpc_types_eth::Withdrawal;
 use chainsieve::alloy_primitives::{B256, Bytes, keccak256};
 use chainsieve::eth::header::{BlockRef, ChainBlock, HeaderBuf};
-use chainsieve::eth::transactions::{BlockTransactions, VerifiedTransactions};
+use chainsieve::eth::receipts::DEPOSIT_TYPE;
+use chainsieve::eth::transactions::{
+    BlockTransactions, ClaimedTransactions, UnknownTransaction, VerifiedTransactions,
+};
 
 use super::flight::Flights;
 use super::header::BlockHeader;
 use super::memory::{Kept, Size, kept};
 use super::observer::Wrong;
-use super::source::{Missing, Part, Source};
+use super::source::{ClaimedHashes, Missing, Part, Source};
 use super::store::Kind;
 use crate::nodes::{Unaccepted, ask};
 
@@ -135,7 +138,9 @@ impl Bodies {
         block: &ChainBlock<'_>,
         body: crate::node::body::Body,
     ) {
-        if let Ok(transactions) = body.transactions.verify(block.transactions_root) {
+        if let Ok(transactions) = body.transactions.complete()
+            && let Ok(transactions) = transactions.verify(block.transactions_root)
+        {
             let rest = Rest::Received(body.withdrawals);
             self.keep(source, block, Known { transactions: Arc::new(transactions), rest });
         }
@@ -228,9 +233,15 @@ impl Bodies {
 /// header or a body from before Shanghai.
 fn are_withdrawals_of(
     root: Option<B256>,
-    _: &VerifiedTransactions,
+    transactions: &VerifiedTransactions,
     list: Option<&[Withdrawal]>,
 ) -> bool {
+    // A block of the OP stack begins with a deposit. Since Isthmus, its header has another root in this field,
+    // that of the storage of a contract, and its list of withdrawals is always empty.
+    let begins_with = transactions.encodings().first().and_then(|encoding| encoding.first());
+    if begins_with == Some(&DEPOSIT_TYPE) && root.is_some() && list.is_some_and(<[_]>::is_empty) {
+        return true;
+    }
     list.map(calculate_withdrawals_root) == root
 }
 
@@ -241,10 +252,17 @@ fn fetch(
     transactions_root: B256,
     fits: Fits<'_>,
 ) -> Result<Known, Missing> {
-    let mut part = Part::Transactions;
+    let (mut part, mut claimed) = (Part::Transactions, None);
     let asked = ask(&source.nodes, |node| {
         let Some(body) = node.body(at.hash)? else { return Ok(None) };
-        let (wrong, why) = match body.transactions.verify(transactions_root) {
+        let transactions = match body.transactions.complete() {
+            Ok(transactions) => transactions,
+            Err(all) => {
+                claimed = claimed.take().or_else(|| ClaimedHashes::new(&all));
+                return Err(Unaccepted::Answer(of_unknown_type(&all)));
+            }
+        };
+        let (wrong, why) = match transactions.verify(transactions_root) {
             Ok(transactions) if fits(&transactions, body.withdrawals.as_deref()) => {
                 let (transactions, rest) =
                     (Arc::new(transactions), Rest::Received(body.withdrawals));
@@ -260,7 +278,19 @@ fn fetch(
         source.observer.wrong(node, wrong);
         Err(Unaccepted::Answer(why))
     });
-    asked.map_err(|why| Missing::new(at, part, &why))
+    asked.map_err(|why| {
+        let claimed = claimed.map(Arc::new);
+        Missing { claimed, ..Missing::new(at, part, &why) }
+    })
+}
+
+fn of_unknown_type(all: &ClaimedTransactions) -> String {
+    all.unknown().next().map_or_else(String::new, |UnknownTransaction { index, transaction_type, .. }| {
+        format!(
+            "transaction {index} is of the unknown type {transaction_type:#x}, and the node does not \
+             give its encoding"
+        )
+    })
 }
 
 /// Fetches the headers of a block's ommers, under the hash in its header.

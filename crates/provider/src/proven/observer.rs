@@ -30,6 +30,10 @@ pub(crate) trait Observer: fmt::Debug + Send + Sync {
     /// The receipts of a block were asked for, and found here.
     fn found(&self, found: Found);
 
+    /// Logs of a block were given with transaction hashes that a node claims, because the type of a
+    /// transaction is unknown.
+    fn hashes_claimed(&self, block: BlockRef);
+
     /// The filter of a block lacks bits of a log that its receipts have, although the chain's profile rules
     /// that out. `is_first` is `true` if all filters were believed until now.
     fn filter_lacks_bits(&self, block: BlockRef, log_index: u64, is_first: bool);

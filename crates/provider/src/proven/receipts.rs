@@ -15,7 +15,7 @@ use super::memory::{Kept, Size, kept};
 use super::observer::{Found, Wrong};
 use super::source::{Missing, Part, Source};
 use super::store::Kind;
-use crate::node::Node;
+use crate::node::{Node, ReceiptRoom};
 use crate::nodes::{Unaccepted, ask};
 
 /// All receipts of a block, which its header commits to.
@@ -109,7 +109,8 @@ impl Receipts {
                 return Ok(known);
             }
             let stored = source.stored(Kind::Receipts, block.receipts_root, |encodings| {
-                let receipts = BlockReceipts::from_encodings(&encodings).ok()?;
+                let room = ReceiptRoom::of_gas(block.gas_used);
+                let receipts = room.reader().encodings(&encodings).ok()?;
                 verify(source, filters, block, receipts).ok()
             });
             let receipts = if let Some(receipts) = stored {
@@ -146,7 +147,7 @@ impl Receipts {
         receipts: BlockReceipts,
         is_ahead: bool,
     ) -> Arc<ProvenReceipts> {
-        let bytes = crate::held::bytes_of_receipts(&receipts);
+        let bytes = receipts.size() as u64;
         let (at, timestamp) = (BlockRef::from(*block), block.timestamp);
         let proven =
             Arc::new(ProvenReceipts { at, timestamp, receipts, bytes, is_ahead: is_ahead.into() });
@@ -181,6 +182,7 @@ fn fetch(
     block: &ChainBlock<'_>,
 ) -> Result<BlockReceipts, Missing> {
     let at = BlockRef::from(*block);
+    let room = ReceiptRoom::of_gas(block.gas_used);
     let checked = |node: &Node, receipts: BlockReceipts| {
         verify(source, filters, block, receipts).map_err(|error| {
             if !error.is_undecidable() {
@@ -190,7 +192,7 @@ fn fetch(
         })
     };
     let asked = ask(&source.nodes, |node| {
-        node.receipts(at)?.map(|receipts| checked(node, receipts)).transpose()
+        node.receipts_within(at, &room)?.map(|receipts| checked(node, receipts)).transpose()
     });
     let unanswered = match asked {
         Err(unanswered) if !unanswered.is_stopped() => unanswered,
@@ -199,7 +201,7 @@ fn fetch(
     // Another method of a node may have what its first one lacks.
     let asked = ask(&source.nodes, |node| {
         let mut found = None;
-        node.receipts_by_each_method(at, |_, received| {
+        node.receipts_within_by_each_method(at, &room, |_, received| {
             let received = received.ok().flatten();
             found = received.and_then(|receipts| checked(node, receipts).ok());
             found.is_some() || node.options().stop.is_set()

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use chainsieve::alloy_primitives::{B256, Bytes};
+use chainsieve::alloy_primitives::{B256, Bytes, U256};
 use chainsieve::eth::header::BlockRef;
+use chainsieve::eth::receipts::BlockReceipts;
+use chainsieve::eth::transactions::{ClaimedTransactions, UnknownTransaction};
 
 use super::observer::Observer;
 use super::store::{Kind, Store};
@@ -51,11 +53,44 @@ pub(crate) struct Missing {
     pub(crate) part: Part,
     /// Reasons, one for each node that was asked.
     pub(crate) why: Vec<String>,
+    /// The hashes that a node claims, if it is only for transactions of an unknown type that they are not
+    /// proven.
+    pub(super) claimed: Option<Arc<ClaimedHashes>>,
+}
+
+/// Hashes of the transactions of a block, as a node claims them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ClaimedHashes {
+    pub(super) hashes: Vec<B256>,
+    /// The transactions whose type is unknown, of which there is at least one.
+    pub(super) unknown: Vec<UnknownTransaction>,
+}
+
+impl ClaimedHashes {
+    /// Returns the claims, unless a hash is missing.
+    pub(super) fn new(transactions: &ClaimedTransactions) -> Option<Self> {
+        Some(Self { hashes: transactions.hashes()?, unknown: transactions.unknown().collect() })
+    }
+
+    /// Returns `true` if proven receipts have the same types: the type of a receipt is that of its transaction
+    /// (EIP-2718). Otherwise a node only pretends that a type is unknown.
+    pub(super) fn fit(&self, receipts: &BlockReceipts) -> bool {
+        let types: Vec<u8> = receipts.iter().map(|receipt| receipt.receipt_type).collect();
+        types.len() == self.hashes.len()
+            && self.unknown.iter().all(|unknown| {
+                let proven = types.get(unknown.index).copied().map(U256::from);
+                proven == Some(unknown.transaction_type)
+            })
+    }
 }
 
 impl Missing {
     pub(super) fn new(block: BlockRef, part: Part, unanswered: &Unanswered) -> Self {
-        Self { block, part, why: unanswered.lines(part.absent()) }
+        Self::of(block, part, unanswered.lines(part.absent()))
+    }
+
+    pub(crate) const fn of(block: BlockRef, part: Part, why: Vec<String>) -> Self {
+        Self { block, part, why, claimed: None }
     }
 }
 

@@ -67,7 +67,10 @@ pub(super) const METHODS: [(&str, Method); 18] = [
         let found = proven.find_transaction(param(params, 0)?)?;
         let json = found.map(|found| {
             let place = found.block.as_ref().map(|(block, index)| (&**block, *index));
-            json::transaction(place, &found.encoding)
+            match place {
+                Some((block, index)) => proven.transaction_of(block, index, &found.encoding),
+                None => json::transaction(None, &found.encoding, None),
+            }
         });
         proven.written(&json.transpose()?)
     }),
@@ -153,7 +156,7 @@ impl Proven {
         index: usize,
     ) -> Result<Option<Value>, Refusal> {
         let encoding = self.raw_transaction(block, index)?;
-        encoding.map(|encoding| json::transaction(Some((block, index)), &encoding)).transpose()
+        encoding.map(|encoding| self.transaction_of(block, index, &encoding)).transpose()
     }
 
     fn raw_receipts(&self, block: &BlockHeader) -> Result<Vec<Bytes>, Refusal> {

@@ -37,6 +37,8 @@ use crate::stop::Stop;
 
 /// Maximum size of an upstream's answer.
 const MAX_ANSWER: u64 = 64 << 20;
+/// Number of answers of an upstream of more than a megabyte that are held at the same time.
+const LARGE_ANSWERS: usize = 4;
 /// Number of new blocks whose contents may wait to be fetched.
 const AHEAD: usize = 256;
 /// Time after which blocks that could not be added to the index are asked for again.
@@ -326,7 +328,10 @@ impl RpcServerBuilder {
         let stop = self.provider.stop().child();
         let provider = self.provider.with_stop(stop.clone());
         let (chain_id, profile) = (provider.chain_id()?, provider.profile()?);
-        let nodes = provider.nodes().iter().map(|node| node.with_max_answer(MAX_ANSWER));
+        let nodes = provider
+            .nodes()
+            .iter()
+            .map(|node| node.with_max_answer(MAX_ANSWER).with_large_answers(LARGE_ANSWERS));
         let nodes: Vec<_> = nodes.collect();
         let opened = |error: &dyn fmt::Display| RpcServerError::Open(error.to_string());
         let store = match &self.folder {

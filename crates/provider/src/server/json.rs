@@ -5,14 +5,15 @@ use alloy_consensus::{EMPTY_ROOT_HASH, Header, Transaction as _, TxEnvelope};
 use alloy_eips::eip2718::{Decodable2718 as _, Typed2718 as _};
 use alloy_rlp::Decodable as _;
 use alloy_rpc_types_eth::{Transaction, Withdrawal};
-use chainsieve::alloy_primitives::{Address, B256, Bloom, Bytes, TxKind, U64, U128};
+use chainsieve::alloy_primitives::{Address, B256, Bloom, Bytes, TxKind, U64, U128, keccak256};
 use chainsieve::eth::header::{BlockRef, ChainBlock, HeaderBuf};
 use chainsieve::eth::log::LocatedLog;
-use chainsieve::eth::receipts::{BlockReceipts, Outcome};
+use chainsieve::eth::receipts::{BlockReceipts, DEPOSIT_TYPE, Outcome, Receipt};
 use chainsieve::eth::transactions::{BlockTransactions, VerifiedTransactions};
 use serde_json::{Map, Value, json};
 
 use super::Proven;
+use super::deposit::{Deposit, is_deposit, proven_nonce};
 use super::journal::BlockHeader;
 use super::refusal::Refusal;
 use crate::proven::{Body, Missing, Part};
@@ -40,15 +41,52 @@ pub(super) fn head(block: &BlockHeader) -> Result<Value, Refusal> {
     Ok(json)
 }
 
-fn decoded(at: BlockRef, encoding: &[u8]) -> Result<Recovered<TxEnvelope>, Refusal> {
-    let transaction = TxEnvelope::decode_2718_exact(encoding).map_err(|error| {
-        let kind = encoding.first().copied().unwrap_or_default();
-        unknown(at, &format!("a transaction of type {kind:#x}: {error}"))
-    })?;
+/// A transaction of a known type.
+enum Decoded {
+    Signed(Box<Recovered<TxEnvelope>>),
+    Deposit(Deposit),
+}
+
+fn decoded(at: BlockRef, encoding: &[u8]) -> Result<Decoded, Refusal> {
+    let transaction_type = encoding.first().copied().unwrap_or_default();
+    let malformed = |error: &dyn std::fmt::Display| {
+        unknown(at, &format!("a transaction of type {transaction_type:#x}: {error}"))
+    };
+    if is_deposit(encoding) {
+        return Deposit::decode(encoding).map(Decoded::Deposit).map_err(|error| malformed(&error));
+    }
+    let transaction = TxEnvelope::decode_2718_exact(encoding).map_err(|error| malformed(&error))?;
     // Before EIP-2, a signature could have a high `s`.
     let sender = transaction.recover_signer_unchecked();
     let sender = sender.map_err(|error| unknown(at, &format!("a signature: {error}")))?;
-    Ok(Recovered::new_unchecked(transaction, sender))
+    Ok(Decoded::Signed(Box::new(Recovered::new_unchecked(transaction, sender))))
+}
+
+/// A log as clients get it: if a node only claims the hash of the transaction, the hash is marked.
+#[derive(serde::Serialize)]
+#[serde(untagged)]
+pub(super) enum WrittenLog<'a> {
+    Proven(&'a LocatedLog),
+    #[serde(rename_all = "camelCase")]
+    Claimed {
+        #[serde(flatten)]
+        log: Box<LocatedLog>,
+        /// Always `false`.
+        transaction_hash_proven: bool,
+    },
+}
+
+/// Returns logs as clients get them.
+pub(super) fn logs(logs: &[LocatedLog]) -> Vec<WrittenLog<'_>> {
+    let written = |log: &'_ LocatedLog| match log.claimed_transaction_hash {
+        None => None,
+        claimed => {
+            let (transaction_hash, claimed_transaction_hash) = (claimed, None);
+            let log = LocatedLog { transaction_hash, claimed_transaction_hash, ..log.clone() };
+            Some(WrittenLog::Claimed { log: Box::new(log), transaction_hash_proven: false })
+        }
+    };
+    logs.iter().map(|log| written(log).unwrap_or(WrittenLog::Proven(log))).collect()
 }
 
 impl Proven {
@@ -66,12 +104,29 @@ impl Proven {
         json["transactions"] = if is_full {
             let encodings = transactions.encodings().iter().enumerate();
             let written =
-                encodings.map(|(index, encoding)| transaction(Some((block, index)), encoding));
+                encodings.map(|(index, encoding)| self.transaction_of(block, index, encoding));
             Value::Array(written.collect::<Result<_, Refusal>>()?)
         } else {
             json!(transactions.hashes())
         };
         Ok(json)
+    }
+
+    /// Returns a transaction of a block as `eth_getTransactionByHash` has it. For the nonce of a deposit, the
+    /// receipts are needed.
+    pub(super) fn transaction_of(
+        &self,
+        block: &BlockHeader,
+        index: usize,
+        encoding: &[u8],
+    ) -> Result<Value, Refusal> {
+        let nonce = if is_deposit(encoding) {
+            let receipts = self.blocks.receipts(&ChainBlock::from(block))?;
+            receipts.receipts().iter().nth(index).and_then(proven_nonce)
+        } else {
+            None
+        };
+        transaction(Some((block, index)), encoding, nonce)
     }
 
     /// Returns a block as it is sent between nodes.
@@ -129,25 +184,40 @@ fn encoded(
 }
 
 /// Returns a transaction as `eth_getTransactionByHash` has it, with its block and its index there, or
-/// without both while it waits for a block.
+/// without both while it waits for a block. `deposit_nonce` is that of a deposit, if it is proven.
 pub(super) fn transaction(
     place: Option<(&BlockHeader, usize)>,
     encoding: &[u8],
+    deposit_nonce: Option<u64>,
 ) -> Result<Value, Refusal> {
-    let Some((block, index)) = place else {
-        let info = TransactionInfo::default();
-        let decoded = decoded(BlockRef { number: 0, hash: B256::ZERO }, encoding)?;
-        return Ok(json!(Transaction::from_transaction(decoded, info)));
-    };
-    let base_fee = block.header.view().base_fee_per_gas().map(|fee| fee.saturating_to::<u64>());
-    let info = TransactionInfo {
-        index: Some(index as u64),
-        block_hash: Some(block.at.hash),
-        block_number: Some(block.at.number),
-        base_fee,
-        ..TransactionInfo::default()
-    };
-    Ok(json!(Transaction::from_transaction(decoded(block.at, encoding)?, info)))
+    let at = place.map(|(block, _)| block.at);
+    let at = at.unwrap_or(BlockRef { number: 0, hash: B256::ZERO });
+    match decoded(at, encoding)? {
+        Decoded::Signed(signed) => {
+            let info = place.map_or_else(TransactionInfo::default, |(block, index)| {
+                let base_fee = block.header.view().base_fee_per_gas();
+                TransactionInfo {
+                    index: Some(index as u64),
+                    block_hash: Some(block.at.hash),
+                    block_number: Some(block.at.number),
+                    base_fee: base_fee.map(|fee| fee.saturating_to::<u64>()),
+                    ..TransactionInfo::default()
+                }
+            });
+            Ok(json!(Transaction::from_transaction(*signed, info)))
+        }
+        Decoded::Deposit(deposit) => {
+            let mut json = deposit.json(keccak256(encoding));
+            let mut put = |name: &str, value: Value| json.insert(name.to_owned(), value);
+            put("blockHash", json!(place.map(|(block, _)| block.at.hash)));
+            put("blockNumber", json!(place.map(|(block, _)| U64::from(block.at.number))));
+            put("transactionIndex", json!(place.map(|(_, index)| U64::from(index))));
+            if let Some(nonce) = deposit_nonce {
+                put("nonce", json!(U64::from(nonce)));
+            }
+            Ok(Value::Object(json))
+        }
+    }
 }
 
 /// Returns the header of an ommer as `eth_getUncleByBlockHashAndIndex` has it: that of a block without
@@ -158,6 +228,41 @@ pub(super) fn ommer(header: &HeaderBuf) -> Result<Value, Refusal> {
     json["size"] = json!(U64::from(encoded(header, &nothing, &[], None).len()));
     json["uncles"] = json!([]);
     Ok(json)
+}
+
+/// What a receipt in JSON has of its transaction.
+struct Payer {
+    transaction_type: u8,
+    from: Address,
+    to: TxKind,
+    /// `None` if it is not proven.
+    nonce: Option<u64>,
+    gas_price: u128,
+    /// Number of blobs; `None` if the type has none.
+    blobs: Option<u64>,
+}
+
+impl Payer {
+    fn of(transaction: &Decoded, receipt: &Receipt, base_fee: Option<u64>) -> Self {
+        match transaction {
+            Decoded::Signed(signed) => Self {
+                transaction_type: signed.ty(),
+                from: signed.signer(),
+                to: signed.kind(),
+                nonce: Some(signed.nonce()),
+                gas_price: signed.effective_gas_price(base_fee),
+                blobs: signed.blob_versioned_hashes().map(|blobs| blobs.len() as u64),
+            },
+            Decoded::Deposit(deposit) => Self {
+                transaction_type: DEPOSIT_TYPE,
+                from: deposit.from,
+                to: deposit.to,
+                nonce: proven_nonce(receipt),
+                gas_price: 0,
+                blobs: None,
+            },
+        }
+    }
 }
 
 /// Returns a receipt with its logs. Members that receipt, transaction and header do not determine are
@@ -171,7 +276,7 @@ fn receipt(
     let at = block.at;
     let lacks = || {
         let why = vec![format!("the block has no transaction {index}")];
-        Refusal::from(Missing { block: at, part: Part::Transactions, why })
+        Refusal::from(Missing::of(at, Part::Transactions, why))
     };
     let encoding = transactions.encodings().get(index).ok_or_else(lacks)?;
     let hash = transactions.hashes().get(index).ok_or_else(lacks)?;
@@ -193,12 +298,10 @@ fn receipt(
         log_index,
         removed: false,
     });
-    let sender = transaction.signer();
-    let created = matches!(transaction.kind(), TxKind::Create)
-        .then(|| Address::create(&sender, transaction.nonce()));
+    let payer = Payer::of(&transaction, receipt, base_fee);
     let mut json = Map::new();
     let mut put = |name: &str, value: Value| json.insert(name.to_owned(), value);
-    put("type", json!(U64::from(transaction.ty())));
+    put("type", json!(U64::from(payer.transaction_type)));
     match receipt.outcome {
         Outcome::Status(status) => put("status", json!(U64::from(status))),
         Outcome::PostState(root) => put("root", json!(root)),
@@ -212,12 +315,21 @@ fn receipt(
     put("blockHash", json!(at.hash));
     put("blockNumber", json!(U64::from(at.number)));
     put("gasUsed", json!(U64::from(receipt.cumulative_gas_used.saturating_sub(before))));
-    put("effectiveGasPrice", json!(U128::from(transaction.effective_gas_price(base_fee))));
-    if let Some(blobs) = transaction.blob_versioned_hashes() {
-        put("blobGasUsed", json!(U64::from(blobs.len() as u64 * GAS_PER_BLOB)));
+    put("effectiveGasPrice", json!(U128::from(payer.gas_price)));
+    if let Some(blobs) = payer.blobs {
+        put("blobGasUsed", json!(U64::from(blobs * GAS_PER_BLOB)));
     }
-    put("from", json!(sender));
-    put("to", json!(transaction.to()));
-    put("contractAddress", json!(created));
+    put("from", json!(payer.from));
+    put("to", json!(payer.to.to().copied()));
+    match (payer.to, payer.nonce) {
+        (TxKind::Call(_), _) => put("contractAddress", Value::Null),
+        (TxKind::Create, Some(nonce)) => put("contractAddress", json!(payer.from.create(nonce))),
+        // The nonce of a deposit before Canyon is not proven.
+        (TxKind::Create, None) => None,
+    };
+    if let Some(nonce) = proven_nonce(receipt) {
+        put("depositNonce", json!(U64::from(nonce)));
+        put("depositReceiptVersion", json!(receipt.deposit_receipt_version.map(U64::from)));
+    }
     Ok(Value::Object(json))
 }

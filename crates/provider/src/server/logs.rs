@@ -241,10 +241,9 @@ impl Proven {
             Err(Some(last)) => {
                 // The others may be missing too.
                 let others = candidates.iter().filter(|block| block.at().number > last.number);
-                missing.extend(others.map(|block| Missing {
-                    block: block.at(),
-                    part: Part::Receipts,
-                    why: vec!["not asked for, because others are missing".to_owned()],
+                missing.extend(others.map(|block| {
+                    let why = "not asked for, because others are missing".to_owned();
+                    Missing::of(block.at(), Part::Receipts, vec![why])
                 }));
                 return Err(Refusal::missing(range, missing));
             }
@@ -379,7 +378,7 @@ impl Proven {
             let why =
                 vec!["no upstream has the header, or the block has just left the chain".into()];
             let block = BlockRef { number, hash };
-            Missing { block, part: Part::Header, why }.into()
+            Missing::of(block, Part::Header, why).into()
         })
     }
 

@@ -17,7 +17,7 @@ use super::filters::Changes;
 use super::journal::BlockHeader;
 use super::logs::SEMANTICS;
 use super::refusal::Refusal;
-use super::{Proven, subscriptions};
+use super::{Proven, json, subscriptions};
 
 /// The answer to a call, as JSON.
 pub(super) type Answer = Result<Box<RawValue>, Refusal>;
@@ -131,7 +131,7 @@ impl Proven {
 }
 
 fn get_logs(proven: &Proven, params: &[&RawValue]) -> Answer {
-    proven.written(&proven.logs(&query(params)?)?)
+    proven.written(&json::logs(&proven.logs(&query(params)?)?))
 }
 
 fn new_filter(proven: &Proven, params: &[&RawValue]) -> Answer {
@@ -156,14 +156,14 @@ fn uninstall_filter(proven: &Proven, params: &[&RawValue]) -> Answer {
 fn get_filter_changes(proven: &Proven, params: &[&RawValue]) -> Answer {
     let id: String = param(params, 0)?;
     proven.filter_changes(&id, |changes| match changes {
-        Changes::Logs(logs) => proven.written(logs),
+        Changes::Logs(logs) => proven.written(&json::logs(logs)),
         Changes::Blocks(hashes) => proven.written(hashes),
     })
 }
 
 fn get_filter_logs(proven: &Proven, params: &[&RawValue]) -> Answer {
     let id: String = param(params, 0)?;
-    proven.written(&proven.filter_logs(&id)?)
+    proven.written(&json::logs(&proven.filter_logs(&id)?))
 }
 
 fn block_number(proven: &Proven, _: &[&RawValue]) -> Answer {

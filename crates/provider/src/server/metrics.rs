@@ -65,6 +65,7 @@ pub(super) struct Metrics {
     compared: Family<OfUpstream, Counter>,
     wrong: Family<WrongOf, Counter>,
     lacking_filters: Counter,
+    claimed_hashes: Counter,
     found: Family<Place, Counter>,
     head: Gauge<u64, AtomicU64>,
     head_time: Gauge<u64, AtomicU64>,
@@ -94,6 +95,7 @@ impl Metrics {
             compared: Family::default(),
             wrong: Family::default(),
             lacking_filters: Counter::default(),
+            claimed_hashes: Counter::default(),
             found: Family::default(),
             head: Gauge::default(),
             head_time: Gauge::default(),
@@ -139,6 +141,8 @@ impl Metrics {
         let help =
             "Blocks whose filter lacks bits of a log, although the chain's profile rules that out";
         registry.register("lacking_filters", help, self.lacking_filters.clone());
+        let help = "Blocks whose logs were given with transaction hashes that a node only claims";
+        registry.register("claimed_transaction_hashes", help, self.claimed_hashes.clone());
         let help = "Where the receipts of blocks were found";
         registry.register("blocks_found", help, self.found.clone());
         let help = "Number of the verified head";
@@ -195,6 +199,11 @@ impl Metrics {
     /// Counts a block whose filter lacks bits of a log.
     pub(super) fn lacking_filter(&self) {
         self.lacking_filters.inc();
+    }
+
+    /// Counts a block whose logs were given with transaction hashes that a node only claims.
+    pub(super) fn claimed_hashes(&self) {
+        self.claimed_hashes.inc();
     }
 
     pub(super) fn compared(&self, node: &Node, found: LogDifferences) {

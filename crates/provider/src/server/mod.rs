@@ -6,7 +6,7 @@
 //! | `head`, `chain`, `journal` | the verified head, the headers that lead to it, and what changed |
 //! | `index` | the filters of final blocks, on disk |
 //! | `logs`, `filters`, `subscriptions` | answers about logs |
-//! | `methods`, `block_parts`, `json`, `refusal` | JSON-RPC: methods, results, errors |
+//! | `methods`, `block_parts`, `json`, `deposit`, `refusal` | JSON-RPC: methods, results, errors |
 //! | `unverified`, `http` | what is not proven, `/health` and `/metrics` |
 //! | `alloy_layer` | the same methods for alloy's provider, in one process |
 //! | `compare`, `metrics`, `events`, `observed` | what upstreams left out, for the operator |
@@ -19,6 +19,7 @@ mod block_parts;
 mod builder;
 mod chain;
 mod compare;
+mod deposit;
 mod events;
 mod filters;
 mod head;

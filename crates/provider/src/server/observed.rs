@@ -29,6 +29,10 @@ impl Observer for Observed {
         self.metrics.found(found);
     }
 
+    fn hashes_claimed(&self, _: BlockRef) {
+        self.metrics.claimed_hashes();
+    }
+
     fn filter_lacks_bits(&self, block: BlockRef, log_index: u64, is_first: bool) {
         self.metrics.lacking_filter();
         if is_first {

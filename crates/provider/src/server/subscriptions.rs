@@ -167,7 +167,7 @@ async fn messages(
                 proven.logs_of_changes(&of.0, &of.1, &changes)
             });
             let logs = logs.await.unwrap_or(Err(Refusal::Internal))?;
-            logs.iter().map(raw).collect()
+            json::logs(&logs).iter().map(raw).collect()
         }
     }
 }

@@ -31,6 +31,7 @@ are only as authentic as the head that they name.
 
 Also served: GET /health (503 until a block is verified), GET /metrics (for Prometheus). Errors have the codes of
 EIP-1474 and data.reason: not_ready, beyond_verified_head, limit, unknown_block, unverified_method, no_receipts,
+no_transactions, no_withdrawals, no_ommers, unknown_type,
 no_headers, chain_profile, gap, upstream. An error for lack of receipts has data.proven (ranges that are proven) and
 data.missing.
 
@@ -111,7 +112,7 @@ pub(crate) struct ServeArgs {
     /// Maximum number of calls that are worked on at the same time
     #[arg(long, value_name = "CALLS", default_value_t = 128, value_parser = count(1..=4096_u64), hide_short_help = true)]
     pub(crate) max_calls: u64,
-    /// Maximum size of proven receipts in memory in MiB
+    /// Maximum size of proven headers, receipts and bodies in memory in MiB
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = count(1..=1_u64 << 20), hide_short_help = true)]
     pub(crate) memory: u64,
     /// Trust the head that the upstreams name
