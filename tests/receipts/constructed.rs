@@ -1,6 +1,6 @@
 //! Receipts that neither the fixtures nor the corpus have, built with alloy.
 
-use alloy_consensus::private::alloy_eips::Encodable2718 as _;
+use alloy_consensus::private::alloy_eips::Encodable2718;
 use alloy_consensus::proofs::{calculate_receipt_root, ordered_trie_root_with_encoder};
 use alloy_consensus::{Eip658Value, Receipt, ReceiptEnvelope, ReceiptWithBloom};
 use alloy_primitives::{Address, B256, Bloom, BloomInput, Bytes, Log, LogData, hex};
@@ -296,7 +296,7 @@ fn unknown_types_are_named() {
     }
 }
 
-/// A reader may be told to read types that nobody knows yet as if they had the fields of all types so far. Only
+/// A reader may be told to read unknown types as if they had the fields of all types so far. Only
 /// the root shows if they have them.
 #[test]
 fn unknown_types_are_read_on_request() {

@@ -80,7 +80,7 @@ pub struct UnknownTransaction {
 }
 
 impl ClaimedTransactions {
-    /// Reads the same list as `serde`, of at most so many transactions: each takes more memory than a short
+    /// Reads the same list as `serde`, of at most `count` transactions: each takes more memory than a short
     /// text of it.
     pub fn at_most<'de>(count: usize) -> impl DeserializeSeed<'de, Value = Self> {
         List { most: count }

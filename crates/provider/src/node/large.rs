@@ -1,4 +1,4 @@
-//! How many long answers of a node are held at the same time.
+//! Permits for long answers of a node, of which a few are held at the same time.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

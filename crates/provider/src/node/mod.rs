@@ -160,7 +160,8 @@ impl Node {
         Self { caller: node.caller.with_max_body(bytes), ..node }
     }
 
-    /// Returns the same node, of which so many answers of more than a megabyte are held at the same time.
+    /// Returns the same node, of which at most `count` answers of more than a megabyte are
+    /// held at the same time.
     #[cfg(feature = "server")]
     pub(crate) fn with_large_answers(&self, count: usize) -> Self {
         let node = self.clone();

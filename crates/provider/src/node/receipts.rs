@@ -45,7 +45,7 @@ pub(crate) struct ReceiptRoom {
 }
 
 impl ReceiptRoom {
-    /// Any receipts, in an answer of at most so many bytes.
+    /// Any receipts, in an answer of at most `max_answer` bytes.
     fn of_any_block(max_answer: u64) -> Self {
         let limits = ReceiptLimits { receipts: MAX_TRANSACTIONS as u64, ..ReceiptLimits::NONE };
         let lengths = Lengths { answer: max_answer, string: max_answer };

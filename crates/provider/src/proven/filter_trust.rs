@@ -1,4 +1,4 @@
-//! Whether a filter that rules a log out is believed.
+//! Trust in filters: what the profile of a chain assumes, and the blocks that refute it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -56,7 +56,7 @@ pub(super) type Kept<K, V> = Cache<K, V, BySize>;
 /// Number of values that a cache is laid out for. More are kept if they are small.
 const ESTIMATED: usize = 4096;
 
-/// Creates a cache of so many bytes.
+/// Creates a cache for values of at most `bytes` together.
 pub(super) fn kept<K: Eq + Hash, V: Size + Clone>(bytes: u64) -> Kept<K, V> {
     // In one piece: of several, each would have a part of the budget, and a large block fits into none.
     let options = OptionsBuilder::new()

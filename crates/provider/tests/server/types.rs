@@ -1,5 +1,5 @@
-//! Transactions of types that alloy's envelope does not have: deposits of the OP stack, and types that nobody
-//! knows yet. The node makes up the chain; the encodings are those of alloy and `op-alloy`.
+//! Transactions of types that alloy's envelope does not have: deposits of the OP stack, and types that no
+//! specification has yet. The node makes up the chain; the encodings are those of alloy and `op-alloy`.
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ fn signed(number: u64, gas_before: u64) -> MadeUp {
     }
 }
 
-/// A type that nobody knows yet.
+/// A type that no specification has yet.
 const UNKNOWN: u8 = 0x55;
 
 /// A transaction of an unknown type, whose receipt has the form that all receipts have so far.
