@@ -1,14 +1,16 @@
 //! Receipts that neither the fixtures nor the corpus have, built with alloy.
 
-use alloy_consensus::private::alloy_eips::Encodable2718 as _;
-use alloy_consensus::proofs::calculate_receipt_root;
+use alloy_consensus::private::alloy_eips::Encodable2718;
+use alloy_consensus::proofs::{calculate_receipt_root, ordered_trie_root_with_encoder};
 use alloy_consensus::{Eip658Value, Receipt, ReceiptEnvelope, ReceiptWithBloom};
-use alloy_primitives::{Address, B256, Bloom, BloomInput, Bytes, Log, LogData};
+use alloy_primitives::{Address, B256, Bloom, BloomInput, Bytes, Log, LogData, hex};
 use alloy_rlp::{Encodable, Header as RlpHeader};
 use chainsieve::eth::bloom::BloomView;
 use chainsieve::eth::receipts::{
-    BlockReceipts, BloomAgreement, Outcome, ReceiptsError, VerifyError,
+    BlockReceipts, BloomAgreement, Outcome, ReceiptLimits, ReceiptsError, ReceiptsReader,
+    VerifyError,
 };
+use serde::de::DeserializeSeed as _;
 
 use crate::blocks::list_of;
 use crate::real::json_of;
@@ -292,4 +294,61 @@ fn unknown_types_are_named() {
         let slim = slim(&[(receipt_type, &plain, &[])]);
         assert_eq!(BlockReceipts::from_slim_list(&slim).err(), error);
     }
+}
+
+/// A reader may be told to read unknown types as if they had the fields of all types so far. Only
+/// the root shows if they have them.
+#[test]
+fn unknown_types_are_read_on_request() {
+    let reader = || ReceiptsReader::new(ReceiptLimits::NONE).any_type();
+    let unknown = |encoding: &[u8]| {
+        let mut encoding = encoding.to_vec();
+        encoding[0] = 0x55;
+        encoding
+    };
+    let known = of_every_type()[19].encoded_2718();
+    let encodings = [unknown(&known), known.clone()];
+    let root = ordered_trie_root_with_encoder(&encodings, |one, out| out.extend_from_slice(one));
+    let read = reader().encodings(&encodings).expect("a type below 0x80");
+    assert_eq!(read.iter().next().expect("a receipt").receipt_type, 0x55);
+    let verified = read.verify(root, no_bloom()).expect("the root");
+    assert_eq!(verified.logs().count() % 2, 0);
+    assert_eq!(read.encodings().expect("outcomes"), encodings);
+    // Another root may be due to other fields, and accuses nobody.
+    let error = read.verify(B256::ZERO, no_bloom()).expect_err("another root");
+    assert!(matches!(error, VerifyError::UnknownType { receipt: 0, receipt_type: 0x55, .. }));
+    assert!(error.is_undecidable());
+    // No type is above 0x7f (EIP-2718), and type 0 has no byte.
+    for receipt_type in [0, 0x80, 0xbf] {
+        let mut encoding = known.clone();
+        encoding[0] = receipt_type;
+        let error = ReceiptsError::UnknownType { receipt: 0, receipt_type };
+        assert_eq!(reader().encodings(&[encoding]).err(), Some(error));
+    }
+}
+
+/// Each limit is reached by one more receipt, log or byte than it allows, in every form.
+#[test]
+fn limits_of_a_reader() {
+    let receipts = of_every_type();
+    let encodings: Vec<Vec<u8>> = receipts.iter().map(Encodable2718::encoded_2718).collect();
+    let all = BlockReceipts::from_encodings(&encodings).expect("receipts");
+    let (count, logs) =
+        (all.len() as u64, all.iter().map(|receipt| receipt.logs.len() as u64).sum::<u64>());
+    let hex: Vec<String> = encodings.iter().map(hex::encode_prefixed).collect();
+    let hex = serde_json::to_string(&hex).expect("JSON");
+    let read = |limits: ReceiptLimits| {
+        let reader = ReceiptsReader::new(limits);
+        let streamed = reader
+            .hex_encodings()
+            .deserialize(&mut serde_json::Deserializer::from_reader(hex.as_bytes()));
+        let streamed = streamed.ok().flatten();
+        assert_eq!(reader.encodings(&encodings).ok(), streamed);
+        streamed
+    };
+    let exact = ReceiptLimits { receipts: count, logs, bytes: u64::MAX };
+    assert_eq!(read(exact), Some(all));
+    assert_eq!(read(ReceiptLimits { receipts: count - 1, ..exact }), None);
+    assert_eq!(read(ReceiptLimits { logs: logs - 1, ..exact }), None);
+    assert_eq!(read(ReceiptLimits { bytes: 1000, ..exact }), None);
 }

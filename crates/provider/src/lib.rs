@@ -20,6 +20,8 @@ mod node;
 mod nodes;
 mod note;
 mod pending;
+#[cfg(feature = "server")]
+mod proven;
 mod provider;
 mod receipts;
 mod resolve;

@@ -167,18 +167,22 @@ pub(crate) fn first_of<T>(
     what: impl Fn() -> String,
     ask: impl Fn(&Node) -> Result<Option<T>, RpcError>,
 ) -> Result<Option<T>, FetchError> {
-    let unanswered = match self::ask(nodes, |node| Ok(ask(node)?)) {
-        Ok(answer) => return Ok(Some(answer)),
-        Err(unanswered) => unanswered,
-    };
-    if unanswered.is_stopped() {
-        return Err(FetchError::Stopped);
+    match self::ask(nodes, |node| Ok(ask(node)?)) {
+        Ok(answer) => Ok(Some(answer)),
+        Err(unanswered) => first_error(unanswered, what).map_or(Ok(None), Err),
     }
-    let failed = unanswered.0.into_iter().find_map(|(node, why)| match why {
+}
+
+/// Returns the first error of a node that was asked for something, named by `what`; `None` if no node failed,
+/// so that none has it.
+pub(crate) fn first_error(unanswered: Unanswered, what: impl Fn() -> String) -> Option<FetchError> {
+    if unanswered.is_stopped() {
+        return Some(FetchError::Stopped);
+    }
+    unanswered.0.into_iter().find_map(|(node, why)| match why {
         Some(Unaccepted::Rpc(error)) => Some(FetchError::rpc(node.name(), what(), error)),
         _ => None,
-    });
-    failed.map_or(Ok(None), Err)
+    })
 }
 
 /// Returns the profile of an unknown chain: its filters prove nothing, and its receipts may lack

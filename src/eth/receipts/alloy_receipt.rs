@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use alloy_rpc_types_eth::TransactionReceipt;
 
 use super::json::JsonReceipt;
+use super::reader::Types;
 use super::{BlockReceipts, Claims, Entry, Form, Outcome, Receipt, ReceiptsError};
 
 /// Converts the receipts of a whole block, in any order, as alloy's providers return them.
@@ -40,7 +41,7 @@ impl TryFrom<&[TransactionReceipt]> for BlockReceipts {
 
     fn try_from(receipts: &[TransactionReceipt]) -> Result<Self, ReceiptsError> {
         let read = receipts.iter().enumerate().map(|(at, receipt)| read(at, receipt));
-        Self::in_order(read.collect::<Result<_, _>>()?)
+        Self::in_order(read.collect::<Result<_, _>>()?, Types::Known)
     }
 }
 
@@ -69,5 +70,5 @@ fn read(at: usize, given: &TransactionReceipt) -> Result<JsonReceipt, ReceiptsEr
     };
     let bloom = Some(Box::new(*given.inner.logs_bloom().data()));
     let entry = Entry { receipt, form: Form::Fields { bloom } };
-    Ok(JsonReceipt { transaction_index, entry, claims })
+    Ok(JsonReceipt { transaction_index, entry, claims: Some(claims) })
 }

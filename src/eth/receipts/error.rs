@@ -87,6 +87,21 @@ pub enum VerifyError {
         /// Index of the receipt.
         receipt: usize,
     },
+    /// The root differs, perhaps because receipts of an unknown type have other fields than those of all
+    /// known types. An honest source can cause this error.
+    #[error(
+        "undecidable: receipt {receipt} is of the unknown type {receipt_type:#04x}, and the receipts have the root {computed}, the header has {expected}"
+    )]
+    UnknownType {
+        /// Index of the first such receipt.
+        receipt: usize,
+        /// Its type byte.
+        receipt_type: u8,
+        /// Computed root of the receipts.
+        computed: B256,
+        /// The receipts root in the header.
+        expected: B256,
+    },
     /// The root differs, perhaps because the source gave statuses in place of post-states.
     ///
     /// All receipts are legacy receipts, so the block may precede Byzantium. An honest source can

@@ -9,9 +9,11 @@ use core::fmt;
 use core::marker::PhantomData;
 
 use alloy_primitives::{Address, B256, Log, LogData, hex};
-use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 
-use super::rlp::is_known;
+use super::reader::{Room, Types};
 use super::{BlockReceipts, Claims, DEPOSIT_TYPE, Entry, Form, Outcome, Receipt, ReceiptsError};
 use crate::eth::bloom;
 use crate::eth::json::message;
@@ -31,9 +33,12 @@ impl BlockReceipts {
     /// Returns a [`ReceiptsError`] that names the receipt and the field if a receipt is malformed.
     /// Also returns an error if the transaction indices are not exactly 0, 1, 2 and so on.
     pub fn from_json(json: &str) -> Result<Self, ReceiptsError> {
-        let read: List<JsonReceipt> =
-            serde_json::from_str(json).map_err(|error| ReceiptsError::Json(message(&error)))?;
-        Self::in_order(read.0)
+        let mut json = serde_json::Deserializer::from_str(json);
+        let mut room = Room::unlimited();
+        let read = Objects::<JsonReceipt>::new(&mut room).deserialize(&mut json);
+        let read = read.and_then(|read| json.end().map(|()| read));
+        let read = read.map_err(|error| ReceiptsError::Json(message(&error)))?;
+        Self::in_order(read, Types::Known)
     }
 
     /// Parses the answers of `eth_getTransactionReceipt` for all transactions of a block, in any
@@ -45,16 +50,22 @@ impl BlockReceipts {
     pub fn from_json_each(receipts: &[impl AsRef<str>]) -> Result<Self, ReceiptsError> {
         let read = |(receipt, json): (usize, &str)| {
             let named = |error| ReceiptsError::Json(format!("[{receipt}]: {error}"));
-            serde_json::from_str(json).map_err(named)
+            let mut json = serde_json::Deserializer::from_str(json);
+            let mut room = Room::unlimited();
+            let read = Object::<JsonReceipt>::new(&mut room).deserialize(&mut json);
+            read.and_then(|read| json.end().map(|()| read)).map_err(named)
         };
         let receipts = receipts.iter().map(AsRef::as_ref).enumerate();
-        Self::in_order(receipts.map(read).collect::<Result<_, _>>()?)
+        Self::in_order(receipts.map(read).collect::<Result<_, _>>()?, Types::Known)
     }
 
-    pub(super) fn in_order(mut read: Vec<JsonReceipt>) -> Result<Self, ReceiptsError> {
+    pub(super) fn in_order(
+        mut read: Vec<JsonReceipt>,
+        types: Types,
+    ) -> Result<Self, ReceiptsError> {
         read.sort_by_key(|receipt| receipt.transaction_index);
-        let mut all = Self::default();
         let receipts = read.len();
+        let mut all = Self { entries: Vec::with_capacity(receipts), ..Self::default() };
         for (expected, JsonReceipt { transaction_index, entry, claims }) in (0..).zip(read) {
             if transaction_index < expected {
                 return Err(ReceiptsError::Twice { transaction_index });
@@ -63,21 +74,23 @@ impl BlockReceipts {
                 return Err(ReceiptsError::Missing { transaction_index: expected, receipts });
             }
             let receipt_type = entry.receipt.receipt_type;
-            if !is_known(receipt_type) {
+            if !types.include(receipt_type) {
                 return Err(ReceiptsError::UnknownType { receipt: all.len(), receipt_type });
             }
             all.entries.push(entry);
-            all.claims.push(claims);
+            all.claims.extend(claims);
         }
         Ok(all)
     }
 }
 
 /// A receipt, its index, and the claims about its position.
+#[derive(Debug)]
 pub(super) struct JsonReceipt {
     pub(super) transaction_index: u64,
     pub(super) entry: Entry,
-    pub(super) claims: Claims,
+    /// `None` if nobody asks for them.
+    pub(super) claims: Option<Claims>,
 }
 
 struct JsonLog {
@@ -90,35 +103,38 @@ struct JsonLog {
 /// A macro is used instead of a serde derive, because serde's error does not name the field whose
 /// value is wrong.
 macro_rules! read_fields {
-    ($object:ident; $($field:ident: $name:literal,)*) => {
+    ($object:ident; $($field:ident: $name:literal $(by $seed:expr)?,)*) => {
         $(let mut $field = None;)*
         while let Some(name) = $object.next_key::<Cow<'de, str>>()? {
             match name.as_ref() {
-                $($name => read_field(&mut $object, $name, &mut $field)?,)*
+                $($name => {
+                    let seed = read_fields!(@seed $($seed)?);
+                    read_field(&mut $object, $name, seed, &mut $field)?;
+                })*
                 _ => drop($object.next_value::<IgnoredAny>()?),
             }
         }
         $(let $field = $field.flatten();)*
     };
-}
-
-impl<'de> Deserialize<'de> for JsonReceipt {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Object(PhantomData))
-    }
+    (@seed) => { PhantomData };
+    (@seed $seed:expr) => { $seed };
 }
 
 impl FromObject for JsonReceipt {
     const NAME: &'static str = "a receipt";
 
-    fn from_object<'de, A: MapAccess<'de>>(mut object: A) -> Result<Self, A::Error> {
+    fn from_object<'de, A: MapAccess<'de>>(
+        mut object: A,
+        room: &mut Room,
+    ) -> Result<Self, A::Error> {
+        room.receipt().map_err(A::Error::custom)?;
         read_fields! { object;
             receipt_type: "type",
             root: "root",
             status: "status",
             cumulative_gas_used: "cumulativeGasUsed",
             bloom: "logsBloom",
-            logs: "logs",
+            logs: "logs" by Objects::<JsonLog>::new(room),
             transaction_index: "transactionIndex",
             deposit_nonce: "depositNonce",
             deposit_receipt_version: "depositReceiptVersion",
@@ -147,13 +163,18 @@ impl FromObject for JsonReceipt {
         // deposit, although a source may add these fields.
         let of_deposit =
             |value: Option<Quantity>| value.map(number).filter(|_| receipt_type == DEPOSIT_TYPE);
-        let List(logs) = required("logs", logs)?;
-        let log_indices = logs.iter().map(|log: &JsonLog| log.log_index).collect();
+        let logs: Vec<JsonLog> = required("logs", logs)?;
+        let keeps_claims = room.keeps_claims;
+        let log_indices =
+            if keeps_claims { logs.iter().map(|log| log.log_index).collect() } else { Vec::new() };
+        // Exactly as long as the list, which grew in steps.
+        let mut own_logs = Vec::with_capacity(logs.len());
+        own_logs.extend(logs.into_iter().map(|log| log.log));
         let receipt = Receipt {
             receipt_type,
             outcome,
             cumulative_gas_used: number(required("cumulativeGasUsed", cumulative_gas_used)?),
-            logs: logs.into_iter().map(|log| log.log).collect(),
+            logs: own_logs,
             deposit_nonce: of_deposit(deposit_nonce),
             deposit_receipt_version: of_deposit(deposit_receipt_version),
         };
@@ -170,21 +191,18 @@ impl FromObject for JsonReceipt {
         Ok(Self {
             transaction_index: number(required("transactionIndex", transaction_index)?),
             entry: Entry { receipt, form: Form::Fields { bloom } },
-            claims,
+            claims: keeps_claims.then_some(claims),
         })
-    }
-}
-
-impl<'de> Deserialize<'de> for JsonLog {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Object(PhantomData))
     }
 }
 
 impl FromObject for JsonLog {
     const NAME: &'static str = "a log";
 
-    fn from_object<'de, A: MapAccess<'de>>(mut object: A) -> Result<Self, A::Error> {
+    fn from_object<'de, A: MapAccess<'de>>(
+        mut object: A,
+        room: &mut Room,
+    ) -> Result<Self, A::Error> {
         read_fields! { object;
             address: "address",
             topics: "topics",
@@ -193,8 +211,9 @@ impl FromObject for JsonLog {
         }
         let Fixed(address) = required("address", address)?;
         let List(topics) = required("topics", topics)?;
-        let topics = topics.into_iter().map(|Fixed(topic)| B256::new(topic)).collect();
+        let topics: Vec<B256> = topics.into_iter().map(|Fixed(topic)| B256::new(topic)).collect();
         let Data(data) = required("data", data)?;
+        room.log(topics.len(), data.len()).map_err(A::Error::custom)?;
         let data = LogData::new_unchecked(topics, data.into());
         let log_index = log_index.map(number);
         Ok(Self { log: Log { address: Address::new(address), data }, log_index })
@@ -205,13 +224,14 @@ impl FromObject for JsonLog {
 ///
 /// `field` is `None` before the first value, and `Some(None)` after a `null`.
 #[expect(clippy::option_option, reason = "a null must not hide a duplicate field")]
-fn read_field<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
+fn read_field<'de, S: DeserializeSeed<'de>, A: MapAccess<'de>>(
     object: &mut A,
     name: &str,
-    field: &mut Option<Option<T>>,
+    seed: S,
+    field: &mut Option<Option<S::Value>>,
 ) -> Result<(), A::Error> {
     let named = |error: A::Error| A::Error::custom(format!("{name}: {error}"));
-    match field.replace(object.next_value().map_err(named)?) {
+    match field.replace(object.next_value_seed(OrNull(seed)).map_err(named)?) {
         None => Ok(()),
         Some(_) => Err(A::Error::custom(format!("duplicate field {name}"))),
     }
@@ -225,15 +245,65 @@ fn number(Quantity(number): Quantity) -> u64 {
     number
 }
 
-trait FromObject: Sized {
-    const NAME: &'static str;
+/// A value of a seed, or `null`.
+pub(super) struct OrNull<S>(pub(super) S);
 
-    fn from_object<'de, A: MapAccess<'de>>(object: A) -> Result<Self, A::Error>;
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for OrNull<S> {
+    type Value = Option<S::Value>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_option(self)
+    }
 }
 
-struct Object<T>(PhantomData<T>);
+impl<'de, S: DeserializeSeed<'de>> Visitor<'de> for OrNull<S> {
+    type Value = Option<S::Value>;
 
-impl<'de, T: FromObject> Visitor<'de> for Object<T> {
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value or null")
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        self.0.deserialize(deserializer).map(Some)
+    }
+}
+
+pub(super) trait FromObject: Sized {
+    const NAME: &'static str;
+
+    /// Reads the object, and counts what is kept of it.
+    fn from_object<'de, A: MapAccess<'de>>(object: A, room: &mut Room) -> Result<Self, A::Error>;
+}
+
+/// A JSON object.
+pub(super) struct Object<'a, T> {
+    room: &'a mut Room,
+    of: PhantomData<T>,
+}
+
+impl<'a, T> Object<'a, T> {
+    pub(super) fn new(room: &'a mut Room) -> Self {
+        Self { room, of: PhantomData }
+    }
+}
+
+impl<'de, T: FromObject> DeserializeSeed<'de> for Object<'_, T> {
+    type Value = T;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de, T: FromObject> Visitor<'de> for Object<'_, T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -241,7 +311,47 @@ impl<'de, T: FromObject> Visitor<'de> for Object<T> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, object: A) -> Result<T, A::Error> {
-        T::from_object(object)
+        T::from_object(object, self.room)
+    }
+}
+
+/// A JSON array of objects. If one is invalid, the error names its index.
+pub(super) struct Objects<'a, T> {
+    room: &'a mut Room,
+    of: PhantomData<T>,
+}
+
+impl<'a, T> Objects<'a, T> {
+    pub(super) fn new(room: &'a mut Room) -> Self {
+        Self { room, of: PhantomData }
+    }
+}
+
+impl<'de, T: FromObject> DeserializeSeed<'de> for Objects<'_, T> {
+    type Value = Vec<T>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Vec<T>, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de, T: FromObject> Visitor<'de> for Objects<'_, T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Vec<T>, A::Error> {
+        let mut list = Vec::new();
+        loop {
+            let element = elements.next_element_seed(Object::new(&mut *self.room));
+            let named = |error| A::Error::custom(format!("[{}]: {error}", list.len()));
+            match element.map_err(named)? {
+                Some(element) => list.push(element),
+                None => return Ok(list),
+            }
+        }
     }
 }
 

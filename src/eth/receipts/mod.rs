@@ -11,7 +11,7 @@
 //!
 //! Supported receipt types: legacy, 1 (EIP-2930), 2 (EIP-1559), 3 (EIP-4844) and 4 (EIP-7702),
 //! which all have the same fields. Feature `op` adds deposits of the OP stack (0x7e). A receipt of
-//! any other type causes an error that names the type.
+//! any other type causes an error that names the type, unless a [`ReceiptsReader`] is told to read it.
 //!
 //! Sources: Yellow Paper 4.3.1; EIP-658 (status instead of post-state), EIP-2718 (types),
 //! EIP-7642 (`eth/69`).
@@ -22,6 +22,7 @@ mod blooms;
 mod error;
 mod json;
 mod proof;
+mod reader;
 mod rlp;
 mod verify;
 
@@ -33,6 +34,7 @@ use alloy_primitives::{B256, Log};
 
 pub use error::{ProofError, ReceiptsError, VerifyError};
 pub use proof::ReceiptProof;
+pub use reader::{ReceiptLimits, ReceiptsReader, SingleReceipt, SingleReceipts};
 pub use verify::{BloomAgreement, VerifiedBlock, VerifiedLog, VerifiedReceipts};
 
 use crate::eth::bloom;

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use alloy_rlp::{Decodable, EMPTY_LIST_CODE, Encodable, Header};
 
+use super::reader::Types;
 use super::{BlockReceipts, DEPOSIT_TYPE, Entry, Form, Outcome, Receipt, ReceiptsError};
 use crate::eth::bloom;
 
@@ -35,7 +36,7 @@ impl BlockReceipts {
             if !header.list && payload.first().is_none_or(is_legacy) {
                 return Err(fault(alloy_rlp::Error::UnexpectedString));
             }
-            receipts.entries.push(decode(receipt, &rlp[start..end], start)?);
+            receipts.entries.push(decode(receipt, &rlp[start..end], start, Types::Known)?);
         }
         Ok(receipts)
     }
@@ -49,12 +50,23 @@ impl BlockReceipts {
     /// Returns a [`ReceiptsError`] if an encoding is malformed.
     pub fn from_encodings(encodings: &[impl AsRef<[u8]>]) -> Result<Self, ReceiptsError> {
         let mut receipts = Self::default();
-        for encoding in encodings.iter().map(AsRef::as_ref) {
-            let start = receipts.raw.len();
-            receipts.entries.push(decode(receipts.len(), encoding, start)?);
-            receipts.raw.extend_from_slice(encoding);
+        for encoding in encodings {
+            receipts.push_encoding(encoding.as_ref(), Types::Known)?;
         }
         Ok(receipts)
+    }
+
+    /// Decodes one more receipt.
+    pub(super) fn push_encoding(
+        &mut self,
+        encoding: &[u8],
+        types: Types,
+    ) -> Result<&Receipt, ReceiptsError> {
+        let start = self.raw.len();
+        let entry = decode(self.len(), encoding, start, types)?;
+        self.raw.extend_from_slice(encoding);
+        self.entries.push(entry);
+        Ok(&self.entries[self.entries.len() - 1].receipt)
     }
 
     /// Decodes an RLP list of all receipts in the slim form `[type, post-state-or-status,
@@ -115,11 +127,16 @@ pub(super) const fn is_known(receipt_type: u8) -> bool {
 
 /// Decodes one receipt.
 pub(super) fn decode_one(receipt: usize, encoding: &[u8]) -> Result<Receipt, ReceiptsError> {
-    decode(receipt, encoding, 0).map(|entry| entry.receipt)
+    decode(receipt, encoding, 0, Types::Known).map(|entry| entry.receipt)
 }
 
 /// Decodes a consensus encoding that begins at offset `start` of the received bytes.
-fn decode(receipt: usize, encoding: &[u8], start: usize) -> Result<Entry, ReceiptsError> {
+fn decode(
+    receipt: usize,
+    encoding: &[u8],
+    start: usize,
+    types: Types,
+) -> Result<Entry, ReceiptsError> {
     let (receipt_type, mut rest) = match encoding.split_first() {
         None => {
             let error = alloy_rlp::Error::InputTooShort;
@@ -127,7 +144,7 @@ fn decode(receipt: usize, encoding: &[u8], start: usize) -> Result<Entry, Receip
         }
         Some((&code, _)) if code >= EMPTY_LIST_CODE => (0, encoding),
         // Type 0 is the type of legacy receipts, which have no type byte.
-        Some((&code, rest)) if code != 0 && is_known(code) => (code, rest),
+        Some((&code, rest)) if code != 0 && types.include(code) => (code, rest),
         Some((&receipt_type, _)) => {
             return Err(ReceiptsError::UnknownType { receipt, receipt_type });
         }

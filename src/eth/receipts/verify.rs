@@ -9,6 +9,7 @@ use chainsieve_lanes::simd::Backend;
 
 use super::blooms::Blooms;
 use super::proof::key;
+use super::rlp::is_known;
 use super::{BlockReceipts, Outcome, VerifyError};
 use crate::eth::bloom::{self, BloomView};
 use crate::eth::chain_profile::ChainProfile;
@@ -283,6 +284,11 @@ impl BlockReceipts {
     }
 
     fn mismatch(&self, after_byzantium: bool, computed: B256, expected: B256) -> VerifyError {
+        let unknown = |receipt: &super::Receipt| !is_known(receipt.receipt_type);
+        if let Some(receipt) = self.iter().position(unknown) {
+            let receipt_type = self.entries[receipt].receipt.receipt_type;
+            return VerifyError::UnknownType { receipt, receipt_type, computed, expected };
+        }
         let is_status = |receipt: &super::Receipt| matches!(receipt.outcome, Outcome::Status(_));
         // Typed receipts did not exist before Byzantium. So a block that has only legacy receipts
         // may be from before Byzantium, and its source may have sent statuses in place of

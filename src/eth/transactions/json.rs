@@ -6,7 +6,7 @@ use core::fmt;
 
 use alloy_primitives::{Address, B256, Bytes, U256};
 use alloy_rlp::{Encodable, Header};
-use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
 
 use super::BlockTransactions;
 use crate::eth::json::message;
@@ -47,27 +47,131 @@ impl BlockTransactions {
 /// Reads the same list as [`BlockTransactions::from_json`].
 impl<'de> Deserialize<'de> for BlockTransactions {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(List)
+        let all = ClaimedTransactions::deserialize(deserializer)?;
+        all.complete().map_err(|all| {
+            let unknown = all.unknown().next().map(|unknown| unknown.transaction_type);
+            D::Error::custom(Problem::UnknownType(unknown.unwrap_or_default()))
+        })
     }
 }
 
-struct List;
+/// All transactions of a block as JSON gives them, of which some may be of a type whose encoding this version
+/// does not know. Not verified.
+///
+/// The encodings of these can be [set](Self::set) from another source. Without them, only the hashes that
+/// the source claims are known.
+#[derive(Debug, Clone, Default)]
+pub struct ClaimedTransactions(Vec<Claimed>);
+
+#[derive(Debug, Clone)]
+enum Claimed {
+    Encoded(Bytes),
+    Unknown { transaction_type: U256, hash: Option<B256> },
+}
+
+/// A transaction of a type whose encoding is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnknownTransaction {
+    /// Index in the block.
+    pub index: usize,
+    /// Type as the source states it.
+    pub transaction_type: U256,
+}
+
+impl ClaimedTransactions {
+    /// Reads the same list as `serde`, of at most `count` transactions: each takes more memory than a short
+    /// text of it.
+    pub fn at_most<'de>(count: usize) -> impl DeserializeSeed<'de, Value = Self> {
+        List { most: count }
+    }
+
+    /// Returns the transactions whose encoding is unknown.
+    pub fn unknown(&self) -> impl Iterator<Item = UnknownTransaction> {
+        self.0.iter().enumerate().filter_map(|(index, one)| match one {
+            Claimed::Unknown { transaction_type, .. } => {
+                Some(UnknownTransaction { index, transaction_type: *transaction_type })
+            }
+            Claimed::Encoded(_) => None,
+        })
+    }
+
+    /// Sets the encoding of a transaction. An index that no transaction has is ignored.
+    pub fn set(&mut self, index: usize, encoding: Bytes) {
+        if let Some(one) = self.0.get_mut(index) {
+            *one = Claimed::Encoded(encoding);
+        }
+    }
+
+    /// Returns the transactions if all encodings are known.
+    ///
+    /// # Errors
+    /// Returns the same transactions if an encoding is unknown.
+    pub fn complete(self) -> Result<BlockTransactions, Self> {
+        if self.unknown().next().is_some() {
+            return Err(self);
+        }
+        let encodings = self.0.into_iter().filter_map(|one| match one {
+            Claimed::Encoded(encoding) => Some(encoding),
+            Claimed::Unknown { .. } => None,
+        });
+        Ok(BlockTransactions::from_encodings(encodings.collect()))
+    }
+
+    /// Returns the hash of each transaction: of its encoding, or the one that the source claims. `None` if
+    /// neither is known of a transaction.
+    pub fn hashes(&self) -> Option<Vec<B256>> {
+        let hash = |one: &Claimed| match one {
+            Claimed::Encoded(encoding) => Some(super::hash(encoding)),
+            Claimed::Unknown { hash, .. } => *hash,
+        };
+        self.0.iter().map(hash).collect()
+    }
+}
+
+/// Reads the same list as [`BlockTransactions::from_json`], and keeps transactions of unknown types.
+impl<'de> Deserialize<'de> for ClaimedTransactions {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::at_most(usize::MAX).deserialize(deserializer)
+    }
+}
+
+struct List {
+    most: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for List {
+    type Value = ClaimedTransactions;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
 
 impl<'de> Visitor<'de> for List {
-    type Value = BlockTransactions;
+    type Value = ClaimedTransactions;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list of transactions")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<BlockTransactions, A::Error> {
-        let mut encodings = Vec::new();
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<ClaimedTransactions, A::Error> {
+        let mut all = Vec::new();
         // One transaction at a time is held in fields, which take more memory than their text.
         while let Some(transaction) = list.next_element::<Transaction>()? {
-            let encoding = transaction.encoding();
-            encodings.push(encoding.map_err(A::Error::custom)?.into());
+            if all.len() == self.most {
+                let most = self.most;
+                return Err(A::Error::custom(format_args!("more than {most} transactions")));
+            }
+            all.push(match transaction.encoding() {
+                Ok(encoding) => Claimed::Encoded(encoding.into()),
+                Err(Problem::UnknownType(transaction_type)) => {
+                    Claimed::Unknown { transaction_type, hash: transaction.hash }
+                }
+                Err(problem) => return Err(A::Error::custom(problem)),
+            });
         }
-        Ok(BlockTransactions::from_encodings(encodings))
+        Ok(ClaimedTransactions(all))
     }
 }
 
@@ -83,11 +187,13 @@ struct Transaction {
     gas_price: Option<U256>,
     max_priority_fee_per_gas: Option<U256>,
     max_fee_per_gas: Option<U256>,
-    gas: U256,
+    gas: Option<U256>,
     /// `None` in a transaction that creates a contract.
     to: Option<Address>,
-    value: U256,
-    input: Bytes,
+    value: Option<U256>,
+    input: Option<Bytes>,
+    /// Claimed.
+    hash: Option<B256>,
     access_list: Option<Vec<Access>>,
     max_fee_per_blob_gas: Option<U256>,
     blob_versioned_hashes: Option<Vec<B256>>,
@@ -150,14 +256,14 @@ impl Transaction {
             0 => {
                 self.nonce(&mut fields)?;
                 required("gasPrice", self.gas_price, &mut fields)?;
-                self.call(&mut fields);
+                self.call(&mut fields)?;
                 required("v", self.v, &mut fields)?;
             }
             1 => {
                 required("chainId", self.chain_id, &mut fields)?;
                 self.nonce(&mut fields)?;
                 required("gasPrice", self.gas_price, &mut fields)?;
-                self.call(&mut fields);
+                self.call(&mut fields)?;
                 self.access(&mut fields)?;
                 self.parity(&mut fields)?;
             }
@@ -166,7 +272,7 @@ impl Transaction {
                 self.nonce(&mut fields)?;
                 required("maxPriorityFeePerGas", self.max_priority_fee_per_gas, &mut fields)?;
                 required("maxFeePerGas", self.max_fee_per_gas, &mut fields)?;
-                self.call(&mut fields);
+                self.call(&mut fields)?;
                 self.access(&mut fields)?;
                 if type_byte == 3 {
                     required("maxFeePerBlobGas", self.max_fee_per_blob_gas, &mut fields)?;
@@ -196,11 +302,11 @@ impl Transaction {
     }
 
     /// Adds the fields that each type but deposits has between its fees and its own fields.
-    fn call(&self, out: &mut Vec<u8>) {
-        self.gas.encode(out);
+    fn call(&self, out: &mut Vec<u8>) -> Result<(), Problem> {
+        required("gas", self.gas, out)?;
         self.recipient(out);
-        self.value.encode(out);
-        self.input.encode(out);
+        required("value", self.value, out)?;
+        required("input", self.input.as_ref(), out)
     }
 
     fn recipient(&self, out: &mut Vec<u8>) {
@@ -226,11 +332,10 @@ impl Transaction {
         required("from", self.from, out)?;
         self.recipient(out);
         self.mint.unwrap_or_default().encode(out);
-        self.value.encode(out);
-        self.gas.encode(out);
+        required("value", self.value, out)?;
+        required("gas", self.gas, out)?;
         self.is_system_tx.unwrap_or_default().encode(out);
-        self.input.encode(out);
-        Ok(())
+        required("input", self.input.as_ref(), out)
     }
 }
 

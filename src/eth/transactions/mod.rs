@@ -18,7 +18,7 @@ use chainsieve_lanes::hash::keccak256;
 
 #[cfg(feature = "alloy-rpc")]
 pub use alloy_transactions::TransactionHashError;
-pub use json::TransactionsJsonError;
+pub use json::{ClaimedTransactions, TransactionsJsonError, UnknownTransaction};
 
 use crate::eth::log::LocatedLog;
 

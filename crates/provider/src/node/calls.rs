@@ -1,18 +1,20 @@
 //! JSON-RPC 2.0: calls, batches of calls, and their answers.
 
 use std::collections::HashMap;
+use std::io::Read;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use chainsieve::alloy_primitives::U64;
 use serde::Deserialize;
-use serde::de::Deserializer;
+use serde::de::{DeserializeSeed, Deserializer};
 use serde_json::value::RawValue;
 
 use super::Stop;
 use super::bounded;
 use super::error::RpcError;
-use super::transport::{Body, Transport, of_status};
+use super::stream::StreamedReply;
+use super::transport::{Body, Lengths, Streamed, Transport, of_status};
 use chainsieve::eth::provider::Limit;
 
 /// One call of a JSON-RPC method.
@@ -155,6 +157,11 @@ impl Caller {
         Self { transport: self.transport.with_max_body(bytes), ..self }
     }
 
+    #[cfg(feature = "server")]
+    pub(super) fn with_large_answers(self, count: usize) -> Self {
+        Self { transport: self.transport.with_large_answers(count), ..self }
+    }
+
     pub(super) fn transport(&self) -> &Transport {
         &self.transport
     }
@@ -200,6 +207,49 @@ impl Caller {
             self.single(&body, id, call, &read).map_err(|error| self.clean(error))
         });
         self.note_lost(answer)
+    }
+
+    /// Sends one call, with retries after transient errors, and reads the result while it comes, by a seed for
+    /// each attempt. Only what the seed keeps is held.
+    pub(super) fn stream<S: for<'de> DeserializeSeed<'de, Value = T>, T>(
+        &self,
+        call: &Call,
+        lengths: Lengths,
+        seed: impl Fn() -> S,
+    ) -> Result<T, RpcError> {
+        self.check_chain()?;
+        let answer = self.transport.retried(|| {
+            let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+            let json = request(id, call);
+            let read = |reader: &mut dyn Read| StreamedReply::read(reader, seed());
+            match self.transport.post_and_stream(call.method, &json, lengths, read)? {
+                Streamed::Failed(body) => {
+                    let not_one = |_: &str| Err(RpcError::Http { status: body.status });
+                    self.single(&body, id, call, not_one)
+                }
+                Streamed::Read(reply, body) => self.streamed(reply, id, call, &body),
+            }
+            .map_err(|error| self.clean(error))
+        });
+        self.note_lost(answer)
+    }
+
+    fn streamed<T>(
+        &self,
+        reply: StreamedReply<T>,
+        sent: u64,
+        call: &Call,
+        body: &Body,
+    ) -> Result<T, RpcError> {
+        if let Some(error) = reply.error {
+            return Err(self.node_error(error.get(), call.method, body));
+        }
+        if reply.id != Some(sent) {
+            return Err(RpcError::Malformed("the answer has another id than the call".into()));
+        }
+        reply.result.ok_or_else(|| {
+            RpcError::Malformed("the answer has neither a result nor an error".into())
+        })
     }
 
     /// Sends any call once, and returns its result or its error, both as the node wrote them but for
@@ -515,9 +565,13 @@ fn request(id: u64, call: &Call) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{}","params":{}}}"#, call.method, call.params)
 }
 
-/// Returns the id of an answer. Some nodes write the number as a string.
 fn id(reply: &Reply<'_>) -> Option<u64> {
-    reply.id?.get().trim_matches('"').parse().ok()
+    id_of(reply.id?)
+}
+
+/// Returns the id of an answer. Some nodes write the number as a string.
+pub(super) fn id_of(id: &RawValue) -> Option<u64> {
+    id.get().trim_matches('"').parse().ok()
 }
 
 /// Returns `true` if an error says that the method does not exist or is not allowed for this user.

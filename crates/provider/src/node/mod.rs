@@ -7,13 +7,16 @@
 #[cfg(feature = "server")]
 pub(crate) mod body;
 pub(crate) mod bounded;
+mod bounded_reader;
 mod calls;
 mod endpoint;
 pub(crate) mod error;
 mod headers;
+mod large;
 mod logs;
 mod receipts;
 mod rest;
+mod stream;
 mod transactions;
 pub(crate) mod transport;
 
@@ -30,10 +33,12 @@ use serde::de::DeserializeOwned;
 use crate::note::Note;
 use crate::stop::Stop;
 #[cfg(feature = "server")]
-pub(crate) use body::ReceiptsAndBody;
+pub(crate) use body::{ReceiptsAndBody, Wanted};
 use calls::{Call, Caller};
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::RpcError;
+#[cfg(feature = "server")]
+pub(crate) use receipts::ReceiptRoom;
 pub(crate) use transactions::ReceivedTransactions;
 use transport::Transport;
 pub(crate) use transport::unix_time;
@@ -112,6 +117,9 @@ pub struct Node {
     /// Receipts and bodies of several blocks in one request.
     #[cfg(feature = "server")]
     together: Arc<Served>,
+    /// Encodings of whole blocks.
+    #[cfg(feature = "server")]
+    raw_blocks: Arc<Served>,
     /// Index of the first method for receipts that the node serves, as far as known.
     receipts_method: Arc<AtomicUsize>,
 }
@@ -125,6 +133,8 @@ impl Node {
             raw_headers: Arc::default(),
             #[cfg(feature = "server")]
             together: Arc::default(),
+            #[cfg(feature = "server")]
+            raw_blocks: Arc::default(),
             receipts_method: Arc::default(),
         }
     }
@@ -148,6 +158,14 @@ impl Node {
     pub fn with_max_answer(&self, bytes: u64) -> Self {
         let node = self.clone();
         Self { caller: node.caller.with_max_body(bytes), ..node }
+    }
+
+    /// Returns the same node, of which at most `count` answers of more than a megabyte are
+    /// held at the same time.
+    #[cfg(feature = "server")]
+    pub(crate) fn with_large_answers(&self, count: usize) -> Self {
+        let node = self.clone();
+        Self { caller: node.caller.with_large_answers(count), ..node }
     }
 
     /// Returns the same node, which answers nothing before it was asked for its chain. `chain` is the id

@@ -2,15 +2,17 @@
 
 use std::sync::atomic::Ordering;
 
-use chainsieve::alloy_primitives::{B256, Bytes};
+use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::header::BlockRef;
-use chainsieve::eth::receipts::BlockReceipts;
+use chainsieve::eth::provider::Limit;
+use chainsieve::eth::receipts::{BlockReceipts, ReceiptLimits, ReceiptsReader, SingleReceipt};
 use serde::Deserialize;
+use serde::de::DeserializeSeed as _;
 use serde_json::json;
 
-use super::bounded;
-use super::calls::Call;
+use super::calls::{Call, Caller};
 use super::error::RpcError;
+use super::transport::Lengths;
 use super::{Node, Note};
 use crate::in_order::in_order;
 
@@ -27,11 +29,59 @@ enum Method {
     Each,
 }
 
-/// Reads the result of a call as the receipts of the block with this number.
-pub(super) type Read = fn(&str, u64) -> Result<Option<BlockReceipts>, RpcError>;
-
 /// Maximum number of transactions in a block, which is more than any real block has.
 const MAX_TRANSACTIONS: usize = 100_000;
+/// Maximum number of receipts that are requested one by one in one request, and of bytes of the answer. Longer
+/// ones are read while they come, each by itself.
+const TOGETHER: usize = 32;
+const MAX_TOGETHER: u64 = 16 << 20;
+
+/// What the receipts of a block may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReceiptRoom {
+    reader: ReceiptsReader,
+    json: Lengths,
+    encodings: Lengths,
+}
+
+impl ReceiptRoom {
+    /// Any receipts, in an answer of at most `max_answer` bytes.
+    fn of_any_block(max_answer: u64) -> Self {
+        let limits = ReceiptLimits { receipts: MAX_TRANSACTIONS as u64, ..ReceiptLimits::NONE };
+        let lengths = Lengths { answer: max_answer, string: max_answer };
+        Self { reader: ReceiptsReader::new(limits), json: lengths, encodings: lengths }
+    }
+
+    /// Receipts of a block whose trusted header states this gas, of any type. A block is then provable whatever
+    /// its length, and a node cannot send more than the header allows.
+    ///
+    /// Nodes write a log without topics, which costs 375 gas, in about 430 bytes, and 8 gas pay for a byte of
+    /// data, two digits. So 4 bytes for each unit of gas are more than any of them needs. Encodings have no
+    /// names and no places, and half a byte is enough.
+    #[cfg(feature = "server")]
+    pub(crate) const fn of_gas(gas_used: u64) -> Self {
+        let mut limits = ReceiptLimits::of_gas(gas_used);
+        limits.bytes = MAX_KEPT;
+        let json = Lengths {
+            answer: (16 << 20) + gas_used.saturating_mul(4),
+            string: (1 << 20) + gas_used / 4,
+        };
+        let encodings =
+            Lengths { answer: (4 << 20) + gas_used / 2, string: (1 << 20) + gas_used / 4 };
+        let reader = ReceiptsReader::new(limits).any_type().without_claims();
+        Self { reader, json, encodings }
+    }
+
+    #[cfg(feature = "server")]
+    pub(crate) const fn reader(&self) -> ReceiptsReader {
+        self.reader
+    }
+}
+
+/// Maximum size of the receipts of a block in memory. The most that 300 million gas pay for, 800,000 logs,
+/// take 64 MiB.
+#[cfg(feature = "server")]
+const MAX_KEPT: u64 = 160 << 20;
 
 impl Method {
     fn name(self) -> &'static str {
@@ -43,13 +93,14 @@ impl Method {
         }
     }
 
-    /// Returns the call, and what reads its result; `None` for the method with many calls.
-    fn call(self, BlockRef { number, hash }: BlockRef) -> Option<(Call, Read)> {
-        let by_number = || json!([format!("{number:#x}")]);
+    /// Returns the call; `None` for the method with many calls.
+    fn call(self, BlockRef { number, hash }: BlockRef) -> Option<Call> {
         match self {
-            Self::ByHash => Some((Call::new("eth_getBlockReceipts", &json!([hash])), list)),
-            Self::Raw => Some((Call::new("debug_getRawReceipts", &json!([hash])), encodings)),
-            Self::ByNumber => Some((Call::new("eth_getBlockReceipts", &by_number()), list)),
+            Self::ByHash => Some(Call::new("eth_getBlockReceipts", &json!([hash]))),
+            Self::Raw => Some(Call::new("debug_getRawReceipts", &json!([hash]))),
+            Self::ByNumber => {
+                Some(Call::new("eth_getBlockReceipts", &json!([format!("{number:#x}")])))
+            }
             Self::Each => None,
         }
     }
@@ -69,23 +120,40 @@ impl Node {
     /// # Errors
     /// Returns an [`RpcError`] if all methods fail: the error of the first method tried.
     pub fn receipts(&self, block: BlockRef) -> Result<Option<BlockReceipts>, RpcError> {
+        self.receipts_within(block, &self.room())
+    }
+
+    fn room(&self) -> ReceiptRoom {
+        ReceiptRoom::of_any_block(self.caller.transport().max_body())
+    }
+
+    /// Requests all receipts of a block, which may take so much, as [`receipts`](Self::receipts) does.
+    pub(crate) fn receipts_within(
+        &self,
+        block: BlockRef,
+        room: &ReceiptRoom,
+    ) -> Result<Option<BlockReceipts>, RpcError> {
         let known = self.known_method();
         let mut failed = None;
         for (at, method) in METHODS.into_iter().enumerate().skip(known) {
-            let error = match self.receipts_by(method, block) {
+            let error = match self.receipts_by(method, block, room) {
                 Ok(receipts) => {
-                    if let Some((first, error)) = failed {
+                    // A method that only gave too long an answer is the best one for other blocks.
+                    if let Some((first, error)) = failed.filter(|(_, error)| !is_about_size(error))
+                    {
                         self.change_method((known, first), (at, method), error);
                     }
                     return Ok(receipts);
                 }
                 Err(error) => error,
             };
-            // Only errors about the method itself are a reason to try the next one.
-            let next_may_do = matches!(
-                error.origin(),
-                RpcError::MethodMissing { .. } | RpcError::Node { .. } | RpcError::Http { .. }
-            );
+            // Only errors about the method itself, or the length of its answer, are a reason to try the
+            // next one.
+            let next_may_do = is_about_size(&error)
+                || matches!(
+                    error.origin(),
+                    RpcError::MethodMissing { .. } | RpcError::Node { .. } | RpcError::Http { .. }
+                );
             if !next_may_do {
                 return Err(error);
             }
@@ -100,10 +168,11 @@ impl Node {
     }
 
     /// Returns the call for the receipts of a block by the method that the node is known to serve, and
-    /// what reads its result; `None` for the method with many calls.
+    /// whether its result is a list of encodings; `None` for the method with many calls.
     #[cfg(feature = "server")]
-    pub(super) fn receipts_call(&self, block: BlockRef) -> Option<(Call, Read)> {
-        METHODS[self.known_method()].call(block)
+    pub(super) fn receipts_call(&self, block: BlockRef) -> Option<(Call, bool)> {
+        let method = METHODS[self.known_method()];
+        method.call(block).map(|call| (call, method == Method::Raw))
     }
 
     /// Records that the node serves only a later method, and reports it in a note the first time.
@@ -143,10 +212,20 @@ impl Node {
     pub fn receipts_by_each_method(
         &self,
         block: BlockRef,
+        take: impl FnMut(&'static str, Result<Option<BlockReceipts>, RpcError>) -> bool,
+    ) {
+        self.receipts_within_by_each_method(block, &self.room(), take);
+    }
+
+    /// Requests all receipts of a block, which may take so much, by every method in turn.
+    pub(crate) fn receipts_within_by_each_method(
+        &self,
+        block: BlockRef,
+        room: &ReceiptRoom,
         mut take: impl FnMut(&'static str, Result<Option<BlockReceipts>, RpcError>) -> bool,
     ) {
         for method in METHODS {
-            if take(method.name(), self.receipts_by(method, block)) {
+            if take(method.name(), self.receipts_by(method, block, room)) {
                 return;
             }
         }
@@ -156,14 +235,25 @@ impl Node {
         &self,
         method: Method,
         block: BlockRef,
+        room: &ReceiptRoom,
     ) -> Result<Option<BlockReceipts>, RpcError> {
-        match method.call(block) {
-            Some((call, read)) => self.caller.call(&call, |result| read(result, block.number)),
-            None => self.each_receipt(block.number, block.hash),
-        }
+        let reader = room.reader;
+        let read = match (method, method.call(block)) {
+            (_, None) => return self.each_receipt(block.number, block.hash, room),
+            (Method::Raw, Some(call)) => {
+                self.caller.stream(&call, room.encodings, || reader.hex_encodings())
+            }
+            (_, Some(call)) => self.caller.stream(&call, room.json, || reader.json()),
+        };
+        read.map_err(|error| named(error, block.number))
     }
 
-    fn each_receipt(&self, number: u64, hash: B256) -> Result<Option<BlockReceipts>, RpcError> {
+    fn each_receipt(
+        &self,
+        number: u64,
+        hash: B256,
+        room: &ReceiptRoom,
+    ) -> Result<Option<BlockReceipts>, RpcError> {
         #[derive(Deserialize)]
         struct Block {
             transactions: Vec<B256>,
@@ -178,45 +268,83 @@ impl Node {
         if transactions.len() > MAX_TRANSACTIONS {
             return Err(malformed(number, &format!("{} transactions", transactions.len())));
         }
-        let calls: Vec<Call> = transactions
-            .iter()
-            .map(|hash| Call::new("eth_getTransactionReceipt", &json!([hash])))
-            .collect();
-        let mut receipts = Vec::with_capacity(calls.len());
-        let answers = self.caller.calls(&calls, |_, result| Ok(result.to_owned()))?;
-        for (hash, receipt) in transactions.iter().zip(answers) {
-            let receipt = receipt?;
-            // Without the receipt of one transaction, the receipts root cannot be verified.
-            if receipt == "null" {
-                let what = format!("the receipt of transaction {hash} in block {number}");
-                return Err(RpcError::NotFound { what });
+        let mut receipts = room.reader.one_by_one();
+        let mut are_together = true;
+        for part in transactions.chunks(TOGETHER.min(self.caller.batch()).max(1)) {
+            let answers = if are_together && part.len() > 1 {
+                self.receipts_together(part, number, receipts.reader())?
+            } else {
+                None
+            };
+            // Some receipts of the block are long, so that the others may be, too.
+            are_together = answers.is_some();
+            let mut answers = answers.map(Vec::into_iter);
+            for hash in part {
+                let receipt = if let Some(answers) = &mut answers {
+                    answers.next().flatten()
+                } else {
+                    let reader = receipts.reader();
+                    let read = self.caller.stream(&single(*hash), room.json, || reader.single());
+                    read.map_err(|error| named(error, number))?
+                };
+                // Without the receipt of one transaction, the receipts root cannot be verified.
+                let receipt = receipt.ok_or_else(|| RpcError::NotFound {
+                    what: format!("the receipt of transaction {hash} in block {number}"),
+                })?;
+                receipts.add(receipt).map_err(|error| malformed(number, &error))?;
             }
-            receipts.push(receipt);
         }
-        BlockReceipts::from_json_each(&receipts)
-            .map(Some)
-            .map_err(|error| self.caller.clean(malformed(number, &error)))
+        let receipts = receipts.finish();
+        receipts.map(Some).map_err(|error| self.caller.clean(malformed(number, &error)))
+    }
+
+    /// Requests the receipts of some transactions in one request. Returns `None` if the answer is too long, or
+    /// if the node does not accept the batch.
+    fn receipts_together(
+        &self,
+        transactions: &[B256],
+        number: u64,
+        reader: ReceiptsReader,
+    ) -> Result<Option<Vec<Option<SingleReceipt>>>, RpcError> {
+        let calls: Vec<Call> = transactions.iter().map(|hash| single(*hash)).collect();
+        let caller = self.caller.clone();
+        let max_body = caller.transport().max_body().min(MAX_TOGETHER);
+        let caller: Caller = caller.with_max_body(max_body);
+        let answers = caller.batch_of(&calls, |_, result| {
+            let mut json = serde_json::Deserializer::from_str(result);
+            let read = reader.single().deserialize(&mut json);
+            let read = read.and_then(|receipt| json.end().map(|()| receipt));
+            read.map_err(|error| malformed(number, &error))
+        });
+        match answers {
+            Ok(answers) => answers.into_iter().collect::<Result<_, _>>().map(Some),
+            Err(error) if Caller::accepted(calls.len(), &error).is_some() => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 
-fn malformed(number: u64, error: &impl ToString) -> RpcError {
+fn single(transaction: B256) -> Call {
+    Call::new("eth_getTransactionReceipt", &json!([transaction]))
+}
+
+/// Returns `true` if an answer was too long, for us or for the node.
+fn is_about_size(error: &RpcError) -> bool {
+    matches!(
+        error.origin(),
+        RpcError::TooLarge { .. }
+            | RpcError::LimitExceeded { limit: Limit::ResponseBytes | Limit::Time, .. }
+    )
+}
+
+pub(super) fn malformed(number: u64, error: &impl ToString) -> RpcError {
     RpcError::Malformed(format!("receipts of block {number}: {}", error.to_string()))
 }
 
-fn list(result: &str, number: u64) -> Result<Option<BlockReceipts>, RpcError> {
-    // A node answers `null` for a block that it does not have.
-    if result == "null" {
-        return Ok(None);
+/// Adds to the error of a malformed answer what was read.
+fn named(error: RpcError, number: u64) -> RpcError {
+    match error {
+        RpcError::Malformed(words) => malformed(number, &words),
+        error => error,
     }
-    BlockReceipts::from_json(result).map(Some).map_err(|error| malformed(number, &error))
-}
-
-fn encodings(result: &str, number: u64) -> Result<Option<BlockReceipts>, RpcError> {
-    // A node answers `null` for a block that it does not have.
-    if result == "null" {
-        return Ok(None);
-    }
-    let list: Vec<Bytes> =
-        bounded::list(result, MAX_TRANSACTIONS).map_err(|error| malformed(number, &error))?;
-    BlockReceipts::from_encodings(&list).map(Some).map_err(|error| malformed(number, &error))
 }

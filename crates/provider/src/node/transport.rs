@@ -1,6 +1,6 @@
 //! Sends HTTP requests, with limits on the time and size of the answers, and with retries.
 
-use std::io::Read as _;
+use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -8,8 +8,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use ureq::http::{HeaderMap, Response};
 use ureq::{Agent, Error};
 
+use super::bounded_reader::{BoundedReader, Bounds};
 use super::endpoint::Endpoint;
 use super::error::RpcError;
+use super::large::{Large, Permit};
 use super::rest::Rest;
 use super::{Note, Options, Stop};
 use chainsieve::eth::provider::{Limit, Retry, Spending};
@@ -39,6 +41,8 @@ pub(crate) struct Transport {
     spending: Option<Arc<Mutex<Spending>>>,
     sent: Arc<AtomicU64>,
     rest: Arc<Rest>,
+    /// Permits for long answers; `None` for no limit.
+    large: Option<Arc<Large>>,
 }
 
 /// The body of an answer, with its HTTP status and the wait that the node asks for.
@@ -47,6 +51,24 @@ pub(super) struct Body {
     pub(super) text: String,
     pub(super) status: u16,
     pub(super) retry_after: Option<Duration>,
+    /// Held until a long text is parsed.
+    _permit: Option<Permit>,
+}
+
+/// Maximum lengths in bytes, after decompression, of an answer that is read while it comes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lengths {
+    pub(super) answer: u64,
+    /// Of a string in it, which is held while it is read.
+    pub(super) string: u64,
+}
+
+/// An answer that was read while it came, or the text of an HTTP error.
+#[derive(Debug)]
+pub(super) enum Streamed<T> {
+    /// What was read, and the status without a text.
+    Read(T, Body),
+    Failed(Body),
 }
 
 /// An answer as it was received, after decompression.
@@ -55,6 +77,7 @@ pub(crate) struct Bytes {
     pub(crate) body: Vec<u8>,
     status: u16,
     headers: HeaderMap,
+    permit: Option<Permit>,
 }
 
 #[cfg(feature = "beacon")]
@@ -99,7 +122,8 @@ impl Transport {
         }
         let spending = options.budget.clone().map(|it| Arc::new(Mutex::new(Spending::new(it))));
         let (sent, rest) = (Arc::default(), Arc::default());
-        Self { agent, endpoint, options, max_body: MAX_BODY, spending, sent, rest }
+        let (max_body, large) = (MAX_BODY, None);
+        Self { agent, endpoint, options, max_body, spending, sent, rest, large }
     }
 
     pub(crate) fn endpoint(&self) -> &Endpoint {
@@ -118,6 +142,11 @@ impl Transport {
 
     pub(super) fn with_max_body(self, bytes: u64) -> Self {
         Self { max_body: bytes, ..self }
+    }
+
+    #[cfg(feature = "server")]
+    pub(super) fn with_large_answers(self, count: usize) -> Self {
+        Self { large: Some(Large::new(count)), ..self }
     }
 
     /// Returns the maximum size of an answer in bytes, after decompression.
@@ -147,15 +176,9 @@ impl Transport {
     /// Posts `json` once, as soon as the budget allows. `methods` are the methods of the calls in
     /// `json`. They determine the cost of the request.
     pub(super) fn post(&self, methods: &[&str], json: &str) -> Result<Body, RpcError> {
-        let send = || {
-            let mut request =
-                self.agent.post(self.endpoint.url()).header("Content-Type", "application/json");
-            for (name, value) in self.endpoint.headers() {
-                request = request.header(name, value);
-            }
-            request.send(json)
-        };
-        let Bytes { body, status, headers } = self.exchange(methods, self.max_body, send)?;
+        let send = || self.send_post(json);
+        let Bytes { body, status, headers, permit } =
+            self.exchange(methods, self.max_body, send)?;
         let retry_after = retry_after(&headers);
         let text = match String::from_utf8(body) {
             Ok(text) => text,
@@ -165,7 +188,58 @@ impl Transport {
             }
             Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
         };
-        Ok(Body { text, status, retry_after })
+        Ok(Body { text, status, retry_after, _permit: permit })
+    }
+
+    fn send_post(&self, json: &str) -> Result<Response<ureq::Body>, Error> {
+        let mut request =
+            self.agent.post(self.endpoint.url()).header("Content-Type", "application/json");
+        for (name, value) in self.endpoint.headers() {
+            request = request.header(name, value);
+        }
+        request.send(json)
+    }
+
+    /// Posts `json` once, as soon as the budget allows, and passes the answer to `read` while it comes, within
+    /// these lengths.
+    pub(super) fn post_and_stream<T>(
+        &self,
+        method: &str,
+        json: &str,
+        lengths: Lengths,
+        read: impl FnOnce(&mut dyn Read) -> Result<T, serde_json::Error>,
+    ) -> Result<Streamed<T>, RpcError> {
+        let response = self.request(&[method], || self.send_post(json))?;
+        let (head, mut body) = response.into_parts();
+        let (status, retry_after) = (head.status.as_u16(), retry_after(&head.headers));
+        if !is_success(status) {
+            let mut bytes = Vec::new();
+            let _ = body.as_reader().take(MAX_ERROR_BODY).read_to_end(&mut bytes);
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            return Ok(Streamed::Failed(Body { text, status, retry_after, _permit: None }));
+        }
+        let Lengths { answer: limit, string } = lengths;
+        let bounds = Bounds { string: Some(string), ..self.bounds(limit) };
+        let mut reader = BoundedReader::new(body.as_reader(), bounds);
+        let answer = read(&mut reader);
+        if reader.is_too_large {
+            return Err(RpcError::TooLarge { limit });
+        }
+        let answer = answer.map_err(|error| {
+            if error.is_io() {
+                self.failed(&Error::from(std::io::Error::from(error)))
+            } else {
+                RpcError::Malformed(error.to_string())
+            }
+        })?;
+        let body = Body { text: String::new(), status, retry_after, _permit: None };
+        Ok(Streamed::Read(answer, body))
+    }
+
+    fn bounds(&self, bytes: u64) -> Bounds {
+        let Options { timeout, stop, .. } = &self.options;
+        let large = self.large.clone();
+        Bounds { bytes, string: None, large, timeout: *timeout, stop: stop.clone() }
     }
 
     /// Gets a path of the server once, as soon as the budget allows. `accept` lists the media types
@@ -187,13 +261,12 @@ impl Transport {
         Err(of_status(answer.status, retry_after(&answer.headers)))
     }
 
-    /// Sends a request as soon as the budget allows, and reads the answer.
-    fn exchange(
+    /// Sends a request as soon as the budget allows.
+    fn request(
         &self,
         methods: &[&str],
-        limit: u64,
         send: impl FnOnce() -> Result<Response<ureq::Body>, Error>,
-    ) -> Result<Bytes, RpcError> {
+    ) -> Result<Response<ureq::Body>, RpcError> {
         if let Some(spending) = &self.spending {
             let mut spending = spending.lock().unwrap_or_else(PoisonError::into_inner);
             let now = unix_time();
@@ -206,20 +279,31 @@ impl Transport {
             return Err(RpcError::Stopped);
         }
         self.sent.fetch_add(methods.len() as u64, Ordering::Relaxed);
-        let (head, mut body) = send().map_err(|error| self.failed(&error))?.into_parts();
-        let status = head.status.as_u16();
-        let limit = if is_success(status) { limit } else { MAX_ERROR_BODY };
+        send().map_err(|error| self.failed(&error))
+    }
+
+    /// Sends a request as soon as the budget allows, and reads the answer.
+    fn exchange(
+        &self,
+        methods: &[&str],
+        limit: u64,
+        send: impl FnOnce() -> Result<Response<ureq::Body>, Error>,
+    ) -> Result<Bytes, RpcError> {
+        let (head, mut body) = self.request(methods, send)?.into_parts();
+        let (status, headers) = (head.status.as_u16(), head.headers);
         let mut bytes = Vec::new();
-        // The limit applies after decompression, because a small body can expand to any size.
-        let read = body.as_reader().take(limit + 1).read_to_end(&mut bytes);
-        let too_large = bytes.len() as u64 > limit;
-        if is_success(status) {
-            read.map_err(|error| self.failed(&Error::from(error)))?;
-            if too_large {
-                return Err(RpcError::TooLarge { limit });
-            }
+        if !is_success(status) {
+            let _ = body.as_reader().take(MAX_ERROR_BODY + 1).read_to_end(&mut bytes);
+            return Ok(Bytes { body: bytes, status, headers, permit: None });
         }
-        Ok(Bytes { body: bytes, status, headers: head.headers })
+        // The limit applies after decompression, because a small body can expand to any size.
+        let mut reader = BoundedReader::new(body.as_reader(), self.bounds(limit));
+        let read = reader.read_to_end(&mut bytes);
+        if reader.is_too_large {
+            return Err(RpcError::TooLarge { limit });
+        }
+        read.map_err(|error| self.failed(&Error::from(error)))?;
+        Ok(Bytes { body: bytes, status, headers, permit: reader.into_permit() })
     }
 
     /// Runs `once` until it succeeds or fails for good. After a transient error, `once` is repeated

@@ -17,8 +17,9 @@ use super::journal::BlockHeader;
 use super::json;
 use super::methods::{block_by_hash, block_by_id, block_by_number, param};
 use super::refusal::Refusal;
-use crate::node::Node;
+use crate::node::{Node, RpcError};
 use crate::nodes::{Unaccepted, ask};
+use crate::proven::Flights;
 
 /// The methods of this file. Their parts are bound by the hash of the block.
 pub(super) const METHODS: [(&str, Method); 18] = [
@@ -63,7 +64,10 @@ pub(super) const METHODS: [(&str, Method); 18] = [
         let found = call.find_transaction(param(params, 0)?)?;
         let json = found.map(|found| {
             let place = found.block.as_ref().map(|(block, index)| (&**block, *index));
-            json::transaction(place, &found.encoding)
+            match place {
+                Some((block, index)) => call.transaction_of(block, index, &found.encoding),
+                None => json::transaction(None, &found.encoding, None),
+            }
         });
         call.written(&json.transpose()?)
     }),
@@ -76,19 +80,42 @@ pub(super) const METHODS: [(&str, Method); 18] = [
         call.part(block_by_number(call, params)?, |block| call.ommer_json(block, index))
     }),
     ("eth_getUncleCountByBlockHash", |call, params| {
-        call.part(block_by_hash(call, params)?, |block| Ok(U64::from(call.ommers(block)?.len())))
+        call.part(block_by_hash(call, params)?, |block| {
+            Ok(U64::from(call.blocks.ommers(block)?.len()))
+        })
     }),
     ("eth_getUncleCountByBlockNumber", |call, params| {
-        call.part(block_by_number(call, params)?, |block| Ok(U64::from(call.ommers(block)?.len())))
+        call.part(block_by_number(call, params)?, |block| {
+            Ok(U64::from(call.blocks.ommers(block)?.len()))
+        })
     }),
 ];
 
+/// Gives a transaction and its block.
+const BY_HASH: &str = "eth_getTransactionByHash";
+
+/// A block of the verified chain, and the index of a transaction there.
+pub(super) type InBlock = (Arc<BlockHeader>, usize);
+
 /// A transaction under its hash.
+#[derive(Debug, Clone)]
 struct FoundTransaction {
     encoding: Bytes,
-    /// The block of the verified chain that has it, and its index there; `None` if it waits for a block, as
-    /// a node says.
-    block: Option<(Arc<BlockHeader>, usize)>,
+    /// `None` if it waits for a block, as a node says.
+    block: Option<InBlock>,
+}
+
+/// Transactions that are looked for now, by their hash.
+#[derive(Debug)]
+pub(super) struct Lookups {
+    transactions: Flights<B256, Result<Option<FoundTransaction>, Refusal>>,
+    places: Flights<B256, Result<Option<InBlock>, Refusal>>,
+}
+
+impl Lookups {
+    pub(super) fn new() -> Self {
+        Self { transactions: Flights::new(), places: Flights::new() }
+    }
 }
 
 fn index(params: &[&RawValue]) -> Result<usize, Refusal> {
@@ -128,7 +155,7 @@ impl Proven {
         index: usize,
     ) -> Result<Option<Value>, Refusal> {
         let encoding = self.raw_transaction(block, index)?;
-        encoding.map(|encoding| json::transaction(Some((block, index)), &encoding)).transpose()
+        encoding.map(|encoding| self.transaction_of(block, index, &encoding)).transpose()
     }
 
     fn raw_receipts(&self, block: &BlockHeader) -> Result<Vec<Bytes>, Refusal> {
@@ -138,53 +165,89 @@ impl Proven {
     }
 
     fn ommer_json(&self, block: &BlockHeader, index: usize) -> Result<Option<Value>, Refusal> {
-        let ommers = self.ommers(block)?;
+        let ommers = self.blocks.ommers(block)?;
         ommers.get(index).map(json::ommer).transpose()
     }
 }
 
 impl Call {
-    /// Asks the upstreams for the block of a transaction, which proves that it is there. A transaction that
-    /// waits for a block is bound by its hash alone.
+    /// Returns a transaction by its hash: with its block, which proves that it is there, or as one that waits
+    /// for a block. The latter is bound by its hash alone.
     fn find_transaction(&self, hash: B256) -> Result<Option<FoundTransaction>, Refusal> {
-        self.first_named(|node| {
-            let method = "eth_getTransactionByHash";
-            let Some(answer) = node.call::<Option<Value>>(method, &json!([hash]))? else {
-                return Ok(Ok(None));
-            };
-            let wrong = |why: &str| Unaccepted::Answer(why.to_owned());
-            // The words of the parser would quote the answer.
-            let place = Place::deserialize(&answer);
-            let place = place.map_err(|_| wrong("the answer is not a transaction"))?;
-            let Some(block_hash) = place.block_hash else {
-                let encoding = encoded(answer, hash);
-                let encoding =
-                    encoding.ok_or_else(|| wrong("the answer is another transaction"))?;
-                return Ok(Ok(Some(FoundTransaction { encoding, block: None })));
-            };
-            Ok(self.transaction_in(block_hash, hash))
+        if let Some((block, index)) = self.remembered(hash)? {
+            return self.found_in(block, index).map(Some);
+        }
+        self.lookups.transactions.run(&hash, || {
+            self.first_named(|node| {
+                let Some(answer) = node.call::<Option<Value>>(BY_HASH, &json!([hash]))? else {
+                    return Ok(Ok(None));
+                };
+                let wrong = |why: &str| Unaccepted::Answer(why.to_owned());
+                // The words of the parser would quote the answer.
+                let place = Place::deserialize(&answer);
+                let place = place.map_err(|_| wrong("the answer is not a transaction"))?;
+                let Some(block_hash) = place.block_hash else {
+                    let encoding = encoded(answer, hash);
+                    let encoding =
+                        encoding.ok_or_else(|| wrong("the answer is another transaction"))?;
+                    return Ok(Ok(Some(FoundTransaction { encoding, block: None })));
+                };
+                Ok(self.index_in(block_hash, hash).and_then(|found| {
+                    found.map(|(block, index)| self.found_in(block, index)).transpose()
+                }))
+            })
         })
     }
 
-    fn transaction_in(
-        &self,
-        block_hash: B256,
-        hash: B256,
-    ) -> Result<Option<FoundTransaction>, Refusal> {
+    fn found_in(&self, block: Arc<BlockHeader>, index: usize) -> Result<FoundTransaction, Refusal> {
+        let encoding = self.raw_transaction(&block, index)?.ok_or(Refusal::Internal)?;
+        Ok(FoundTransaction { encoding, block: Some((block, index)) })
+    }
+
+    /// Returns the block of the verified chain that has a transaction, and its index there. Upstreams say
+    /// where it is; only the block proves it.
+    pub(super) fn place_of(&self, hash: B256) -> Result<Option<InBlock>, Refusal> {
+        if let Some(found) = self.remembered(hash)? {
+            return Ok(Some(found));
+        }
+        self.lookups.places.run(&hash, || {
+            self.first_named(|node| {
+                let params = json!([hash]);
+                let place = match node.call::<Option<Place>>("eth_getTransactionReceipt", &params) {
+                    // A receipt may have any number of logs.
+                    Err(error) if matches!(error.origin(), RpcError::TooLarge { .. }) => {
+                        node.call(BY_HASH, &params)?
+                    }
+                    place => place?,
+                };
+                let block_hash = place.and_then(|place| place.block_hash);
+                Ok(block_hash.map_or(Ok(None), |block_hash| self.index_in(block_hash, hash)))
+            })
+        })
+    }
+
+    /// Returns where a transaction was found before, if its block is still on the chain.
+    fn remembered(&self, transaction: B256) -> Result<Option<InBlock>, Refusal> {
+        match self.blocks.place(transaction) {
+            Some(block_hash) => self.index_in(block_hash, transaction),
+            None => Ok(None),
+        }
+    }
+
+    fn index_in(&self, block_hash: B256, transaction: B256) -> Result<Option<InBlock>, Refusal> {
         let Some(block) = self.block_of(block_hash, self.stop())? else { return Ok(None) };
-        let transactions = self.blocks.transactions(&ChainBlock::from(&*block))?;
-        let index = transactions.hashes().iter().position(|own| *own == hash);
-        let found = index.and_then(|index| Some((index, transactions.encodings().get(index)?)));
-        Ok(found.map(|(index, encoding)| FoundTransaction {
-            encoding: encoding.clone(),
-            block: Some((block, index)),
-        }))
+        let hashes = self.blocks.hashes(&ChainBlock::from(&*block))?;
+        let index = hashes.iter().position(|own| *own == transaction);
+        if index.is_some() {
+            self.blocks.set_place(transaction, block_hash);
+        }
+        Ok(index.map(|index| (block, index)))
     }
 
     /// Asks the upstreams in turn until one names what proves a result. `None` is what a node says: that a
     /// transaction is in no block cannot be proven. Where one names a block of the chain whose contents
     /// nobody has, the result is not `None`.
-    pub(super) fn first_named<T>(
+    fn first_named<T>(
         &self,
         mut name: impl FnMut(&Node) -> Result<Result<Option<T>, Refusal>, Unaccepted>,
     ) -> Result<Option<T>, Refusal> {
@@ -216,10 +279,10 @@ impl Call {
 /// Where a node says that a transaction is.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Place {
+struct Place {
     /// `None` if the transaction waits for a block.
     #[serde(default)]
-    pub(super) block_hash: Option<B256>,
+    block_hash: Option<B256>,
 }
 
 /// Returns the encoding of a transaction in JSON, if it has this hash.

@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::{Notify, Semaphore};
 
-use super::blocks::Blocks;
+use super::block_parts::Lookups;
 use super::chain::Chain;
 use super::clients::{Budget, Bytes, Clients};
 use super::compare::{self, Compare};
@@ -25,14 +25,17 @@ use super::http::{Front, Hosts, Origins};
 use super::index::FilterIndex;
 use super::journal::Journal;
 use super::metrics::Metrics;
-use super::store::Store;
+use super::observed::Observed;
 use super::{Proven, listen};
 use crate::error::FetchError;
+use crate::proven::{Blocks, Options, Store};
 use crate::provider::Provider;
 use crate::stop::Stop;
 
 /// Maximum size of an upstream's answer.
 const MAX_ANSWER: u64 = 64 << 20;
+/// Number of answers of an upstream of more than a megabyte that are held at the same time.
+const LARGE_ANSWERS: usize = 4;
 /// Number of new blocks whose contents may wait to be fetched.
 const AHEAD: usize = 256;
 /// Time after which blocks that could not be added to the index are asked for again.
@@ -90,7 +93,9 @@ pub struct RpcServerLimits {
     pub answer_memory: u64,
     /// Maximum number of headers in memory, at 368 bytes (default: 1,000,000).
     pub max_headers: u64,
-    /// Maximum size of proven receipts in memory in bytes (default: 256 MiB).
+    /// Maximum size of proven headers, receipts and bodies in memory in bytes (default: 256 MiB). Receipts
+    /// get nine sixteenths, bodies four, and headers, the hashes of transactions, and the blocks of
+    /// transactions one each.
     pub memory: u64,
     /// Maximum size of proven receipts and transactions on disk in bytes (default: 4 GiB).
     pub disk: u64,
@@ -368,7 +373,10 @@ impl RpcServerBuilder {
         let stop = self.provider.stop().child();
         let provider = self.provider.with_stop(stop.clone());
         let (chain_id, profile) = (provider.chain_id()?, provider.profile()?);
-        let nodes = provider.nodes().iter().map(|node| node.with_max_answer(MAX_ANSWER));
+        let nodes = provider
+            .nodes()
+            .iter()
+            .map(|node| node.with_max_answer(MAX_ANSWER).with_large_answers(LARGE_ANSWERS));
         let nodes: Vec<_> = nodes.collect();
         let opened = |error: &dyn fmt::Display| RpcServerError::Open(error.to_string());
         let store = match &self.folder {
@@ -385,6 +393,11 @@ impl RpcServerBuilder {
         let (compare, answers) = Compare::new(self.compare);
         let journal = Arc::new(Journal::new());
         let memory = self.limits.memory;
+        let observer = Arc::new(Observed {
+            metrics: Arc::clone(&metrics),
+            events: self.events.clone(),
+            journal: Arc::clone(&journal),
+        });
         let calls = usize::try_from(self.limits.max_calls).unwrap_or(usize::MAX);
         let [passing, standing] = [
             (Bytes::Passing, self.limits.answer_memory),
@@ -397,16 +410,9 @@ impl RpcServerBuilder {
             chain_id,
             chain: Chain::new(self.limits.max_headers),
             head_named_by: AtomicUsize::new(0),
-            journal: Arc::clone(&journal),
-            blocks: Blocks::new(
-                nodes,
-                profile,
-                memory,
-                store,
-                journal,
-                Arc::clone(&metrics),
-                self.events.clone(),
-            ),
+            journal,
+            blocks: Blocks::new(nodes, profile, Options { memory, store, observer }),
+            lookups: Lookups::new(),
             index,
             filters: Filters::new(self.limits.max_filters),
             compare,

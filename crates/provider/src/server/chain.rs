@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::header::{BlockRef, ChainBlock, HeaderBuf, Linked, LinkedHeaders};
 
-use super::flight::Flights;
 use super::journal::BlockHeader;
 use crate::anchor::AnchorSource;
 use crate::error::FetchError;
 use crate::fetched_chain::FetchedChain;
 use crate::node::{Node, RpcError};
 use crate::nodes::{Unaccepted, ask, first_of};
+use crate::proven::Flights;
 
 /// Number of headers of a part, 3 MB.
 const PART: u64 = 8192;

@@ -4,10 +4,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
 use std::ops::RangeInclusive;
 use std::sync::Weak;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::header::{BlockRef, ChainBlock};
+use chainsieve::eth::header::ChainBlock;
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::LogQuery;
 use quick_cache::sync::Cache;
@@ -15,10 +16,13 @@ use quick_cache::sync::Cache;
 use super::Proven;
 use super::events::{LogDifferences, RpcServerEvent};
 use crate::node::{Node, RpcError};
-use crate::nodes::first_of;
 
 /// Number of answers that may wait for their comparison. Further ones are not compared.
 const WAITING: usize = 16;
+
+/// Number of proven logs of all answers that wait together. An answer that would exceed it is not compared, so
+/// that long answers do not fill the memory.
+const MOST_WAITING_LOGS: usize = 200_000;
 
 /// Number of logs more than the proven ones after which a node's answer is read no further.
 const MOST_INVENTED: usize = 10_000;
@@ -35,6 +39,8 @@ const RECENT: usize = 4096;
 pub(super) struct Compare {
     /// `None` if nothing is compared.
     waiting: Option<SyncSender<Answer>>,
+    /// Number of proven logs of all answers that wait.
+    waiting_logs: AtomicUsize,
     /// Hashes of questions without a candidate that were queued.
     recent: Cache<u64, ()>,
     hasher: RandomState,
@@ -57,7 +63,8 @@ impl Compare {
     pub(super) fn new(is_on: bool) -> (Self, Receiver<Answer>) {
         let (waiting, answers) = mpsc::sync_channel(WAITING);
         let waiting = is_on.then_some(waiting);
-        (Self { waiting, recent: Cache::new(RECENT), hasher: RandomState::new() }, answers)
+        let (recent, hasher) = (Cache::new(RECENT), RandomState::new());
+        (Self { waiting, waiting_logs: AtomicUsize::new(0), recent, hasher }, answers)
     }
 
     /// Returns `true` if a question that filters rule out was not queued yet.
@@ -87,14 +94,20 @@ impl Proven {
         if let (Some(waiting), Ok(Some(last))) =
             (&self.compare.waiting, self.hash_at(*range.end(), &self.stop))
         {
+            let count = logs.len();
+            let before = self.compare.waiting_logs.fetch_add(count, Ordering::Relaxed);
+            if before.saturating_add(count) > MOST_WAITING_LOGS {
+                self.compare.waiting_logs.fetch_sub(count, Ordering::Relaxed);
+                return;
+            }
             let (query, range, logs) = (query.clone(), range.clone(), logs.to_vec());
             let without_filters = self.blocks.are_filters_refuted();
             let hash = logs.is_empty().then(|| self.compare.hash(&query, &range));
             let answer = Answer { query, range, last, logs, without_filters };
             // A full queue loses a comparison, and no answer.
-            if waiting.try_send(answer).is_ok()
-                && let Some(hash) = hash
-            {
+            if waiting.try_send(answer).is_err() {
+                self.compare.waiting_logs.fetch_sub(count, Ordering::Relaxed);
+            } else if let Some(hash) = hash {
                 self.compare.recent.insert(hash, ());
             }
         }
@@ -156,13 +169,11 @@ impl Proven {
         let claimed: BTreeSet<B256> = claimed.filter(|hash| !known.contains(hash)).collect();
         for hash in claimed.into_iter().take(MOST_CLAIMS) {
             // The headers of the range are known, so that a made-up number costs nothing.
-            let what = || format!("block {hash}");
-            let header = first_of(self.blocks.nodes(), what, |node| node.header_by_hash(hash));
-            if let Ok(Some(header)) = header
-                && range.contains(&header.view().number())
-                && self.is_on_chain(BlockRef::from(&header), &self.stop).unwrap_or_default()
+            if let Ok(Some(header)) = self.blocks.header_with(hash)
+                && range.contains(&header.at.number)
+                && self.is_on_chain(header.at, &self.stop).unwrap_or_default()
             {
-                let _ = self.blocks.receipts(&ChainBlock::from(&header));
+                let _ = self.blocks.receipts(&ChainBlock::from(&*header));
             }
         }
     }
@@ -176,6 +187,7 @@ pub(super) fn run(proven: &Weak<Proven>, answers: &Receiver<Answer>) {
         for node in proven.blocks.nodes() {
             proven.compare(node, &answer);
         }
+        proven.compare.waiting_logs.fetch_sub(answer.logs.len(), Ordering::Relaxed);
     }
 }
 
@@ -189,7 +201,12 @@ pub(super) fn differences(proven: &[LocatedLog], answered: &[LocatedLog]) -> Log
             // Nodes may leave the time out.
             Some(known) => {
                 let block_timestamp = log.block_timestamp.and(known.block_timestamp);
-                let known = LocatedLog { block_timestamp, ..known.clone() };
+                let mut known = LocatedLog { block_timestamp, ..known.clone() };
+                // Where the hash of the transaction is not proven, another one accuses nobody.
+                if known.transaction_hash.is_none() {
+                    known.transaction_hash = log.transaction_hash;
+                    known.claimed_transaction_hash = log.claimed_transaction_hash;
+                }
                 found.altered += u64::from(known != *log);
             }
             None => found.invented += 1,

@@ -4,26 +4,14 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::header::{BlockRef, ChainBlock, HeaderBuf};
 use tokio::sync::watch;
+
+pub(super) use crate::proven::BlockHeader;
 
 /// Number of blocks of which the journal knows that they joined or left the chain.
 const CAPACITY: usize = 4096;
 
-/// The header of a block that is or was part of the chain.
-#[derive(Debug, Clone)]
-pub(super) struct BlockHeader {
-    pub(super) at: BlockRef,
-    pub(super) header: HeaderBuf,
-}
-
-impl BlockHeader {
-    pub(super) fn new(header: HeaderBuf) -> Self {
-        Self { at: BlockRef::from(&header), header }
-    }
-}
-
-/// A change of the chain.
+/// A change of the chain, of a block that is or was part of it.
 #[derive(Debug, Clone)]
 pub(super) struct Change {
     pub(super) block: Arc<BlockHeader>,
@@ -107,11 +95,5 @@ impl Journal {
         let state = self.state();
         let mut known = state.changes.iter().rev();
         known.find(|change| change.block.at.hash == hash).map(|change| Arc::clone(&change.block))
-    }
-}
-
-impl<'a> From<&'a BlockHeader> for ChainBlock<'a> {
-    fn from(block: &'a BlockHeader) -> Self {
-        Self::from(&block.header)
     }
 }

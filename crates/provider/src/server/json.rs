@@ -1,6 +1,5 @@
 //! Blocks and receipts as JSON, built from proven bytes alone.
 
-use alloy_consensus::proofs::calculate_withdrawals_root;
 use alloy_consensus::transaction::{Recovered, SignerRecoverable as _, TransactionInfo};
 use alloy_consensus::{EMPTY_ROOT_HASH, Header, Transaction as _, TxEnvelope};
 use alloy_eips::eip2718::{Decodable2718 as _, Typed2718 as _};
@@ -9,27 +8,24 @@ use alloy_rpc_types_eth::{Transaction, Withdrawal};
 use chainsieve::alloy_primitives::{Address, B256, Bloom, Bytes, TxKind, U64, U128, keccak256};
 use chainsieve::eth::header::{BlockRef, ChainBlock, HeaderBuf};
 use chainsieve::eth::log::LocatedLog;
-use chainsieve::eth::receipts::{BlockReceipts, Outcome};
+use chainsieve::eth::receipts::{BlockReceipts, DEPOSIT_TYPE, Outcome, Receipt};
 use chainsieve::eth::transactions::{BlockTransactions, VerifiedTransactions};
 use serde_json::{Map, Value, json};
 
 use super::Proven;
-use super::blocks::Missing;
 use super::call::{Answer, Call};
+use super::deposit::{Deposit, is_deposit, proven_nonce};
 use super::journal::BlockHeader;
 use super::refusal::Refusal;
-use crate::nodes::ask;
+use crate::proven::{Body, Missing, Part};
 
 /// Gas of a blob (EIP-4844).
 const GAS_PER_BLOB: u64 = 131_072;
-/// Hash of an empty list of ommers.
-const NO_OMMERS: B256 = alloy_consensus::EMPTY_OMMER_ROOT_HASH;
-/// Most ommers of a block (Yellow Paper 11.1).
-const MOST_OMMERS: usize = 2;
 
 /// Reason why proven bytes cannot be written as JSON.
-fn unknown(block: BlockRef, why: String) -> Refusal {
-    Refusal::from(Missing { block, why: vec![why] })
+fn unknown(block: BlockRef, why: &str) -> Refusal {
+    let why = format!("block {}: {why}", block.number);
+    Refusal::NotProven { reason: "unknown_type", why, proven: Vec::new(), missing: Vec::new() }
 }
 
 /// Returns a header as `newHeads` has it.
@@ -39,22 +35,59 @@ pub(super) fn head(block: &BlockHeader) -> Result<Value, Refusal> {
     // A header with a field that is not known here would be written without it.
     let fields = fields.filter(|fields| alloy_rlp::encode(fields) == rlp);
     let fields = fields.ok_or_else(|| {
-        unknown(block.at, "the header has a member that this version does not know".to_owned())
+        unknown(block.at, "the header has a member that this version does not know")
     })?;
     let mut json = serde_json::to_value(fields).expect("JSON");
     json["hash"] = json!(block.at.hash);
     Ok(json)
 }
 
-fn decoded(at: BlockRef, encoding: &[u8]) -> Result<Recovered<TxEnvelope>, Refusal> {
-    let transaction = TxEnvelope::decode_2718_exact(encoding).map_err(|error| {
-        let kind = encoding.first().copied().unwrap_or_default();
-        unknown(at, format!("a transaction of type {kind:#x}: {error}"))
-    })?;
+/// A transaction of a known type.
+enum Decoded {
+    Signed(Box<Recovered<TxEnvelope>>),
+    Deposit(Deposit),
+}
+
+fn decoded(at: BlockRef, encoding: &[u8]) -> Result<Decoded, Refusal> {
+    let transaction_type = encoding.first().copied().unwrap_or_default();
+    let malformed = |error: &dyn std::fmt::Display| {
+        unknown(at, &format!("a transaction of type {transaction_type:#x}: {error}"))
+    };
+    if is_deposit(encoding) {
+        return Deposit::decode(encoding).map(Decoded::Deposit).map_err(|error| malformed(&error));
+    }
+    let transaction = TxEnvelope::decode_2718_exact(encoding).map_err(|error| malformed(&error))?;
     // Before EIP-2, a signature could have a high `s`.
     let sender = transaction.recover_signer_unchecked();
-    let sender = sender.map_err(|error| unknown(at, format!("a signature: {error}")))?;
-    Ok(Recovered::new_unchecked(transaction, sender))
+    let sender = sender.map_err(|error| unknown(at, &format!("a signature: {error}")))?;
+    Ok(Decoded::Signed(Box::new(Recovered::new_unchecked(transaction, sender))))
+}
+
+/// A log as clients get it: if a node only claims the hash of the transaction, the hash is marked.
+#[derive(serde::Serialize)]
+#[serde(untagged)]
+pub(super) enum WrittenLog<'a> {
+    Proven(&'a LocatedLog),
+    #[serde(rename_all = "camelCase")]
+    Claimed {
+        #[serde(flatten)]
+        log: Box<LocatedLog>,
+        /// Always `false`.
+        transaction_hash_proven: bool,
+    },
+}
+
+/// Returns logs as clients get them.
+pub(super) fn logs(logs: &[LocatedLog]) -> Vec<WrittenLog<'_>> {
+    let written = |log: &'_ LocatedLog| match log.claimed_transaction_hash {
+        None => None,
+        claimed => {
+            let (transaction_hash, claimed_transaction_hash) = (claimed, None);
+            let log = LocatedLog { transaction_hash, claimed_transaction_hash, ..log.clone() };
+            Some(WrittenLog::Claimed { log: Box::new(log), transaction_hash_proven: false })
+        }
+    };
+    logs.iter().map(|log| written(log).unwrap_or(WrittenLog::Proven(log))).collect()
 }
 
 impl Proven {
@@ -62,7 +95,7 @@ impl Proven {
     /// their hashes otherwise.
     pub(super) fn block_json(&self, block: &BlockHeader, is_full: bool) -> Result<Value, Refusal> {
         let mut json = head(block)?;
-        let Contents { transactions, ommers, withdrawals } = self.contents(block)?;
+        let Body { transactions, ommers, withdrawals } = self.blocks.body(block)?;
         let size = encoded(&block.header, &transactions, &ommers, withdrawals.as_deref()).len();
         if let Some(withdrawals) = &withdrawals {
             json["withdrawals"] = json!(withdrawals);
@@ -72,7 +105,7 @@ impl Proven {
         json["transactions"] = if is_full {
             let encodings = transactions.encodings().iter().enumerate();
             let written =
-                encodings.map(|(index, encoding)| transaction(Some((block, index)), encoding));
+                encodings.map(|(index, encoding)| self.transaction_of(block, index, encoding));
             Value::Array(written.collect::<Result<_, Refusal>>()?)
         } else {
             json!(transactions.hashes())
@@ -80,66 +113,35 @@ impl Proven {
         Ok(json)
     }
 
+    /// Returns a transaction of a block as `eth_getTransactionByHash` has it. For the nonce of a deposit, the
+    /// receipts are needed.
+    pub(super) fn transaction_of(
+        &self,
+        block: &BlockHeader,
+        index: usize,
+        encoding: &[u8],
+    ) -> Result<Value, Refusal> {
+        let nonce = if is_deposit(encoding) {
+            let receipts = self.blocks.receipts(&ChainBlock::from(block))?;
+            receipts.receipts().iter().nth(index).and_then(proven_nonce)
+        } else {
+            None
+        };
+        transaction(Some((block, index)), encoding, nonce)
+    }
+
     /// Returns a block as it is sent between nodes.
     pub(super) fn raw_block(&self, block: &BlockHeader) -> Result<Bytes, Refusal> {
-        let Contents { transactions, ommers, withdrawals } = self.contents(block)?;
+        let Body { transactions, ommers, withdrawals } = self.blocks.body(block)?;
         Ok(encoded(&block.header, &transactions, &ommers, withdrawals.as_deref()).into())
     }
 
-    /// Fetches what the header of a block commits to beside receipts and state.
-    fn contents(&self, block: &BlockHeader) -> Result<Contents, Refusal> {
-        let view = block.header.view();
-        let root = view.withdrawals_root();
-        let fits = |list: Option<&[_]>| list.map(calculate_withdrawals_root) == root;
-        let (transactions, withdrawals) =
-            self.blocks.fetch_body(block.at, view.transactions_root(), fits)?;
-        let ommers = self.ommers(block)?;
-        Ok(Contents { transactions, ommers, withdrawals })
-    }
-
-    /// Returns the headers of a block's ommers, under the hash in its header.
-    pub(super) fn ommers(&self, block: &BlockHeader) -> Result<Vec<HeaderBuf>, Refusal> {
-        let expected = block.header.view().ommers_hash();
-        if expected == NO_OMMERS {
-            return Ok(Vec::new());
-        }
-        let asked = ask(self.blocks.nodes(), |node| {
-            let mut headers: Vec<HeaderBuf> = Vec::new();
-            // Only the hash in the header says how many there are.
-            while headers.len() < MOST_OMMERS {
-                let Some(header) = node.ommer(block.at.hash, headers.len())? else { break };
-                headers.push(header);
-                let payload = headers.iter().flat_map(|header| header.rlp().to_vec());
-                let payload: Vec<u8> = payload.collect();
-                let mut list = Vec::new();
-                alloy_rlp::Header { list: true, payload_length: payload.len() }.encode(&mut list);
-                list.extend(payload);
-                if keccak256(list) == expected {
-                    return Ok(Some(headers));
-                }
-            }
-            Ok(None)
-        });
-        asked.map_err(|why| {
-            let why = why.lines("the node does not have the ommers of the header");
-            Missing { block: block.at, why }.into()
-        })
-    }
-
-    /// Returns the receipt of one transaction of a block.
-    pub(super) fn receipt_json(
-        &self,
-        block: &BlockHeader,
-        transaction: B256,
-    ) -> Result<Option<Value>, Refusal> {
+    /// Returns the receipt of the transaction with this index in a block.
+    pub(super) fn receipt_json(&self, block: &BlockHeader, index: usize) -> Result<Value, Refusal> {
         let header = ChainBlock::from(block);
-        let hashes = self.blocks.hashes(&header)?;
-        let Some(index) = hashes.iter().position(|hash| *hash == transaction) else {
-            return Ok(None);
-        };
         let receipts = self.blocks.receipts(&header)?;
         let transactions = self.blocks.transactions(&header)?;
-        receipt(block, receipts.receipts(), &transactions, index).map(Some)
+        receipt(block, receipts.receipts(), &transactions, index)
     }
 }
 
@@ -154,14 +156,6 @@ impl Call {
             (0..count).map(|index| receipt(block, receipts.receipts(), &transactions, index)),
         )
     }
-}
-
-/// What the header of a block commits to beside receipts and state.
-struct Contents {
-    transactions: VerifiedTransactions,
-    ommers: Vec<HeaderBuf>,
-    /// `None` before Shanghai.
-    withdrawals: Option<Vec<Withdrawal>>,
 }
 
 /// Returns the RLP of a block.
@@ -195,25 +189,40 @@ fn encoded(
 }
 
 /// Returns a transaction as `eth_getTransactionByHash` has it, with its block and its index there, or
-/// without both while it waits for a block.
+/// without both while it waits for a block. `deposit_nonce` is that of a deposit, if it is proven.
 pub(super) fn transaction(
     place: Option<(&BlockHeader, usize)>,
     encoding: &[u8],
+    deposit_nonce: Option<u64>,
 ) -> Result<Value, Refusal> {
-    let Some((block, index)) = place else {
-        let info = TransactionInfo::default();
-        let decoded = decoded(BlockRef { number: 0, hash: B256::ZERO }, encoding)?;
-        return Ok(json!(Transaction::from_transaction(decoded, info)));
-    };
-    let base_fee = block.header.view().base_fee_per_gas().map(|fee| fee.saturating_to::<u64>());
-    let info = TransactionInfo {
-        index: Some(index as u64),
-        block_hash: Some(block.at.hash),
-        block_number: Some(block.at.number),
-        base_fee,
-        ..TransactionInfo::default()
-    };
-    Ok(json!(Transaction::from_transaction(decoded(block.at, encoding)?, info)))
+    let at = place.map(|(block, _)| block.at);
+    let at = at.unwrap_or(BlockRef { number: 0, hash: B256::ZERO });
+    match decoded(at, encoding)? {
+        Decoded::Signed(signed) => {
+            let info = place.map_or_else(TransactionInfo::default, |(block, index)| {
+                let base_fee = block.header.view().base_fee_per_gas();
+                TransactionInfo {
+                    index: Some(index as u64),
+                    block_hash: Some(block.at.hash),
+                    block_number: Some(block.at.number),
+                    base_fee: base_fee.map(|fee| fee.saturating_to::<u64>()),
+                    ..TransactionInfo::default()
+                }
+            });
+            Ok(json!(Transaction::from_transaction(*signed, info)))
+        }
+        Decoded::Deposit(deposit) => {
+            let mut json = deposit.json(keccak256(encoding));
+            let mut put = |name: &str, value: Value| json.insert(name.to_owned(), value);
+            put("blockHash", json!(place.map(|(block, _)| block.at.hash)));
+            put("blockNumber", json!(place.map(|(block, _)| U64::from(block.at.number))));
+            put("transactionIndex", json!(place.map(|(_, index)| U64::from(index))));
+            if let Some(nonce) = deposit_nonce {
+                put("nonce", json!(U64::from(nonce)));
+            }
+            Ok(Value::Object(json))
+        }
+    }
 }
 
 /// Returns the header of an ommer as `eth_getUncleByBlockHashAndIndex` has it: that of a block without
@@ -226,6 +235,41 @@ pub(super) fn ommer(header: &HeaderBuf) -> Result<Value, Refusal> {
     Ok(json)
 }
 
+/// What a receipt in JSON has of its transaction.
+struct Payer {
+    transaction_type: u8,
+    from: Address,
+    to: TxKind,
+    /// `None` if it is not proven.
+    nonce: Option<u64>,
+    gas_price: u128,
+    /// Number of blobs; `None` if the type has none.
+    blobs: Option<u64>,
+}
+
+impl Payer {
+    fn of(transaction: &Decoded, receipt: &Receipt, base_fee: Option<u64>) -> Self {
+        match transaction {
+            Decoded::Signed(signed) => Self {
+                transaction_type: signed.ty(),
+                from: signed.signer(),
+                to: signed.kind(),
+                nonce: Some(signed.nonce()),
+                gas_price: signed.effective_gas_price(base_fee),
+                blobs: signed.blob_versioned_hashes().map(|blobs| blobs.len() as u64),
+            },
+            Decoded::Deposit(deposit) => Self {
+                transaction_type: DEPOSIT_TYPE,
+                from: deposit.from,
+                to: deposit.to,
+                nonce: proven_nonce(receipt),
+                gas_price: 0,
+                blobs: None,
+            },
+        }
+    }
+}
+
 /// Returns a receipt with its logs. Members that receipt, transaction and header do not determine are
 /// left out: `blobGasPrice` depends on the fork's schedule.
 fn receipt(
@@ -235,7 +279,10 @@ fn receipt(
     index: usize,
 ) -> Result<Value, Refusal> {
     let at = block.at;
-    let lacks = || unknown(at, format!("the block has no transaction {index}"));
+    let lacks = || {
+        let why = vec![format!("the block has no transaction {index}")];
+        Refusal::from(Missing::of(at, Part::Transactions, why))
+    };
     let encoding = transactions.encodings().get(index).ok_or_else(lacks)?;
     let hash = transactions.hashes().get(index).ok_or_else(lacks)?;
     let transaction = decoded(at, encoding)?;
@@ -256,12 +303,10 @@ fn receipt(
         log_index,
         removed: false,
     });
-    let sender = transaction.signer();
-    let created = matches!(transaction.kind(), TxKind::Create)
-        .then(|| Address::create(&sender, transaction.nonce()));
+    let payer = Payer::of(&transaction, receipt, base_fee);
     let mut json = Map::new();
     let mut put = |name: &str, value: Value| json.insert(name.to_owned(), value);
-    put("type", json!(U64::from(transaction.ty())));
+    put("type", json!(U64::from(payer.transaction_type)));
     match receipt.outcome {
         Outcome::Status(status) => put("status", json!(U64::from(status))),
         Outcome::PostState(root) => put("root", json!(root)),
@@ -275,12 +320,21 @@ fn receipt(
     put("blockHash", json!(at.hash));
     put("blockNumber", json!(U64::from(at.number)));
     put("gasUsed", json!(U64::from(receipt.cumulative_gas_used.saturating_sub(before))));
-    put("effectiveGasPrice", json!(U128::from(transaction.effective_gas_price(base_fee))));
-    if let Some(blobs) = transaction.blob_versioned_hashes() {
-        put("blobGasUsed", json!(U64::from(blobs.len() as u64 * GAS_PER_BLOB)));
+    put("effectiveGasPrice", json!(U128::from(payer.gas_price)));
+    if let Some(blobs) = payer.blobs {
+        put("blobGasUsed", json!(U64::from(blobs * GAS_PER_BLOB)));
     }
-    put("from", json!(sender));
-    put("to", json!(transaction.to()));
-    put("contractAddress", json!(created));
+    put("from", json!(payer.from));
+    put("to", json!(payer.to.to().copied()));
+    match (payer.to, payer.nonce) {
+        (TxKind::Call(_), _) => put("contractAddress", Value::Null),
+        (TxKind::Create, Some(nonce)) => put("contractAddress", json!(payer.from.create(nonce))),
+        // The nonce of a deposit before Canyon is not proven.
+        (TxKind::Create, None) => None,
+    };
+    if let Some(nonce) = proven_nonce(receipt) {
+        put("depositNonce", json!(U64::from(nonce)));
+        put("depositReceiptVersion", json!(receipt.deposit_receipt_version.map(U64::from)));
+    }
     Ok(Value::Object(json))
 }

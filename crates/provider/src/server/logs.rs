@@ -16,7 +16,6 @@ use chainsieve::eth::log_query::{
 use chainsieve::eth::scan;
 
 use super::Proven;
-use super::blocks::Missing;
 use super::call::Call;
 use super::chain::{Headers, HeadersError};
 use super::events::RpcServerEvent;
@@ -27,7 +26,7 @@ use crate::error::FetchError;
 use crate::held;
 use crate::in_order::in_order;
 use crate::node::Node;
-use crate::nodes::first_of;
+use crate::proven::{Missing, Part};
 use crate::stop::Stop;
 
 /// The rules by which logs match: those of go-ethereum.
@@ -229,8 +228,7 @@ impl Call {
         if found > limit {
             return Err(Refusal::Limit { what: CANDIDATES, found, limit });
         }
-        let is_cold =
-            |block: &&Candidate<'_>| self.blocks.receipts_in_memory(block.at().hash).is_none();
+        let is_cold = |block: &&Candidate<'_>| !self.blocks.has_receipts_in_memory(block.at().hash);
         let cold = candidates.iter().filter(is_cold).count();
         let (mut logs, mut missing): (Vec<LocatedLog>, Vec<Missing>) = (Vec::new(), Vec::new());
         let mut take = |block: &Candidate<'_>, found: Result<Vec<LocatedLog>, Missing>| {
@@ -275,9 +273,9 @@ impl Call {
             Err(Ended::Missing(last)) => {
                 // The others may be missing too.
                 let others = candidates.iter().filter(|block| block.at().number > last.number);
-                missing.extend(others.map(|block| Missing {
-                    block: block.at(),
-                    why: vec!["not asked for, because others are missing".to_owned()],
+                missing.extend(others.map(|block| {
+                    let why = "not asked for, because others are missing".to_owned();
+                    Missing::of(block.at(), Part::Receipts, vec![why])
                 }));
                 return Err(Refusal::missing(range, missing));
             }
@@ -379,10 +377,9 @@ impl Proven {
         let block = if let Some(known) = self.journal.header(hash) {
             known
         } else {
-            let what = || format!("block {hash}");
-            let header = first_of(self.blocks.nodes(), what, |node| node.header_by_hash(hash));
-            let Some(header) = header.map_err(HeadersError::from)? else { return Ok(None) };
-            Arc::new(BlockHeader::new(header))
+            let header = self.blocks.header_with(hash).map_err(HeadersError::from)?;
+            let Some(header) = header else { return Ok(None) };
+            header
         };
         Ok(self.is_on_chain(block.at, stop)?.then_some(block))
     }
@@ -424,7 +421,8 @@ impl Proven {
         self.block_of(hash, stop)?.map(Some).ok_or_else(|| {
             let why =
                 vec!["no upstream has the header, or the block has just left the chain".into()];
-            Missing { block: BlockRef { number, hash }, why }.into()
+            let block = BlockRef { number, hash };
+            Missing::of(block, Part::Header, why).into()
         })
     }
 }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use chainsieve::alloy_primitives::{B256, U64};
 use chainsieve::eth::log_query::{BlockTag, LogQuery};
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
-use super::block_parts::{self, Place};
+use super::block_parts;
 use super::call::{Answer, Call, Method};
 use super::filters::Changes;
 use super::journal::BlockHeader;
+use super::json;
 use super::logs::SEMANTICS;
 use super::refusal::Refusal;
 
@@ -74,7 +75,7 @@ fn tag(params: &[&RawValue], index: usize) -> Result<BlockTag, Refusal> {
 }
 
 fn get_logs(call: &Call, params: &[&RawValue]) -> Answer {
-    call.written(&call.logs(&query(params)?)?)
+    call.written(&json::logs(&call.logs(&query(params)?)?))
 }
 
 fn new_filter(call: &Call, params: &[&RawValue]) -> Answer {
@@ -96,14 +97,14 @@ fn uninstall_filter(call: &Call, params: &[&RawValue]) -> Answer {
 fn get_filter_changes(call: &Call, params: &[&RawValue]) -> Answer {
     let id: String = param(params, 0)?;
     call.filter_changes(&id, |changes| match changes {
-        Changes::Logs(logs) => call.written(logs),
+        Changes::Logs(logs) => call.written(&json::logs(logs)),
         Changes::Blocks(hashes) => call.written(hashes),
     })
 }
 
 fn get_filter_logs(call: &Call, params: &[&RawValue]) -> Answer {
     let id: String = param(params, 0)?;
-    call.written(&call.filter_logs(&id)?)
+    call.written(&json::logs(&call.filter_logs(&id)?))
 }
 
 fn block_number(call: &Call, _: &[&RawValue]) -> Answer {
@@ -197,18 +198,9 @@ fn get_block_receipts(call: &Call, params: &[&RawValue]) -> Answer {
 
 fn get_transaction_receipt(call: &Call, params: &[&RawValue]) -> Answer {
     let hash: B256 = param(params, 0)?;
-    // Upstreams say where the transaction is. Only the block proves it.
-    let receipt = call.first_named(|node| {
-        let place: Option<Place> = node.call("eth_getTransactionReceipt", &json!([hash]))?;
-        let block_hash = place.and_then(|place| place.block_hash);
-        Ok(block_hash.map_or(Ok(None), |block_hash| {
-            match call.block_of(block_hash, call.stop())? {
-                Some(block) => call.receipt_json(&block, hash),
-                None => Ok(None),
-            }
-        }))
-    });
-    call.written(&receipt?)
+    let place = call.place_of(hash)?;
+    let receipt = place.map(|(block, index)| call.receipt_json(&block, index));
+    call.written(&receipt.transpose()?)
 }
 
 fn client_version(call: &Call, _: &[&RawValue]) -> Answer {

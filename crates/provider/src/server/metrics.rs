@@ -13,6 +13,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::events::LogDifferences;
 use crate::node::Node;
+use crate::proven::{Found, Wrong};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfUpstream {
@@ -46,31 +47,15 @@ struct Place {
     place: &'static str,
 }
 
-/// What an upstream sent that the header refutes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wrong {
-    Receipts,
-    Transactions,
-    Withdrawals,
-}
-
-impl Wrong {
-    fn of(self, node: &Node) -> WrongOf {
-        let what = match self {
-            Self::Receipts => "receipts",
-            Self::Transactions => "transactions",
-            Self::Withdrawals => "withdrawals",
+impl WrongOf {
+    fn new(node: &Node, wrong: Wrong) -> Self {
+        let what = match wrong {
+            Wrong::Receipts => "receipts",
+            Wrong::Transactions => "transactions",
+            Wrong::Withdrawals => "withdrawals",
         };
-        WrongOf { upstream: node.name(), what }
+        Self { upstream: node.name(), what }
     }
-}
-
-/// Where a block's receipts were found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kept {
-    Memory,
-    Disk,
-    Nowhere,
 }
 
 #[derive(Debug)]
@@ -85,6 +70,7 @@ pub(super) struct Metrics {
     compared: Family<OfUpstream, Counter>,
     wrong: Family<WrongOf, Counter>,
     lacking_filters: Counter,
+    claimed_hashes: Counter,
     found: Family<Place, Counter>,
     head: Gauge<u64, AtomicU64>,
     head_time: Gauge<u64, AtomicU64>,
@@ -118,6 +104,7 @@ impl Metrics {
             compared: Family::default(),
             wrong: Family::default(),
             lacking_filters: Counter::default(),
+            claimed_hashes: Counter::default(),
             found: Family::default(),
             head: Gauge::default(),
             head_time: Gauge::default(),
@@ -141,7 +128,7 @@ impl Metrics {
                 drop(family.get_or_create(&upstream));
             }
             for wrong in [Wrong::Receipts, Wrong::Transactions, Wrong::Withdrawals] {
-                drop(metrics.wrong.get_or_create(&wrong.of(node)));
+                drop(metrics.wrong.get_or_create(&WrongOf::new(node, wrong)));
             }
         }
         metrics
@@ -167,6 +154,8 @@ impl Metrics {
         let help =
             "Blocks whose filter lacks bits of a log, although the chain's profile rules that out";
         registry.register("lacking_filters", help, self.lacking_filters.clone());
+        let help = "Blocks whose logs were given with transaction hashes that a node only claims";
+        registry.register("claimed_transaction_hashes", help, self.claimed_hashes.clone());
         let help = "Where the receipts of blocks were found";
         registry.register("blocks_found", help, self.found.clone());
         let help = "Number of the verified head";
@@ -224,12 +213,17 @@ impl Metrics {
     }
 
     pub(super) fn wrong(&self, node: &Node, wrong: Wrong) {
-        self.wrong.get_or_create(&wrong.of(node)).inc();
+        self.wrong.get_or_create(&WrongOf::new(node, wrong)).inc();
     }
 
     /// Counts a block whose filter lacks bits of a log.
     pub(super) fn lacking_filter(&self) {
         self.lacking_filters.inc();
+    }
+
+    /// Counts a block whose logs were given with transaction hashes that a node only claims.
+    pub(super) fn claimed_hashes(&self) {
+        self.claimed_hashes.inc();
     }
 
     pub(super) fn compared(&self, node: &Node, found: LogDifferences) {
@@ -240,11 +234,11 @@ impl Metrics {
         self.invented.get_or_create(&upstream).inc_by(found.invented);
     }
 
-    pub(super) fn found(&self, kept: Kept) {
-        let place = match kept {
-            Kept::Memory => "memory",
-            Kept::Disk => "disk",
-            Kept::Nowhere => "upstream",
+    pub(super) fn found(&self, found: Found) {
+        let place = match found {
+            Found::Memory => "memory",
+            Found::Disk => "disk",
+            Found::Nodes => "upstream",
         };
         self.found.get_or_create(&Place { place }).inc();
     }

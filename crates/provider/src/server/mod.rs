@@ -4,28 +4,28 @@
 //! |---|---|
 //! | `builder` | configuration, start and end |
 //! | `head`, `chain`, `journal` | the verified head, the headers that lead to it, and what changed |
-//! | `blocks`, `store`, `flight` | proven receipts and transactions: in memory, on disk, fetched once |
 //! | `index` | the filters of final blocks, on disk |
 //! | `logs`, `filters`, `subscriptions` | answers about logs |
 //! | `listen`, `http`, `websocket` | connections of clients, `/health` and `/metrics` |
 //! | `clients` | what each client may hold |
-//! | `rpc`, `call`, `methods`, `block_parts`, `json`, `refusal` | JSON-RPC: calls, methods, results, errors |
+//! | `rpc`, `call`, `methods`, `block_parts`, `json`, `deposit`, `refusal` | JSON-RPC: calls, methods, results, errors |
 //! | `unverified` | what is not proven |
 //! | `alloy_layer` | the same methods for alloy's provider, in one process |
-//! | `compare`, `metrics`, `events` | what upstreams left out, for the operator |
+//! | `compare`, `metrics`, `events`, `observed` | what upstreams left out, for the operator |
+//!
+//! The blocks themselves, in memory, on disk and from the nodes, are those of `crate::proven`.
 
 #[cfg(feature = "alloy-layer")]
 mod alloy_layer;
 mod block_parts;
-mod blocks;
 mod builder;
 mod call;
 mod chain;
 mod clients;
 mod compare;
+mod deposit;
 mod events;
 mod filters;
-mod flight;
 mod head;
 mod http;
 mod index;
@@ -35,9 +35,9 @@ mod listen;
 mod logs;
 mod methods;
 mod metrics;
+mod observed;
 mod refusal;
 mod rpc;
-mod store;
 mod subscriptions;
 mod unverified;
 mod websocket;
@@ -56,6 +56,7 @@ pub use builder::{RpcServer, RpcServerBuilder, RpcServerError, RpcServerLimits};
 pub use events::{LogDifferences, RpcServerEvent};
 
 use crate::anchor::AnchorSource;
+use crate::proven::Blocks;
 use crate::stop::Stop;
 
 /// What all calls share.
@@ -66,7 +67,8 @@ struct Proven {
     /// Index of the node that named the head; 0 if an anchor did.
     head_named_by: AtomicUsize,
     journal: Arc<journal::Journal>,
-    blocks: blocks::Blocks,
+    blocks: Blocks,
+    lookups: block_parts::Lookups,
     index: Option<index::FilterIndex>,
     filters: filters::Filters,
     compare: compare::Compare,

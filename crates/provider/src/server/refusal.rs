@@ -6,8 +6,8 @@ use chainsieve::eth::log_query::{QueryJsonError, ResolveError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::blocks::Missing;
 use super::chain::HeadersError;
+use crate::proven::{Missing, Part};
 
 /// Codes of JSON-RPC errors, of the specification and of EIP-1474.
 pub(super) const PARSE_ERROR: i32 = -32700;
@@ -100,6 +100,7 @@ impl Refusal {
     /// An answer that lacks these blocks of a range.
     pub(super) fn missing(range: &RangeInclusive<u64>, missing: Vec<Missing>) -> Self {
         let why = missing.first().map_or_else(String::new, ToString::to_string);
+        let reason = missing.first().map_or(Part::Receipts, |missing| missing.part).reason();
         let mut proven = Vec::new();
         let mut next = *range.start();
         for Missing { block, .. } in &missing {
@@ -111,7 +112,7 @@ impl Refusal {
         if next <= *range.end() {
             proven.push(next..=*range.end());
         }
-        Self::NotProven { reason: "no_receipts", why, proven, missing }
+        Self::NotProven { reason, why, proven, missing }
     }
 }
 
@@ -229,7 +230,7 @@ impl From<Refusal> for ErrorObject {
                 let ranges: Vec<Value> =
                     ranges.map(|range| json!([range.start(), range.end()])).collect();
                 let blocks = missing.iter().take(LISTED).map(|missing| {
-                    let Missing { block, why } = missing;
+                    let Missing { block, why, .. } = missing;
                     json!({ "number": block.number, "hash": block.hash, "why": why })
                 });
                 let data = json!({

@@ -191,6 +191,7 @@ impl Caller {
                     let _permit = permit;
                     let logs = call.logs_of_changes(&of.0, &of.1, &changes)?;
                     let mut held = call.passing.part(call.client());
+                    let logs = json::logs(&logs);
                     let texts = logs.iter().map(|log| message(&id, log, &mut held));
                     Ok((texts.collect::<Result<Vec<_>, _>>()?, held))
                 });

@@ -16,7 +16,7 @@ use testkit::eth::linked_headers;
 use testkit::eth::log_chains::Corpus;
 
 use crate::upstream::{self, Upstream, ask, post};
-use crate::{endpoint, started};
+use crate::{endpoint, forgetful, started};
 
 /// Methods that the node does not serve honestly: what they give must come from elsewhere.
 const MADE_UP: [&str; 17] = [
@@ -226,7 +226,7 @@ fn ommers_are_those_of_the_header() {
         let ommers = &ommers[..count];
         let upstream = Upstream::of(with(ommers));
         let block = upstream.blocks()[3].clone();
-        let server = started(endpoint(&[&upstream], block.hash));
+        let server = started(endpoint(&[&upstream], block.hash).limits(forgetful()));
         let ask = |method: &str, params: Value| result(server.address(), method, &params);
         let (hash, number) = (json!(block.hash), json!("0x3"));
         assert_eq!(ask("eth_getUncleCountByBlockHash", json!([hash])), format!("{count:#x}"));

@@ -4,14 +4,17 @@
 mod alloy_layer;
 mod anchored;
 mod block_parts;
+mod cached;
 mod head;
 mod hostile_clients;
 mod index;
+mod large;
 mod lies;
 mod new_logs;
 mod operations;
 mod published;
 mod secrets;
+mod types;
 mod unsound_filters;
 mod upstream;
 mod weak_signatures;

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use alloy_consensus::private::alloy_eips::Encodable2718 as _;
-use alloy_consensus::proofs::{calculate_receipt_root, calculate_transaction_root};
+use alloy_consensus::proofs::{
+    calculate_receipt_root, calculate_transaction_root, ordered_trie_root_with_encoder,
+};
 use alloy_consensus::transaction::Recovered;
 use alloy_consensus::{
     EMPTY_ROOT_HASH, Header, Receipt, ReceiptEnvelope, SignableTransaction as _, TxEnvelope,
@@ -14,7 +16,7 @@ use alloy_consensus::{
 };
 use alloy_rlp::Decodable as _;
 use alloy_rpc_types_eth::Transaction;
-use chainsieve::alloy_primitives::{Address, B256, Bloom, Bytes, Log, Signature, hex};
+use chainsieve::alloy_primitives::{Address, B256, Bloom, Bytes, Log, Signature, hex, keccak256};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{LogQuery, Semantics};
 use serde_json::{Value, json};
@@ -34,6 +36,26 @@ pub(crate) struct Block {
     receipts: Vec<Vec<u8>>,
     ommers: Vec<Header>,
     pub(crate) logs: Vec<LocatedLog>,
+    /// Transactions and receipts as the node writes them, if it made them up whole.
+    json: Option<Arc<Written>>,
+}
+
+/// Transactions and receipts of a block as JSON.
+struct Written {
+    transactions: Vec<Value>,
+    receipts: Vec<Value>,
+}
+
+/// A transaction of any type that a node makes up, with its receipt.
+pub(crate) struct MadeUp {
+    /// Encodings, as the roots of a block cover them.
+    pub(crate) transaction: Bytes,
+    pub(crate) receipt: Vec<u8>,
+    /// Members that only this type has.
+    pub(crate) transaction_members: Value,
+    pub(crate) receipt_members: Value,
+    pub(crate) gas: u64,
+    pub(crate) logs: Vec<Log>,
 }
 
 /// Id of the chain of every node.
@@ -70,6 +92,7 @@ impl Upstream {
             receipts: body.envelopes.iter().map(ReceiptEnvelope::encoded_2718).collect(),
             ommers: Vec::new(),
             logs: block.logs.clone(),
+            json: None,
         });
         Self::of(blocks.collect())
     }
@@ -176,13 +199,23 @@ impl Shared {
                     json
                 })
             }),
+            "eth_getBlockReceipts" => {
+                let written = self.at(&params[0]).map(|block| block.json.as_ref());
+                written.map_or(Some(Value::Null), |json| Some(json!(json?.receipts)))
+            }
             "eth_getTransactionReceipt" => {
                 let found = self.transaction(params[0].as_str()?);
-                Some(found.map_or(Value::Null, |(block, _)| json!({ "blockHash": block.hash })))
+                Some(found.map_or(Value::Null, |(block, index)| match &block.json {
+                    Some(json) => json.receipts[index].clone(),
+                    None => json!({ "blockHash": block.hash }),
+                }))
             }
             "eth_getTransactionByHash" => {
                 let found = self.transaction(params[0].as_str()?);
                 Some(found.map_or(Value::Null, |(block, index)| {
+                    if let Some(json) = &block.json {
+                        return json.transactions[index].clone();
+                    }
                     let mut json = json!(transaction(&block.transactions[index]));
                     json["blockHash"] = json!(block.hash);
                     json
@@ -276,7 +309,93 @@ impl Block {
             transactions: vec![transaction.encoded_2718().into()],
             receipts: vec![receipt.encoded_2718()],
             ommers: Vec::new(),
+            json: None,
         }
+    }
+
+    /// Creates a block with these transactions. Its header has the gas that they use, and this root of
+    /// withdrawals; with one, the list of withdrawals is empty.
+    pub(crate) fn with_any(
+        parent: Option<&Self>,
+        made_up: &[MadeUp],
+        withdrawals_root: Option<B256>,
+    ) -> Self {
+        let number = parent.map_or(0, |parent| parent.number + 1);
+        let parent_hash = parent.map_or(B256::ZERO, |parent| parent.hash);
+        let all_logs = || made_up.iter().flat_map(|one| &one.logs);
+        let bloom = all_logs().collect::<Bloom>();
+        let mut header = linked_headers::header(parent_hash, number, 1, bloom);
+        header.gas_used = made_up.iter().map(|one| one.gas).sum();
+        header.base_fee_per_gas = Some(7);
+        header.withdrawals_root = withdrawals_root;
+        let root = |encodings: &[&[u8]]| {
+            ordered_trie_root_with_encoder(encodings, |encoding, out| {
+                out.extend_from_slice(encoding);
+            })
+        };
+        let transactions: Vec<&[u8]> = made_up.iter().map(|one| &one.transaction[..]).collect();
+        header.transactions_root = root(&transactions);
+        header.receipts_root =
+            root(&made_up.iter().map(|one| &one.receipt[..]).collect::<Vec<_>>());
+        let hash = header.hash_slow();
+        let hashes: Vec<B256> = transactions.iter().map(keccak256).collect();
+        let place = |index: usize| {
+            json!({
+                "blockHash": hash,
+                "blockNumber": format!("{number:#x}"),
+                "transactionIndex": format!("{index:#x}"),
+            })
+        };
+        let (mut gas, mut log_index) = (0, 0);
+        let mut written = Written { transactions: Vec::new(), receipts: Vec::new() };
+        let mut logs = Vec::new();
+        for (index, one) in made_up.iter().enumerate() {
+            gas += one.gas;
+            let first = logs.len();
+            logs.extend(one.logs.iter().map(|log| {
+                log_index += 1;
+                LocatedLog {
+                    log: log.clone(),
+                    block_number: number,
+                    block_hash: hash,
+                    block_timestamp: Some(header.timestamp),
+                    transaction_hash: Some(hashes[index]),
+                    claimed_transaction_hash: None,
+                    transaction_index: index as u64,
+                    log_index: log_index - 1,
+                    removed: false,
+                }
+            }));
+            let mut transaction = place(index);
+            transaction["hash"] = json!(hashes[index]);
+            extend(&mut transaction, &one.transaction_members);
+            written.transactions.push(transaction);
+            let mut receipt = place(index);
+            receipt["transactionHash"] = json!(hashes[index]);
+            receipt["status"] = json!("0x1");
+            receipt["cumulativeGasUsed"] = json!(format!("{gas:#x}"));
+            receipt["logsBloom"] = json!(one.logs.iter().collect::<Bloom>());
+            // As a tree, a large block would take a gigabyte: its test writes the logs as text.
+            receipt["logs"] = if one.logs.len() < 1000 { json!(logs[first..]) } else { json!([]) };
+            extend(&mut receipt, &one.receipt_members);
+            written.receipts.push(receipt);
+        }
+        Self {
+            number,
+            hash,
+            header: alloy_rlp::encode(&header),
+            hashes,
+            transactions: made_up.iter().map(|one| one.transaction.clone()).collect(),
+            receipts: made_up.iter().map(|one| one.receipt.clone()).collect(),
+            ommers: Vec::new(),
+            logs,
+            json: Some(Arc::new(written)),
+        }
+    }
+
+    /// Returns the receipts as the node writes them.
+    pub(crate) fn receipts_json(&self) -> &[Value] {
+        self.json.as_ref().map_or(&[], |json| &json.receipts)
     }
 
     /// Returns a block that claims another number.
@@ -314,15 +433,23 @@ impl Block {
         let header = Header::decode(&mut &self.header[..]).expect("a header");
         let mut json = serde_json::to_value(&header).expect("JSON");
         json["hash"] = json!(self.hash);
-        if self.has_no_withdrawals() {
+        if self.has_no_withdrawals() || self.json.is_some() && header.withdrawals_root.is_some() {
             json["withdrawals"] = json!([]);
         }
-        json["transactions"] = if is_full {
+        json["transactions"] = if let Some(json) = self.json.as_ref().filter(|_| is_full) {
+            json!(json.transactions)
+        } else if is_full {
             self.transactions.iter().map(|encoding| json!(transaction(encoding))).collect()
         } else {
             json!(self.hashes)
         };
         json
+    }
+}
+
+fn extend(json: &mut Value, members: &Value) {
+    for (name, value) in members.as_object().expect("members") {
+        json[name] = value.clone();
     }
 }
 

@@ -34,6 +34,7 @@ are only as authentic as the head that they name.
 Also served: GET /health (503 until a block is verified, or while the head is too old), GET /metrics (for
 Prometheus). Errors have the codes of EIP-1474 and data.reason: not_ready, beyond_verified_head, limit (never
 granted), busy (later), abandoned (took too long), unknown_block, unverified_method, no_receipts,
+no_transactions, no_withdrawals, no_ommers, unknown_type,
 no_headers, chain_profile, gap, upstream. An error for lack of receipts has data.proven (ranges that are proven) and
 data.missing.
 
@@ -141,7 +142,7 @@ pub(crate) struct LimitArgs {
     /// Maximum number of headers in memory, at 368 bytes
     #[arg(long, value_name = "BLOCKS", default_value_t = 1_000_000, value_parser = count(1..=u64::MAX), hide_short_help = true)]
     pub(crate) max_headers: u64,
-    /// Maximum size in MiB of proven blocks in memory
+    /// Maximum size in MiB of proven headers, receipts and bodies in memory
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = count(1..=1_u64 << 20), hide_short_help = true)]
     pub(crate) memory: u64,
     /// Maximum size in MiB of the requests and answers that are worked on or not read yet; one client may have a

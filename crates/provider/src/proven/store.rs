@@ -1,4 +1,4 @@
-//! Proven receipts and transactions on disk, found by their root.
+//! Proven headers, receipts and transactions on disk, found by their hash or root.
 //!
 //! Nothing on disk is trusted: whoever reads from the store computes the root of what was read.
 
@@ -25,7 +25,7 @@ const CACHE: usize = 16 << 20;
 /// What a value in the store is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Receipts = 1,
     Transactions = 2,
     /// One header, by its hash.
@@ -35,14 +35,14 @@ pub(super) enum Kind {
 /// Reason why the store cannot be opened.
 #[derive(Debug, Error)]
 #[error("{path}: {error}")]
-pub(super) struct StoreError {
+pub(crate) struct StoreError {
     path: String,
     error: redb::Error,
 }
 
 /// The store. It is written by one thread, so that nobody waits for the disk.
 #[derive(Debug)]
-pub(super) struct Store {
+pub(crate) struct Store {
     database: Arc<Database>,
     /// `None` only while the store is dropped.
     waiting: Option<SyncSender<Value>>,
@@ -74,7 +74,7 @@ fn key(kind: Kind, root: B256) -> [u8; 33] {
 impl Store {
     /// Opens the store in a folder, or creates it. `limit` is the maximum number of bytes of all
     /// values; the oldest ones are removed first.
-    pub(super) fn open(folder: &Path, limit: u64) -> Result<Self, StoreError> {
+    pub(crate) fn open(folder: &Path, limit: u64) -> Result<Self, StoreError> {
         let path = folder.join(FILE);
         let failed = |error: redb::Error| StoreError { path: path.display().to_string(), error };
         let mut builder = Database::builder();
@@ -92,7 +92,7 @@ impl Store {
 
     /// Returns the encodings that were stored under a root; `None` if there are none, or if they
     /// cannot be read.
-    pub(super) fn get(&self, kind: Kind, root: B256) -> Option<Vec<Vec<u8>>> {
+    pub(crate) fn get(&self, kind: Kind, root: B256) -> Option<Vec<Vec<u8>>> {
         let read = self.database.begin_read().ok()?;
         let values = read.open_table(VALUES).ok()?;
         let value = values.get(key(kind, root)).ok()??;
@@ -101,7 +101,7 @@ impl Store {
     }
 
     /// Stores encodings under their root, soon. If too many wait already, they are not stored.
-    pub(super) fn put(&self, kind: Kind, root: B256, encodings: &[Bytes]) {
+    pub(crate) fn put(&self, kind: Kind, root: B256, encodings: &[Bytes]) {
         let mut rlp = Vec::new();
         alloy_rlp::encode_list::<_, Bytes>(encodings, &mut rlp);
         let value = Value { key: key(kind, root), rlp };

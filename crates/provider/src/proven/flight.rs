@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Work in progress, by what it is for.
 #[derive(Debug)]
-pub(super) struct Flights<K, V> {
+pub(crate) struct Flights<K, V> {
     open: Mutex<HashMap<K, Arc<OnceLock<V>>>>,
 }
 
 impl<K: Clone + Eq + Hash, V: Clone> Flights<K, V> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { open: Mutex::default() }
     }
 
@@ -21,7 +21,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Flights<K, V> {
 
     /// Returns the result of `work`. If another thread does the same work now, its result is awaited
     /// instead.
-    pub(super) fn run(&self, key: &K, work: impl FnOnce() -> V) -> V {
+    pub(crate) fn run(&self, key: &K, work: impl FnOnce() -> V) -> V {
         let flight = Arc::clone(self.open().entry(key.clone()).or_default());
         let value = flight.get_or_init(work).clone();
         let mut open = self.open();
