@@ -100,6 +100,12 @@ impl Unanswered {
         self.0.iter().any(|(_, why)| matches!(why, Some(Unaccepted::Rpc(RpcError::Stopped))))
     }
 
+    /// Returns `true` if a node does not have what was asked for, and the operation was not stopped.
+    #[cfg(feature = "server")]
+    pub(crate) fn has_none(&self) -> bool {
+        !self.is_stopped() && self.0.iter().any(|(_, why)| why.is_none())
+    }
+
     /// Returns a line for each node. `absent` says that a node does not have what was asked for.
     #[cfg(feature = "server")]
     pub(crate) fn lines(&self, absent: &str) -> Vec<String> {

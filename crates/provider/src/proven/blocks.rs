@@ -103,11 +103,12 @@ impl Blocks {
         header.map_err(|why| Missing::new(at, Part::Header, &why))
     }
 
-    /// Returns the header with a hash, whichever number it has; `None` if no node has it. The hash proves
-    /// the header, but not that its block is on the chain.
+    /// Returns the header with a hash, whichever number it has; `None` if a node says that it does not have it,
+    /// and no other one does. The hash proves the header, but not that its block is on the chain.
     pub(crate) fn header_with(&self, hash: B256) -> Result<Option<Arc<BlockHeader>>, FetchError> {
         match self.headers.get(&self.source, hash) {
             Ok(header) => Ok(Some(header)),
+            Err(unanswered) if unanswered.has_none() => Ok(None),
             Err(unanswered) => {
                 first_error(unanswered, || format!("block {hash}")).map_or(Ok(None), Err)
             }

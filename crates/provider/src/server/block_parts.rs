@@ -266,7 +266,7 @@ impl Call {
             Ok(found) => return Ok(Some(found)),
             Err(unanswered) => unanswered,
         };
-        let has_none = unanswered.0.iter().any(|(_, why)| why.is_none());
+        let has_none = unanswered.has_none();
         match refused {
             Some(refusal @ Refusal::NotProven { .. }) => Err(refusal),
             _ if has_none => Ok(None),
