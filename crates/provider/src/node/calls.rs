@@ -138,8 +138,9 @@ impl Caller {
             return Ok(());
         }
         // Others are asked before it.
-        self.transport.rest();
-        Err(RpcError::OtherChain { expected, found })
+        let error = RpcError::OtherChain { expected, found };
+        self.transport.rest(&error);
+        Err(error)
     }
 
     pub(super) fn with_stop(self, stop: Stop) -> Self {

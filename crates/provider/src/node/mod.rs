@@ -168,7 +168,6 @@ impl Node {
     }
 
     /// Returns `true` if the other one is a clone of this node.
-    #[cfg(feature = "server")]
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.windows, &other.windows)
     }
@@ -176,6 +175,11 @@ impl Node {
     /// Returns `true` if the node did not answer lately, or asked for a pause, so that others are asked
     /// before it.
     pub(crate) fn rests(&self) -> bool {
+        self.why_it_rests().is_some()
+    }
+
+    /// Returns the failure after which the node [rests](Self::rests).
+    pub(crate) fn why_it_rests(&self) -> Option<RpcError> {
         self.caller.transport().rests()
     }
 

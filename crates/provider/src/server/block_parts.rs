@@ -17,7 +17,7 @@ use super::json;
 use super::methods::{Answer, Method, block_by_hash, block_by_id, block_by_number, param};
 use super::refusal::Refusal;
 use crate::node::Node;
-use crate::nodes::{Unaccepted, ask};
+use crate::nodes::{Unaccepted, ask_if_any};
 
 /// The methods of this file. Their parts are bound by the hash of the block.
 pub(super) const METHODS: [(&str, Method); 18] = [
@@ -193,7 +193,7 @@ impl Proven {
     ) -> Result<Option<T>, Refusal> {
         self.heads()?;
         let mut refused = None;
-        let asked = ask(self.blocks.nodes(), |node| {
+        let asked = ask_if_any(self.blocks.nodes(), |node| {
             name(node)?.map_err(|refusal| {
                 let why = refusal.outcome().to_owned();
                 if !matches!(refused, Some(Refusal::NotProven { .. })) {

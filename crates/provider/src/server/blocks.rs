@@ -21,7 +21,7 @@ use super::journal::{BlockHeader, Journal};
 use super::metrics::{Kept, Metrics, Wrong};
 use super::store::{Kind, Store};
 use crate::node::{Node, ReceiptsAndBody};
-use crate::nodes::{Unaccepted, Unanswered, ask};
+use crate::nodes::{Unaccepted, Unanswered, ask, in_turn, index_of};
 
 /// All receipts of a block, which its header commits to.
 #[derive(Debug)]
@@ -178,7 +178,7 @@ impl Blocks {
 
     /// Returns the place of a node among [`nodes`](Self::nodes).
     pub(super) fn index_of(&self, node: &Node) -> usize {
-        self.nodes.iter().position(|own| own.is_same(node)).unwrap_or_default()
+        index_of(&self.nodes, node)
     }
 
     pub(super) fn profile(&self) -> &ChainProfile {
@@ -272,8 +272,9 @@ impl Blocks {
         let Some(first) = unknown.first() else { return };
         self.together_in_flight.run(&first.hash, || {
             let at: Vec<_> = unknown.iter().map(|block| BlockRef::from(**block)).collect();
-            let awake = self.nodes.iter().find(|node| !node.rests()).or(self.nodes.first());
-            let found = awake.map(|node| node.receipts_and_bodies(&at)).unwrap_or_default();
+            // Whoever asks for one of them repeats the request, if necessary at another node.
+            let first = in_turn(&self.nodes).first().map(|node| node.with_retries(0));
+            let found = first.map(|node| node.receipts_and_bodies(&at)).unwrap_or_default();
             for ReceiptsAndBody { block: at, receipts, body } in found {
                 let Some(block) = unknown.iter().find(|block| block.hash == at.hash) else {
                     continue;
@@ -409,13 +410,15 @@ impl Blocks {
         };
         // Another method of a node may have what its first one lacks.
         let asked = ask(&self.nodes, |node| {
-            let mut found = None;
+            let (mut found, mut failed) = (None, None);
             node.receipts_by_each_method(at, |_, received| {
+                // The other methods of a silent node would cost a timeout each.
+                failed = received.as_ref().err().filter(|error| error.is_silence()).cloned();
                 let received = received.ok().flatten();
                 found = received.and_then(|receipts| checked(node, receipts).ok());
-                found.is_some() || node.options().stop.is_set()
+                found.is_some() || failed.is_some()
             });
-            Ok(found)
+            failed.map_or(Ok(found), |error| Err(error.into()))
         });
         asked.map_err(|_| missing(at, &unanswered, NO_RECEIPTS))
     }

@@ -11,6 +11,7 @@ mod new_logs;
 mod operations;
 mod published;
 mod secrets;
+mod slow_nodes;
 mod unsound_filters;
 mod upstream;
 mod weak_signatures;
