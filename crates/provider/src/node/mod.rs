@@ -34,6 +34,8 @@ pub(crate) use body::ReceiptsAndBody;
 use calls::{Call, Caller};
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::RpcError;
+#[cfg(feature = "server")]
+pub(crate) use receipts::ReceivedReceipts;
 pub(crate) use transactions::ReceivedTransactions;
 use transport::Transport;
 pub(crate) use transport::unix_time;

@@ -27,6 +27,33 @@ enum Method {
     Each,
 }
 
+/// Receipts as a node sent them. Not verified.
+#[derive(Debug)]
+pub(crate) struct ReceivedReceipts {
+    pub(crate) receipts: BlockReceipts,
+    /// `true` if the answer can only mean the block that was asked for: it was asked for by its hash, or each
+    /// receipt names the hash. An answer by number may be that of another block, which an honest node has
+    /// after a reorganisation.
+    #[cfg_attr(
+        not(feature = "server"),
+        expect(dead_code, reason = "only the endpoint counts false answers")
+    )]
+    pub(crate) is_of_block: bool,
+}
+
+impl ReceivedReceipts {
+    fn new(receipts: BlockReceipts, method: Method, block: B256) -> Self {
+        let is_of_block = method.is_by_hash() || names_block(&receipts, block);
+        Self { receipts, is_of_block }
+    }
+}
+
+/// Returns `true` if each receipt claims to be of this block. An empty list claims nothing.
+fn names_block(receipts: &BlockReceipts, block: B256) -> bool {
+    let claims = receipts.claims();
+    !claims.is_empty() && claims.iter().all(|claims| claims.block_hash == Some(block))
+}
+
 /// Reads the result of a call as the receipts of the block with this number.
 pub(super) type Read = fn(&str, u64) -> Result<Option<BlockReceipts>, RpcError>;
 
@@ -34,6 +61,11 @@ pub(super) type Read = fn(&str, u64) -> Result<Option<BlockReceipts>, RpcError>;
 const MAX_TRANSACTIONS: usize = 100_000;
 
 impl Method {
+    /// Returns `true` if the call names the block by its hash.
+    const fn is_by_hash(self) -> bool {
+        matches!(self, Self::ByHash | Self::Raw)
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::ByHash => "eth_getBlockReceipts by hash",
@@ -69,6 +101,14 @@ impl Node {
     /// # Errors
     /// Returns an [`RpcError`] if all methods fail: the error of the first method tried.
     pub fn receipts(&self, block: BlockRef) -> Result<Option<BlockReceipts>, RpcError> {
+        Ok(self.received_receipts(block)?.map(|received| received.receipts))
+    }
+
+    /// The same as [`receipts`](Self::receipts), with what is known of the block that they are of.
+    pub(crate) fn received_receipts(
+        &self,
+        block: BlockRef,
+    ) -> Result<Option<ReceivedReceipts>, RpcError> {
         let known = self.known_method();
         let mut failed = None;
         for (at, method) in METHODS.into_iter().enumerate().skip(known) {
@@ -145,6 +185,18 @@ impl Node {
         block: BlockRef,
         mut take: impl FnMut(&'static str, Result<Option<BlockReceipts>, RpcError>) -> bool,
     ) {
+        self.received_by_each_method(block, |method, received| {
+            take(method, received.map(|received| Some(received?.receipts)))
+        });
+    }
+
+    /// The same as [`receipts_by_each_method`](Self::receipts_by_each_method), with what is known of the block
+    /// that they are of.
+    pub(crate) fn received_by_each_method(
+        &self,
+        block: BlockRef,
+        mut take: impl FnMut(&'static str, Result<Option<ReceivedReceipts>, RpcError>) -> bool,
+    ) {
         for method in METHODS {
             if take(method.name(), self.receipts_by(method, block)) {
                 return;
@@ -156,11 +208,13 @@ impl Node {
         &self,
         method: Method,
         block: BlockRef,
-    ) -> Result<Option<BlockReceipts>, RpcError> {
-        match method.call(block) {
+    ) -> Result<Option<ReceivedReceipts>, RpcError> {
+        let receipts = match method.call(block) {
             Some((call, read)) => self.caller.call(&call, |result| read(result, block.number)),
             None => self.each_receipt(block.number, block.hash),
-        }
+        };
+        let received = |receipts| ReceivedReceipts::new(receipts, method, block.hash);
+        Ok(receipts?.map(received))
     }
 
     fn each_receipt(&self, number: u64, hash: B256) -> Result<Option<BlockReceipts>, RpcError> {

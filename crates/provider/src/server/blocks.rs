@@ -20,7 +20,7 @@ use super::flight::Flights;
 use super::journal::{BlockHeader, Journal};
 use super::metrics::{Kept, Metrics, Wrong};
 use super::store::{Kind, Store};
-use crate::node::{Node, ReceiptsAndBody};
+use crate::node::{Node, ReceiptsAndBody, ReceivedReceipts};
 use crate::nodes::{Unaccepted, Unanswered, ask, in_turn, index_of};
 
 /// All receipts of a block, which its header commits to.
@@ -393,8 +393,14 @@ impl Blocks {
 
     fn fetch_receipts(&self, block: &ChainBlock<'_>) -> Result<BlockReceipts, Missing> {
         let at = BlockRef::from(*block);
-        let checked = |node: &Node, receipts: BlockReceipts| {
-            self.proven(block, receipts).map_err(|error| {
+        let checked = |node: &Node, received: ReceivedReceipts| {
+            self.proven(block, received.receipts).map_err(|error| {
+                // After a reorganisation, an honest node has another block with this number.
+                if !received.is_of_block {
+                    let why =
+                        format!("the receipts may be of another block {}: {error}", at.number);
+                    return Unaccepted::Answer(why);
+                }
                 if !error.is_undecidable() {
                     self.metrics.wrong(node, Wrong::Receipts);
                 }
@@ -402,7 +408,7 @@ impl Blocks {
             })
         };
         let asked = ask(&self.nodes, |node| {
-            node.receipts(at)?.map(|receipts| checked(node, receipts)).transpose()
+            node.received_receipts(at)?.map(|received| checked(node, received)).transpose()
         });
         let unanswered = match asked {
             Err(unanswered) if !unanswered.is_stopped() => unanswered,
@@ -411,7 +417,7 @@ impl Blocks {
         // Another method of a node may have what its first one lacks.
         let asked = ask(&self.nodes, |node| {
             let (mut found, mut failed) = (None, None);
-            node.receipts_by_each_method(at, |_, received| {
+            node.received_by_each_method(at, |_, received| {
                 // The other methods of a silent node would cost a timeout each.
                 failed = received.as_ref().err().filter(|error| error.is_silence()).cloned();
                 let received = received.ok().flatten();

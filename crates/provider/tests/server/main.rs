@@ -1,5 +1,6 @@
 //! The endpoint over nodes that serve the chains of the corpus, honestly or not.
 
+mod accusations;
 #[cfg(feature = "alloy-layer")]
 mod alloy_layer;
 mod anchored;
