@@ -8,17 +8,21 @@
 //!    block of its newest finality update, if two thirds signed it. This holds while the caller's
 //!    clock is not behind the chain, and if each period up to then has an update by two thirds that
 //!    finalises a block of the same period.
-//! 3. At most one question is open. A round has at most `2 · servers · (progress + 1)` questions, and
+//! 3. At most one question is open, and at most one of a server is open or overdue. A round has at most `2 · servers · (progress + 1)` questions, and
 //!    one more for each server if optimistic headers are wanted, as in every second schedule. Here,
 //!    progress is the number of answers that finalised a newer block or taught a committee.
 //!    If one server is honest and answers, servers that reveal newer blocks one after the other
 //!    cannot delay it: between two of its turns, each other server has one turn.
-//! 4. A server is asked in every round that begins an hour after its last failure, or later.
+//! 4. A server is asked in every round that begins an hour after its last failure, or later, unless it
+//!    owes an answer that is overdue.
 //! 5. A light client that was stored and read at any moment ends at the same block.
 //! 6. The newest header that two thirds signed is a block of the chain, and its slot never decreases
 //!    while the light client runs, whatever fewer sign. Once an honest server has sent a header that
 //!    two thirds signed, it is at least as new as that header, if the committee that signed it is known
 //!    and the caller's clock is not behind the chain.
+//!
+//! In every third schedule, answers may be overdue. In a round, laws 2 and 4 then hold of the servers that
+//! owed no answer in it.
 //!
 //! `CHAINSIEVE_SIMULATION=COUNT` or `CHAINSIEVE_SIMULATION=COUNT:FIRST` gives the number of
 //! schedules and the first seed.
@@ -247,6 +251,8 @@ struct Server {
     newest: Option<u64>,
     failed_at: Option<Duration>,
     is_asked: bool,
+    /// `true` if the server owed an overdue answer in this round.
+    has_owed: bool,
 }
 
 /// What a round did.
@@ -273,6 +279,9 @@ struct Run {
     steady: Duration,
     last_read: Duration,
     open: Option<(QuestionId, usize, Question)>,
+    /// Questions whose answers are overdue.
+    overdue: Vec<(QuestionId, usize, Question)>,
+    may_be_overdue: bool,
     round: Round,
     finalized: u64,
     /// Slot from which on the newest header that two thirds signed must be.
@@ -300,7 +309,13 @@ impl Run {
         let mut config = Config::new(kinds.len());
         // Every second schedule asks for optimistic headers, too.
         (config.poll, config.optimistic) = (POLL, seed.is_multiple_of(2));
-        let server = |&kind| Server { kind, newest: None, failed_at: None, is_asked: false };
+        let server = |&kind| Server {
+            kind,
+            newest: None,
+            failed_at: None,
+            is_asked: false,
+            has_owed: false,
+        };
         Self {
             config,
             rng: Rng::new(seed),
@@ -312,6 +327,8 @@ impl Run {
             steady: Duration::ZERO,
             last_read: Duration::ZERO,
             open: None,
+            overdue: Vec::new(),
+            may_be_overdue: false,
             round: Round::default(),
             finalized: start,
             supermajority: start,
@@ -354,7 +371,7 @@ impl Run {
 
     fn handle(&mut self, event: Event<'_>) {
         let now = self.clock();
-        if self.open.is_none() && matches!(event, Event::Tick) {
+        if !self.syncer.is_in_round() && matches!(event, Event::Tick) {
             self.round.began = self.steady;
         }
         let actions = self.syncer.handle(event, now);
@@ -366,6 +383,8 @@ impl Run {
             match action {
                 Action::Ask(OpenQuestion { id, server, question, .. }) => {
                     assert!(self.open.is_none(), "two questions are open");
+                    let owes = self.overdue.iter().any(|(_, overdue, _)| *overdue == server);
+                    assert!(!owes, "server {server} is asked while it owes an answer");
                     if self.round.questions == 0 {
                         self.is_disturbed = !self.is_early && !self.offset.is_zero();
                     }
@@ -461,18 +480,20 @@ impl Run {
         let most = 2 * count * (progress + 2) + optimistic;
         assert!(questions <= most, "{questions} questions, {progress} moves");
         if self.syncer.client().is_some() && !self.is_disturbed {
-            for server in &self.servers {
+            for server in self.servers.iter().filter(|server| !server.has_owed) {
                 let newest = server.newest.unwrap_or(0);
                 let kind = server.kind;
                 assert!(self.finalized >= newest, "{kind:?}: {} < {newest}", self.finalized);
             }
         }
-        for server in &mut self.servers {
+        for (at, server) in self.servers.iter_mut().enumerate() {
+            let owes = self.overdue.iter().any(|(_, overdue, _)| *overdue == at);
             let since = server.failed_at.map(|failed| began.saturating_sub(failed));
-            let is_due = since.is_none_or(|since| since >= HOUR);
+            let is_due = since.is_none_or(|since| since >= HOUR) && !server.has_owed;
             assert!(server.is_asked || !is_due, "{:?} is not asked after {since:?}", server.kind);
             server.is_asked = false;
             server.newest = None;
+            server.has_owed = owes;
         }
         self.round = Round::default();
         self.rounds += 1;
@@ -591,22 +612,42 @@ impl Run {
         Sent::Updates(updates)
     }
 
-    /// Answers the open question, or waits for the next round.
+    /// Gives the answer of a server.
+    fn answer(&mut self, (id, server, question): (QuestionId, usize, Question)) -> Sent {
+        let sent = self.sent(server, question);
+        if self.servers[server].kind.is_honest() {
+            self.expect_supermajority(&sent);
+        }
+        self.handle(Event::Answer(id, sent.answer()));
+        if matches!(sent, Sent::Failed) {
+            self.servers[server].failed_at = Some(self.steady);
+        }
+        sent
+    }
+
+    /// Answers the open question or an overdue one, or waits for the next round.
     fn step(&mut self) {
-        if let Some((id, server, question)) = self.open {
+        if !self.overdue.is_empty() && self.rng.one_in(if self.may_be_overdue { 6 } else { 1 }) {
+            let overdue = self.overdue.swap_remove(self.rng.below(self.overdue.len()));
+            self.time += Duration::from_millis(self.rng.below(3_000) as u64);
+            self.servers[overdue.1].has_owed = self.syncer.is_in_round();
+            self.answer(overdue);
+            // If the committee that signed it is not known, it cannot be verified.
+            self.servers[overdue.1].newest = None;
+        } else if let Some(open) = self.open.filter(|_| self.may_be_overdue)
+            && self.rng.one_in(3)
+        {
+            self.time += Duration::from_secs(2);
+            self.servers[open.1].has_owed = true;
+            self.overdue.extend(self.open.take());
+            self.handle(Event::Overdue(open.0));
+        } else if let Some((id, server, question)) = self.open {
             if self.rng.one_in(20) {
                 self.handle(Event::Tick);
             }
             self.time += Duration::from_millis(self.rng.below(3_000) as u64);
-            let sent = self.sent(server, question);
-            if self.servers[server].kind.is_honest() {
-                self.expect_supermajority(&sent);
-            }
             self.open = None;
-            self.handle(Event::Answer(id, sent.answer()));
-            if matches!(sent, Sent::Failed) {
-                self.servers[server].failed_at = Some(self.steady);
-            }
+            let sent = self.answer((id, server, question));
             if self.rng.one_in(10) {
                 // A second answer to the same question changes nothing.
                 let before = self.syncer.client().map(LightClient::to_json);
@@ -643,9 +684,11 @@ impl Run {
         self.supermajority = newest;
         self.syncer = Syncer::resume(read, self.config);
         self.open = None;
+        self.overdue.clear();
         self.round = Round::default();
         for server in &mut self.servers {
             (server.failed_at, server.is_asked, server.newest) = (None, false, None);
+            server.has_owed = false;
         }
     }
 
@@ -674,6 +717,10 @@ impl Run {
     /// fewer than two thirds.
     fn settle(&mut self) -> (u64, u64) {
         self.offset = Duration::ZERO;
+        self.may_be_overdue = false;
+        while !self.overdue.is_empty() {
+            self.step();
+        }
         // One round may have begun with a wrong clock. After an hour, every server is due.
         for wait in [Duration::ZERO, HOUR, HOUR] {
             self.time += wait;
@@ -716,6 +763,7 @@ fn run(seed: u64, periods: Range<u64>) -> (usize, usize) {
     for resumes in [false, true] {
         let mut run = Run::new(rng.u64(), start, &kinds, time_of(first.min(end)));
         run.resumes = resumes;
+        run.may_be_overdue = seed.is_multiple_of(3);
         let rounds = 3 + rng.below(20);
         while run.rounds < rounds && run.questions < 3_000 {
             run.step();
@@ -783,6 +831,89 @@ fn a_feeding_server_does_not_delay_an_honest_one() {
     assert!(run.finalized >= CHAIN.finalized(run.slot()).expect("by two thirds"));
     let questions = run.questions - before;
     assert!(questions <= 16, "{questions} questions for 20 periods");
+}
+
+/// A server that never answers is asked once, and the round goes on without it. Whatever it sends later is
+/// used at once, and takes nothing back.
+#[test]
+fn an_overdue_answer_delays_no_round() {
+    let (start, slot) = (CHAIN.block_at(at(30, 5)), at(31, 40));
+    let now = time_of(slot);
+    let root = CHAIN.root(start).expect("a block");
+    let mut config = Config::new(2);
+    config.poll = POLL;
+    let mut syncer = Syncer::start(CHAIN.world.network.clone(), root, config);
+    let mut owed = None;
+    let mut told = syncer.handle(Event::Tick, now);
+    while let Some(open) = syncer.open() {
+        told = if open.server == 0 {
+            assert_eq!(owed.replace(open), None, "asked again");
+            syncer.handle(Event::Overdue(open.id), now)
+        } else {
+            // The other server lags.
+            let sent = honest(open.question, slot - 2 * EPOCH);
+            syncer.handle(Event::Answer(open.id, sent.answer()), now)
+        };
+    }
+    let owed = owed.expect("the first server is asked first");
+    assert_eq!(syncer.overdue(), [owed]);
+    assert_eq!(told.last(), Some(&Action::RoundEnded { answered: 1 }));
+    let before = syncer.client().expect("started").finalized().beacon.slot;
+    assert_eq!(Some(before), CHAIN.finalized(slot - 2 * EPOCH));
+    // In the next round, it is not asked.
+    let later = syncer.wake_at().expect("a pause");
+    let told = syncer.handle(Event::Tick, later);
+    let asked: Vec<_> = told.iter().filter(|action| matches!(action, Action::Ask(_))).collect();
+    assert!(matches!(asked[..], [Action::Ask(OpenQuestion { server: 1, .. })]), "{told:?}");
+    // Its bootstrap is older than what is known.
+    let sent = honest(owed.question, slot);
+    let told = syncer.handle(Event::Answer(owed.id, sent.answer()), later);
+    assert!(told.is_empty() && syncer.overdue().is_empty(), "{told:?}");
+    assert_eq!(syncer.client().expect("started").finalized().beacon.slot, before);
+    // From now on, it is asked again, and its late answer moves the client between two rounds.
+    let mut owed = None;
+    let mut told = Vec::new();
+    while let Some(open) = syncer.open() {
+        told = if open.server == 0 {
+            owed = Some(open);
+            syncer.handle(Event::Overdue(open.id), later)
+        } else {
+            syncer.handle(Event::Answer(open.id, Answer::Updates(&[])), later)
+        };
+    }
+    assert!(matches!(told.last(), Some(Action::RoundEnded { answered })  if *answered > 0));
+    let owed = owed.expect("asked again");
+    let sent = honest(owed.question, slot);
+    let _ = syncer.handle(Event::Answer(owed.id, sent.answer()), later);
+    let finalized = syncer.client().expect("started").finalized().beacon.slot;
+    assert!(finalized > before && Some(finalized) == CHAIN.finalized(slot), "{finalized}");
+}
+
+/// If nobody has answered, the round waits for an overdue answer, but not for longer than a poll.
+#[test]
+fn a_round_without_an_answer_waits_for_a_slow_server() {
+    let (start, slot) = (CHAIN.block_at(at(30, 5)), at(31, 40));
+    let (root, now) = (CHAIN.root(start).expect("a block"), time_of(slot));
+    for answers in [true, false] {
+        let mut config = Config::new(1);
+        config.poll = POLL;
+        let mut syncer = Syncer::start(CHAIN.world.network.clone(), root, config);
+        let _ = syncer.handle(Event::Tick, now);
+        let open = syncer.open().expect("a question");
+        assert_eq!(syncer.handle(Event::Overdue(open.id), now), []);
+        assert!(syncer.is_in_round() && syncer.open().is_none());
+        assert_eq!(syncer.wake_at(), Some(now + POLL));
+        if answers {
+            let later = now + POLL / 2;
+            let sent = honest(open.question, slot);
+            let told = syncer.handle(Event::Answer(open.id, sent.answer()), later);
+            assert_eq!(told.first(), Some(&Action::Started));
+            assert!(matches!(told.last(), Some(Action::Ask(_))), "{told:?}");
+        } else {
+            let told = syncer.handle(Event::Tick, now + POLL);
+            assert_eq!(told, [Action::RoundEnded { answered: 0 }]);
+        }
+    }
 }
 
 /// A clock that was years early, and is set right, does not leave the client in the future.

@@ -85,7 +85,7 @@ impl FetchedAnswers {
                 logs[index] = found;
             }
         }
-        let tip = Tip::new(&anchors, &source, nodes, end)?;
+        let tip = Tip::new(&anchors, &source, nodes, end, asks)?;
         if tip.has_no_anchor {
             anchors = vec![tip.block.hash];
         }

@@ -4,6 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
+#[cfg(feature = "server")]
+use chainsieve::eth::header::HeaderBuf;
 use chainsieve::eth::log_query::Semantics;
 use thiserror::Error;
 
@@ -37,27 +39,29 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// Returns the chain's id. All nodes that answer must agree on this id.
+    /// Returns the chain's id. All nodes that answer must agree on this id. A node that does not answer now
+    /// is asked for it before its first answer.
     pub(crate) fn chain_id(&self) -> Result<u64, FetchError> {
         if let Some(id) = self.chain_id.get() {
             return Ok(*id);
         }
-        let (mut first, mut failed) = (None, None);
-        for node in &self.list {
-            let other = match node.chain_id() {
-                Ok(id) => id,
-                Err(error) => {
-                    failed.get_or_insert(FetchError::rpc(node.name(), "eth_chainId", error));
-                    continue;
-                }
-            };
-            let first = *first.get_or_insert(other);
-            if first != other {
-                return Err(FetchError::TwoChains { first, other });
+        let (mut first, mut other) = (None, None);
+        let asked = ask_if_any(&self.list, |node| {
+            let id = node.chain_id()?;
+            if *first.get_or_insert(id) != id {
+                other.get_or_insert(id);
             }
+            // The others are asked, too.
+            Ok(None::<()>)
+        });
+        let failed = || asked.err().and_then(Unanswered::failure);
+        let Some(first) = first else {
+            let (node, error) = failed().expect("a provider has at least one node");
+            return Err(FetchError::rpc(node.name(), "eth_chainId", error));
+        };
+        if let Some(other) = other {
+            return Err(FetchError::TwoChains { first, other });
         }
-        let none = || failed.expect("a provider has at least one node");
-        let first = first.ok_or_else(none)?;
         Ok(*self.chain_id.get_or_init(|| first))
     }
 
@@ -84,9 +88,22 @@ pub(crate) enum Unaccepted {
     #[error(transparent)]
     Rpc(#[from] RpcError),
     /// It is not what was asked for. The text has no secrets.
-    #[cfg(feature = "server")]
     #[error("{0}")]
     Answer(String),
+}
+
+impl Unaccepted {
+    fn is_stopped(&self) -> bool {
+        matches!(self, Self::Rpc(RpcError::Stopped))
+    }
+
+    fn is_transient(&self) -> bool {
+        matches!(self, Self::Rpc(error) if error.origin().is_transient())
+    }
+
+    fn is_timeout(&self) -> bool {
+        matches!(self, Self::Rpc(error) if matches!(error.origin(), RpcError::Timeout { .. }))
+    }
 }
 
 /// Reasons why no answer was accepted, one for each node, in the order in which they were asked; `None` if
@@ -97,7 +114,7 @@ pub(crate) struct Unanswered(pub(crate) Vec<(Node, Option<Unaccepted>)>);
 impl Unanswered {
     /// Returns `true` if the operation was stopped.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.0.iter().any(|(_, why)| matches!(why, Some(Unaccepted::Rpc(RpcError::Stopped))))
+        self.0.iter().any(|(_, why)| why.as_ref().is_some_and(Unaccepted::is_stopped))
     }
 
     /// Returns `true` if a node does not have what was asked for, and the operation was not stopped.
@@ -107,13 +124,20 @@ impl Unanswered {
     }
 
     /// Returns a line for each node. `absent` says that a node does not have what was asked for.
-    #[cfg(feature = "server")]
     pub(crate) fn lines(&self, absent: &str) -> Vec<String> {
         let line = |(node, why): &(Node, Option<Unaccepted>)| {
             let why = why.as_ref().map_or_else(|| absent.to_owned(), ToString::to_string);
             format!("{}: {why}", node.name())
         };
         self.0.iter().map(line).collect()
+    }
+
+    /// Returns the first node that failed, and its error.
+    fn failure(self) -> Option<(Node, RpcError)> {
+        self.0.into_iter().find_map(|(node, why)| match why {
+            Some(Unaccepted::Rpc(error)) => Some((node, error)),
+            _ => None,
+        })
     }
 }
 
@@ -124,34 +148,74 @@ pub(crate) fn in_turn(nodes: &[Node]) -> Vec<&Node> {
     nodes
 }
 
+/// Returns the place of a node among others.
+pub(crate) fn index_of(nodes: &[Node], node: &Node) -> usize {
+    nodes.iter().position(|own| own.is_same(node)).unwrap_or_default()
+}
+
+/// Returns a node of several as it is asked first: a failed request is not repeated before the other nodes
+/// were asked.
+pub(crate) fn once(nodes: &[Node], node: &Node) -> Node {
+    if nodes.len() == 1 { node.clone() } else { node.with_retries(0) }
+}
+
 /// Asks nodes in turn until the answer of one is accepted, which `ask` decides. `None` means that the node
-/// does not have it.
+/// does not have it, although it exists: another one may.
 ///
 /// A node that rests is asked after the others. Nobody waits for one while another may answer at once: a
 /// failed request is repeated only after all of them were asked.
 pub(crate) fn ask<T>(
     nodes: &[Node],
+    ask: impl FnMut(&Node) -> Result<Option<T>, Unaccepted>,
+) -> Result<T, Unanswered> {
+    ask_for(nodes, false, ask)
+}
+
+/// Asks nodes in turn like [`ask`] for something that need not exist: if a node says that it does not have
+/// it, others are asked too, but nobody waits for them.
+pub(crate) fn ask_if_any<T>(
+    nodes: &[Node],
+    ask: impl FnMut(&Node) -> Result<Option<T>, Unaccepted>,
+) -> Result<T, Unanswered> {
+    ask_for(nodes, true, ask)
+}
+
+fn ask_for<T>(
+    nodes: &[Node],
+    may_be_absent: bool,
     mut ask: impl FnMut(&Node) -> Result<Option<T>, Unaccepted>,
 ) -> Result<T, Unanswered> {
-    let nodes = in_turn(nodes);
     let mut reasons: Vec<(Node, Option<Unaccepted>)> = Vec::new();
+    let is_answered = |reasons: &[(Node, Option<Unaccepted>)]| {
+        may_be_absent && reasons.iter().any(|(_, why)| why.is_none())
+    };
     let is_only_one = nodes.len() == 1;
-    for node in nodes {
-        let once = if is_only_one { node.clone() } else { node.with_retries(0) };
-        let why = match ask(&once) {
+    for node in in_turn(nodes) {
+        // Each further call would cost a timeout, if the node still does not answer.
+        if let Some(why) = node.why_it_rests().filter(|_| is_answered(&reasons)) {
+            reasons.push((node.clone(), Some(why.into())));
+            continue;
+        }
+        let why = match ask(&once(nodes, node)) {
             Ok(Some(answer)) => return Ok(answer),
             Ok(None) => None,
             Err(why) => Some(why),
         };
-        let is_stopped = why == Some(Unaccepted::Rpc(RpcError::Stopped));
+        let is_stopped = why.as_ref().is_some_and(Unaccepted::is_stopped);
         reasons.push((node.clone(), why));
         if is_only_one || is_stopped {
             return Err(Unanswered(reasons));
         }
     }
+    if is_answered(&reasons) {
+        return Err(Unanswered(reasons));
+    }
+    // If another node answers, one that let a whole timeout pass is not waited for again.
+    let has_any =
+        reasons.iter().any(|(_, why)| !why.as_ref().is_some_and(Unaccepted::is_transient));
     for (node, reason) in &mut reasons {
-        let may_pass = |why: &Unaccepted| matches!(why, Unaccepted::Rpc(error) if error.origin().is_transient());
-        if node.options().retries == 0 || !reason.as_ref().is_some_and(may_pass) {
+        let is_repeated = |why: &Unaccepted| why.is_transient() && !(has_any && why.is_timeout());
+        if node.options().retries == 0 || !reason.as_ref().is_some_and(is_repeated) {
             continue;
         }
         *reason = match ask(node) {
@@ -159,7 +223,7 @@ pub(crate) fn ask<T>(
             Ok(None) => None,
             Err(why) => Some(why),
         };
-        if *reason == Some(Unaccepted::Rpc(RpcError::Stopped)) {
+        if reason.as_ref().is_some_and(Unaccepted::is_stopped) {
             break;
         }
     }
@@ -173,7 +237,22 @@ pub(crate) fn first_of<T>(
     what: impl Fn() -> String,
     ask: impl Fn(&Node) -> Result<Option<T>, RpcError>,
 ) -> Result<Option<T>, FetchError> {
-    match self::ask(nodes, |node| Ok(ask(node)?)) {
+    found(ask_if_any(nodes, |node| Ok(ask(node)?)), what)
+}
+
+/// Asks nodes in turn for a header under a trusted hash. If no node has it, returns the first error, or
+/// `None` if no node failed.
+#[cfg(feature = "server")]
+pub(crate) fn trusted_header(nodes: &[Node], hash: B256) -> Result<Option<HeaderBuf>, FetchError> {
+    // It exists: the others are waited for if one does not have it yet.
+    found(ask(nodes, |node| Ok(node.header_by_hash(hash)?)), || format!("block {hash}"))
+}
+
+fn found<T>(
+    asked: Result<T, Unanswered>,
+    what: impl Fn() -> String,
+) -> Result<Option<T>, FetchError> {
+    match asked {
         Ok(answer) => Ok(Some(answer)),
         Err(unanswered) => first_error(unanswered, what).map_or(Ok(None), Err),
     }
@@ -185,10 +264,8 @@ pub(crate) fn first_error(unanswered: Unanswered, what: impl Fn() -> String) -> 
     if unanswered.is_stopped() {
         return Some(FetchError::Stopped);
     }
-    unanswered.0.into_iter().find_map(|(node, why)| match why {
-        Some(Unaccepted::Rpc(error)) => Some(FetchError::rpc(node.name(), what(), error)),
-        _ => None,
-    })
+    let (node, error) = unanswered.failure()?;
+    Some(FetchError::rpc(node.name(), what(), error))
 }
 
 /// Returns the profile of an unknown chain: its filters prove nothing, and its receipts may lack

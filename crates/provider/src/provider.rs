@@ -16,7 +16,7 @@ use crate::error::FetchError;
 use crate::fetched_answers::FetchedAnswers;
 use crate::logs::{LogsError, ProvenLogs, drop_unanchored};
 use crate::node::Node;
-use crate::nodes::{Nodes, Settings, first_of};
+use crate::nodes::{Nodes, Settings, Unaccepted, ask, first_of};
 use crate::receipts::{self, FetchedReceipts};
 use crate::resolve::{Asks, Needed, ResolvedQuery, resolve};
 use crate::scan::{ScanResult, ScannedPart, scan_parts};
@@ -176,9 +176,8 @@ impl Provider {
         let block = BlockRef::from(header);
         let profile = self.profile()?;
         let view = header.view();
-        let mut why = None;
-        for node in self.nodes() {
-            let mut found = None;
+        let asked = ask(self.nodes(), |node| {
+            let (mut found, mut why) = (None, None);
             node.receipts_by_each_method(block, |_, receipts| {
                 let problem = match receipts {
                     Ok(Some(receipts)) => {
@@ -189,25 +188,34 @@ impl Provider {
                                 found = Some(receipts);
                                 return true;
                             }
-                            Err(error) => error.to_string(),
+                            Err(error) => Some(Unaccepted::Answer(error.to_string())),
                         }
                     }
-                    Ok(None) => "the node does not have the receipts".into(),
-                    Err(error) => error.to_string(),
+                    Ok(None) => None,
+                    Err(error) => Some(error.into()),
                 };
-                why.get_or_insert(format!("{}: {problem}", node.name()));
-                self.stop().is_set()
+                // The other methods of a silent node would cost a timeout each.
+                let is_silence =
+                    matches!(&problem, Some(Unaccepted::Rpc(error)) if error.is_silence());
+                if is_silence || why.is_none() {
+                    why = Some(problem);
+                }
+                is_silence
             });
-            if let Some(receipts) = found {
-                return Ok(receipts);
+            match (found, why.flatten()) {
+                (Some(receipts), _) => Ok(Some(receipts)),
+                (None, Some(why)) => Err(why),
+                (None, None) => Ok(None),
             }
-            // A stop makes requests fail. Without this check, the stop would be reported as missing
-            // receipts.
-            if self.stop().is_set() {
-                return Err(FetchError::Stopped);
+        });
+        asked.map_err(|unanswered| {
+            // A stop makes requests fail. It is not reported as missing receipts.
+            if unanswered.is_stopped() || self.stop().is_set() {
+                return FetchError::Stopped;
             }
-        }
-        Err(FetchError::NoReceipts { block, why: why.unwrap_or_default() })
+            let why = unanswered.lines("the node does not have the receipts").into_iter().next();
+            FetchError::NoReceipts { block, why: why.unwrap_or_default() }
+        })
     }
 
     /// Returns all logs of a query, with proof that none is missing.

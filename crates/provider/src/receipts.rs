@@ -12,6 +12,7 @@ use chainsieve::eth::receipts::BlockReceipts;
 use crate::error::FetchError;
 use crate::held::{self, Held};
 use crate::node::{Node, RpcError};
+use crate::nodes::{in_turn, index_of, once};
 use crate::note::{Note, Stage};
 use crate::warning::Warning;
 
@@ -56,10 +57,6 @@ fn wanted(audits: &[Audit<'_>]) -> BTreeMap<u64, B256> {
     audits.iter().flat_map(Audit::open).map(|block| (block.number, block.hash)).collect()
 }
 
-fn refs(wanted: BTreeMap<u64, B256>) -> Vec<BlockRef> {
-    wanted.into_iter().map(|(number, hash)| BlockRef { number, hash }).collect()
-}
-
 /// Asks the nodes, one after the other, for the receipts that the audits need. If the receipts of
 /// one node do not match the header, the next node is asked.
 pub(crate) fn fetch(
@@ -75,14 +72,25 @@ pub(crate) fn fetch(
     }
     let mut fetched =
         FetchedReceipts { from: vec![0; nodes.len()], is_kept, ..FetchedReceipts::default() };
-    for node in nodes.iter().enumerate() {
-        let mut blocks = wanted(audits);
-        blocks.extend(&fetched.without_roots);
-        let blocks = refs(blocks);
+    let mut silent = BTreeSet::new();
+    for node in in_turn(nodes) {
+        let blocks = fetched.missing(audits);
         if blocks.is_empty() {
             break;
         }
-        ask(audits, node, &blocks, &mut fetched)?;
+        let index = index_of(nodes, node);
+        if ask(audits, (index, &once(nodes, node)), &blocks, &mut fetched)? {
+            silent.insert(index);
+        }
+    }
+    // Only now are failed requests repeated: while another node may answer, nobody waits for one.
+    let is_patient = |index: &usize| nodes.len() > 1 && nodes[*index].options().retries > 0;
+    for index in silent.into_iter().filter(is_patient) {
+        let blocks = fetched.missing(audits);
+        if blocks.is_empty() {
+            break;
+        }
+        ask(audits, (index, &nodes[index]), &blocks, &mut fetched)?;
     }
     ask_again(audits, nodes, &mut fetched)?;
     if wanted(audits).is_empty() {
@@ -103,9 +111,7 @@ fn ask_again(
     nodes: &[Node],
     fetched: &mut FetchedReceipts,
 ) -> Result<(), FetchError> {
-    let mut blocks = wanted(audits);
-    blocks.extend(&fetched.without_roots);
-    for block in refs(blocks).into_iter().take(MAX_AGAIN) {
+    for block in fetched.missing(audits).into_iter().take(MAX_AGAIN) {
         for (index, node) in nodes.iter().enumerate() {
             if !fetched.answering.contains(&index) {
                 continue;
@@ -174,16 +180,17 @@ struct From<'a> {
     method: Option<&'static str>,
 }
 
-/// Asks one node for receipts, and passes them to the audits.
+/// Asks one node for receipts, and passes them to the audits. Returns `true` if a request failed that may
+/// succeed later.
 fn ask(
     audits: &mut [Audit<'_>],
     (index, node): (usize, &Node),
     blocks: &[BlockRef],
     fetched: &mut FetchedReceipts,
-) -> Result<(), FetchError> {
+) -> Result<bool, FetchError> {
     let from = From { index, node, method: None };
     let total = blocks.len() as u64;
-    let mut failures = 0;
+    let (mut failures, mut is_silent) = (0, false);
     let mut done = 0;
     // `Err(None)` ends the requests early because the node has failed too often.
     let asked = node.receipts_of(blocks, |block, receipts| {
@@ -200,6 +207,7 @@ fn ask(
         };
         fetched.warn(&from, block, error.to_string());
         if error.origin().is_transient() {
+            is_silent = true;
             failures += 1;
             fetched.not_reached(node, block, error);
         } else {
@@ -213,11 +221,18 @@ fn ask(
     });
     match asked {
         Err(Some(error)) => Err(error),
-        Ok(()) | Err(None) => Ok(()),
+        Ok(()) | Err(None) => Ok(is_silent),
     }
 }
 
 impl FetchedReceipts {
+    /// Returns the blocks whose receipts are still needed.
+    fn missing(&self, audits: &[Audit<'_>]) -> Vec<BlockRef> {
+        let mut blocks = wanted(audits);
+        blocks.extend(&self.without_roots);
+        blocks.into_iter().map(|(number, hash)| BlockRef { number, hash }).collect()
+    }
+
     /// Passes receipts to each audit. Returns `true` if an audit has accepted the receipts.
     ///
     /// # Errors

@@ -50,7 +50,7 @@ pub(crate) fn resolve(
     final_only: bool,
 ) -> Result<(ResolvedQuery, Vec<Warning>), FetchError> {
     let (from, to) = match *query.blocks() {
-        BlockSelection::AtHash(hash) => return at_hash(nodes, query, hash, final_only),
+        BlockSelection::AtHash(hash) => return at_hash(nodes, query, hash, asks, final_only),
         BlockSelection::Range { from, to } => (from, to),
     };
     let names = |tag: BlockTag| [from, to].contains(&Some(tag));
@@ -58,7 +58,8 @@ pub(crate) fn resolve(
         return Err(FetchError::Blocks(ResolveError::Pending));
     }
     let mut warnings = Vec::new();
-    let latest = Tagged::latest(nodes)?;
+    let needs_one = asks == Asks::Chain;
+    let latest = Tagged::latest(nodes, needs_one)?;
     // If only headers are needed and the range ends at a number, one node that has the last block
     // is enough. A tag always means the lowest block that the nodes name for it.
     let is_one_enough = asks == Asks::Chain && matches!(to, Some(BlockTag::Number(_)));
@@ -67,14 +68,14 @@ pub(crate) fn resolve(
         latest.warn(&mut warnings);
     }
     // Only nodes that named their latest block are asked for further tags.
-    let finalized = Tagged::if_known(latest.nodes(), BlockTag::Finalized)?;
+    let finalized = Tagged::if_known(latest.nodes(), BlockTag::Finalized, needs_one)?;
     if let Some(tagged) = &finalized
         && (final_only || names(BlockTag::Finalized))
     {
         tagged.warn(&mut warnings);
     }
     let safe = if names(BlockTag::Safe) {
-        Tagged::if_known(latest.nodes(), BlockTag::Safe)?
+        Tagged::if_known(latest.nodes(), BlockTag::Safe, needs_one)?
     } else {
         None
     };
@@ -141,9 +142,10 @@ fn at_hash(
     nodes: &[Node],
     query: &LogQuery,
     hash: B256,
+    asks: Asks,
     final_only: bool,
 ) -> Result<(ResolvedQuery, Vec<Warning>), FetchError> {
-    let finalized = Tagged::if_known(nodes, BlockTag::Finalized)?;
+    let finalized = Tagged::if_known(nodes, BlockTag::Finalized, asks == Asks::Chain)?;
     let mut warnings = Vec::new();
     if final_only && let Some(tagged) = &finalized {
         tagged.warn(&mut warnings);
@@ -183,6 +185,8 @@ pub(crate) struct Needed {
     /// A chain that is authentic up to this block is accepted without asking further nodes: its
     /// anchor covers all of the query's blocks, or is the highest known anchor.
     pub(crate) anchored_to: u64,
+    /// `true` if an anchor is known to be one of the blocks, so that a chain without it is of less use.
+    pub(crate) has_anchor: bool,
     /// Hash of the block that the chain must begin with, if the query names a block by its hash.
     pub(crate) begins_with: Option<B256>,
 }
@@ -190,7 +194,7 @@ pub(crate) struct Needed {
 impl Needed {
     /// Requires all headers of these blocks, and no others.
     pub(crate) fn all(blocks: RangeInclusive<u64>) -> Self {
-        Self { anchored_to: *blocks.end(), blocks, begins_with: None }
+        Self { anchored_to: *blocks.end(), has_anchor: false, blocks, begins_with: None }
     }
 
     pub(crate) fn new(
@@ -216,6 +220,7 @@ impl Needed {
         Ok(Self {
             blocks: asked.first..=after.unwrap_or(asked.last),
             anchored_to: after.map_or(within.unwrap_or(asked.last), |_| asked.last),
+            has_anchor: after.or(within).is_some(),
             begins_with,
         })
     }

@@ -9,10 +9,10 @@ use chainsieve::eth::scan::Scanner;
 use crate::error::FetchError;
 use crate::fetched_chain::FetchedChain;
 use crate::node::Node;
-use crate::nodes::Nodes;
+use crate::nodes::{Nodes, Unaccepted, ask};
 use crate::note::{Note, Stage};
 use crate::resolve::{Needed, ResolvedQuery};
-use crate::source;
+use crate::source::{self, unaccepted};
 use crate::warning::Warning;
 
 /// Maximum number of headers that are in memory at a time: about 5 MB, since a header has about 600
@@ -82,7 +82,7 @@ impl ScanResult {
 
 /// Scans the needed headers in parts, as long as `take` returns `true`.
 ///
-/// If a node fails, the next one is asked. Each part must continue the part before it, whichever
+/// If a node fails, another one is asked. Each part must continue the part before it, whichever
 /// node provides it.
 pub(crate) fn scan_parts(
     nodes: &Nodes,
@@ -92,8 +92,8 @@ pub(crate) fn scan_parts(
     mut take: impl FnMut(ScannedPart<'_>) -> bool,
 ) -> Result<(), FetchError> {
     let nodes = &nodes.list;
-    // Index of the node that is asked. A node that failed once is not asked again.
-    let mut at = 0;
+    // Nodes that failed for good are not asked again.
+    let mut left = nodes.clone();
     let compiled = asked.query.compile();
     let mut scanner = None;
     let mut before: Option<LinkedHeaders> = None;
@@ -102,24 +102,39 @@ pub(crate) fn scan_parts(
     loop {
         let last = start.saturating_add(AT_A_TIME - 1).min(end);
         let parent = before.as_ref().and_then(LinkedHeaders::parent_hash);
-        let chain = loop {
-            let error = match part(&nodes[at], start..=last, parent, needed) {
-                Ok(chain) => break chain,
-                Err(FetchError::Stopped) => return Err(FetchError::Stopped),
-                Err(error) if at + 1 == nodes.len() => return Err(error),
+        let mut failed = Vec::new();
+        let came = ask(&left, |node| {
+            let error = match part(node, start..=last, parent, needed) {
+                Ok(chain) => return Ok(Some((node.clone(), chain))),
                 Err(error) => error,
             };
-            nodes[at].note(&Note::NoChain(error.to_string()));
-            warnings.push(Warning::NoChain { blocks: start..=last, error });
-            at += 1;
+            let why = unaccepted(&error);
+            failed.push((node.clone(), error));
+            Err(why)
+        });
+        let (node, chain) = match came {
+            Ok(found) => found,
+            Err(unanswered) if unanswered.is_stopped() => return Err(FetchError::Stopped),
+            Err(_) => {
+                let last = failed.pop().map(|(_, error)| error);
+                return Err(last.expect("a provider has at least one node"));
+            }
         };
+        for (node, error) in failed {
+            if !matches!(unaccepted(&error), Unaccepted::Rpc(error) if error.origin().is_transient())
+            {
+                left.retain(|own| !own.is_same(&node));
+            }
+            node.note(&Note::NoChain(error.to_string()));
+            warnings.push(Warning::NoChain { blocks: start..=last, error });
+        }
         // The scanner chooses the order of its tests by the first headers, and keeps it for all
         // parts.
         let by = || Scanner::ordered_by(&compiled, chain.blooms());
         let found = scanner.get_or_insert_with(by).candidates(chain.blooms());
         let goes_on = take(ScannedPart { chain: &chain, candidates: &found });
         let done = (last - asked.first).saturating_add(1);
-        nodes[at].note(&Note::Progress { stage: Stage::Headers, done, total });
+        node.note(&Note::Progress { stage: Stage::Headers, done, total });
         before = Some(chain.following());
         match last.checked_add(1).filter(|&next| next <= end && goes_on) {
             Some(next) => start = next,

@@ -16,8 +16,10 @@ pub(crate) struct Tagged<'a> {
 impl<'a> Tagged<'a> {
     /// Asks the nodes for their latest block. Nodes that fail are skipped, unless all nodes fail.
     /// An operation that later needs a skipped node asks that node again and reports the error.
-    pub(crate) fn latest(nodes: &'a [Node]) -> Result<Self, FetchError> {
-        let Heard { tagged, failed, unknown } = Heard::new(nodes, BlockTag::Latest)?;
+    /// If `is_one_enough`, nodes that [rest](Node::rests) are skipped too.
+    pub(crate) fn latest(nodes: &'a [Node], is_one_enough: bool) -> Result<Self, FetchError> {
+        let tag = BlockTag::Latest;
+        let Heard { tagged, failed, unknown } = Heard::new(nodes, tag, is_one_enough)?;
         match failed.or(unknown).filter(|_| tagged.blocks.is_empty()) {
             Some(error) => Err(error),
             None => Ok(tagged),
@@ -29,8 +31,9 @@ impl<'a> Tagged<'a> {
     pub(crate) fn if_known(
         nodes: impl IntoIterator<Item = &'a Node>,
         tag: BlockTag,
+        is_one_enough: bool,
     ) -> Result<Option<Self>, FetchError> {
-        let Heard { tagged, failed, unknown } = Heard::new(nodes, tag)?;
+        let Heard { tagged, failed, unknown } = Heard::new(nodes, tag, is_one_enough)?;
         if unknown.is_some() {
             return Ok(None);
         }
@@ -81,21 +84,43 @@ struct Heard<'a> {
 }
 
 impl<'a> Heard<'a> {
-    fn new(nodes: impl IntoIterator<Item = &'a Node>, tag: BlockTag) -> Result<Self, FetchError> {
+    fn new(
+        nodes: impl IntoIterator<Item = &'a Node>,
+        tag: BlockTag,
+        is_one_enough: bool,
+    ) -> Result<Self, FetchError> {
+        let mut nodes: Vec<&Node> = nodes.into_iter().collect();
+        // In this order, nodes that rest are asked only if no other one answered.
+        let given = nodes.clone();
+        nodes.sort_by_cached_key(|node| node.rests());
         let (mut blocks, mut failed, mut unknown) = (Vec::new(), None, None);
-        for node in nodes {
-            let error = match node.block(tag) {
-                Ok(block) => {
-                    blocks.push((node, block));
+        let repeats = usize::from(nodes.len() > 1);
+        for is_repeated in (0..=repeats).map(|turn| turn == repeats) {
+            for node in &nodes {
+                if is_one_enough && !blocks.is_empty() && node.rests() {
                     continue;
                 }
-                Err(RpcError::Stopped) => return Err(FetchError::Stopped),
-                Err(error) => error,
-            };
-            let knows_none = !error.origin().is_transient() && is_refusal(&error);
-            let kept = if knows_none { &mut unknown } else { &mut failed };
-            kept.get_or_insert_with(|| FetchError::rpc(node.name(), named(tag), error));
+                // A failed request is repeated only if no node answered.
+                let asked = if is_repeated { (*node).clone() } else { node.with_retries(0) };
+                let error = match asked.block(tag) {
+                    Ok(block) => {
+                        blocks.push((*node, block));
+                        continue;
+                    }
+                    Err(RpcError::Stopped) => return Err(FetchError::Stopped),
+                    Err(error) => error,
+                };
+                let knows_none = !error.origin().is_transient() && is_refusal(&error);
+                let kept = if knows_none { &mut unknown } else { &mut failed };
+                kept.get_or_insert_with(|| FetchError::rpc(node.name(), named(tag), error));
+            }
+            let has_failed = failed.is_some() && unknown.is_none();
+            if !blocks.is_empty() || !has_failed {
+                break;
+            }
         }
+        let place = |node: &Node| given.iter().position(|own| own.is_same(node));
+        blocks.sort_by_key(|(node, _)| place(node));
         Ok(Self { tagged: Tagged { tag, blocks }, failed, unknown })
     }
 }

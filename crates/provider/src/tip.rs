@@ -5,6 +5,7 @@ use chainsieve::eth::header::BlockRef;
 
 use crate::error::FetchError;
 use crate::node::{Node, RpcError};
+use crate::resolve::Asks;
 use crate::source::Source;
 
 /// A node's block at the height of the [`Tip`], compared with the tip: part of [`Tip::others`].
@@ -58,6 +59,7 @@ impl Tip {
         source: &Source,
         nodes: &[Node],
         end: u64,
+        asks: Asks,
     ) -> Result<Self, FetchError> {
         let chain = &source.fetched.chain;
         let anchored = chain.anchored_to(anchors);
@@ -69,7 +71,7 @@ impl Tip {
         let block = BlockRef { number, hash };
         let has_no_anchor = anchors.is_empty();
         let is_missing = !has_no_anchor && anchored.is_none();
-        let others = beside(nodes, source.node, block)?;
+        let others = beside(nodes, source.node, block, asks)?;
         Ok(Self { block, has_no_anchor, is_missing, node: source.node, others })
     }
 
@@ -95,10 +97,22 @@ fn missing(nodes: &[Node], node: usize, number: u64) -> FetchError {
 }
 
 /// Asks each other node for its block at the height of `block`.
-fn beside(nodes: &[Node], source: usize, block: BlockRef) -> Result<Vec<OtherNode>, FetchError> {
+fn beside(
+    nodes: &[Node],
+    source: usize,
+    block: BlockRef,
+    asks: Asks,
+) -> Result<Vec<OtherNode>, FetchError> {
     let others = nodes.iter().enumerate().filter(|(index, _)| *index != source);
     let asked = others.map(|(index, node)| {
-        let beside = match node.header(block.number) {
+        let header = match asks {
+            // What can be proven against the node depends on it.
+            Asks::ChainAndLogs => node.header(block.number),
+            // It changes no answer, so nobody waits for a node that does not answer.
+            Asks::Chain if node.rests() => Ok(None),
+            Asks::Chain => node.with_retries(0).header(block.number),
+        };
+        let beside = match header {
             Ok(Some(header)) if header.hash() == block.hash => Beside::Same,
             Ok(Some(header)) => Beside::Another { hash: header.hash() },
             Err(RpcError::Stopped) => return Err(FetchError::Stopped),

@@ -1,12 +1,13 @@
 //! Fetches the transactions of blocks with logs, which prove the logs' transaction hashes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use chainsieve::eth::header::{BlockRef, LinkedHeaders};
 use chainsieve::eth::log::LocatedLog;
 
 use crate::error::FetchError;
 use crate::node::{Node, ReceivedTransactions, RpcError};
+use crate::nodes::once;
 use crate::note::{Note, Stage};
 use crate::warning::Warning;
 
@@ -14,7 +15,7 @@ use crate::warning::Warning;
 const FAILURES: u32 = 3;
 
 /// Asks the nodes, one after the other, for the transactions of blocks, beginning with node
-/// `first`.
+/// `first`. Those that rest come last.
 ///
 /// `take` gets the index of a node and its answer for a block. It returns `true` if the transactions
 /// are right: then no further node is asked for this block.
@@ -28,11 +29,16 @@ pub(crate) fn ask<E>(
     mut take: impl FnMut(usize, BlockRef, ReceivedTransactions) -> Result<bool, E>,
 ) -> Result<(), E> {
     let mut left = blocks.to_vec();
-    for index in (first..nodes.len()).chain(0..first) {
-        let (mut right, mut failures) = (BTreeSet::new(), 0);
+    let mut in_turn: Vec<usize> = (first..nodes.len()).chain(0..first).collect();
+    in_turn.sort_by_cached_key(|index| nodes[*index].rests());
+    let mut turns: VecDeque<(usize, Node)> =
+        in_turn.into_iter().map(|index| (index, once(nodes, &nodes[index]))).collect();
+    while let Some((index, node)) = turns.pop_front() {
+        let (mut right, mut failures, mut has_failed) = (BTreeSet::new(), 0, false);
         // `Err(None)` ends the requests early because the node has failed too often.
-        let asked = nodes[index].transactions_of(&left, |at, received| {
+        let asked = node.transactions_of(&left, |at, received| {
             let is_silent = received.as_ref().is_err_and(|error| error.origin().is_transient());
+            has_failed |= is_silent;
             failures = if is_silent { failures + 1 } else { 0 };
             if take(index, at, received).map_err(Some)? {
                 right.insert(at.hash);
@@ -45,6 +51,10 @@ pub(crate) fn ask<E>(
         left.retain(|at| !right.contains(&at.hash));
         if left.is_empty() {
             break;
+        }
+        // Failed requests are repeated after the other nodes: while one may answer, nobody waits.
+        if has_failed && node.options().retries < nodes[index].options().retries {
+            turns.push_back((index, nodes[index].clone()));
         }
     }
     Ok(())

@@ -12,7 +12,8 @@
 //! 2. Pass every occurrence to [`Syncer::handle`] as an [`Event`], starting with [`Event::Tick`].
 //!    The argument `now` is the [current time](crate#time).
 //! 3. Carry out the returned [`Action`]s. At most one [`Question`] is open at a time, and the caller
-//!    answers each one: with a timeout, by [`Answer::Failed`].
+//!    answers each one: with a timeout, by [`Answer::Failed`]. If the answer takes longer than the caller
+//!    wants to wait, [`Event::Overdue`] lets the other servers be asked meanwhile.
 //! 4. Store [`LightClient::to_json`] after an [`Action::Client`], before the new header is used. A
 //!    light client from before is valid too, and only asks again.
 //! 5. Send [`Event::Tick`] at the time that [`Syncer::wake_at`] returns.
@@ -36,6 +37,12 @@
 //! thirds of the committee signed, whatever other servers sent.
 //!
 //! A server whose answer failed or was refused is asked less and less often, at least once an hour.
+//!
+//! # Overdue answers
+//! A server that owes an overdue answer is asked nothing else, and the round goes on without it: what is
+//! said above of every server then holds of the others. The answer is used whenever it comes, also between
+//! two rounds. While every server that answered in a round owes another answer, the round waits for them,
+//! for at most [`Config::poll`] after its begin.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -116,8 +123,10 @@ pub enum Answer<'a> {
 pub enum Event<'a> {
     /// Time has passed.
     Tick,
-    /// A server answered. Answers to other questions than the open one are ignored.
+    /// A server answered. Answers to other questions than the open one and overdue ones are ignored.
     Answer(QuestionId, Answer<'a>),
+    /// The answer to the open question takes long. Other servers are asked before it comes.
+    Overdue(QuestionId),
 }
 
 /// Output of a [`Syncer`].
@@ -220,15 +229,20 @@ pub struct Syncer {
     config: Config,
     servers: Vec<Server>,
     part: Part,
-    /// `true` if a finality update brought progress in this round. It may have crossed into a period
-    /// whose next committee is unknown.
+    /// `true` if a finality update or an overdue answer brought progress in this round. It may have crossed
+    /// into a period whose next committee is unknown.
     has_moved: bool,
     /// The first period after those whose updates were sought in this round.
     sought: u64,
     /// The server that is asked first, if it has as few failures as others.
     first: usize,
     open: Option<OpenQuestion>,
+    /// Questions that wait for a late answer, at most one for each server.
+    overdue: Vec<OpenQuestion>,
     last_question: u64,
+    /// Time at which the round began. Only servers that were due then are asked in it: one that is due later
+    /// was not asked for missing updates, so that its newest one might not be verified.
+    began: Duration,
     /// Time of the next round.
     round_at: Duration,
     clock: SteadyClock,
@@ -256,7 +270,9 @@ impl Syncer {
             sought: 0,
             first: 0,
             open: None,
+            overdue: Vec::new(),
             last_question: 0,
+            began: Duration::ZERO,
             round_at: Duration::ZERO,
             clock: SteadyClock::default(),
             actions: Vec::new(),
@@ -279,9 +295,19 @@ impl Syncer {
         }
     }
 
-    /// Returns the open question: that of the last [`Action::Ask`], until it is answered.
+    /// Returns the open question: that of the last [`Action::Ask`], until it is answered or overdue.
     pub const fn open(&self) -> Option<OpenQuestion> {
         self.open
+    }
+
+    /// Returns the questions whose answers are overdue, at most one for each server.
+    pub fn overdue(&self) -> &[OpenQuestion] {
+        &self.overdue
+    }
+
+    /// Returns `true` from the first question of a round to [`Action::RoundEnded`].
+    pub fn is_in_round(&self) -> bool {
+        self.part != Part::Pause
     }
 
     /// Returns the number of servers that answered in this round, and sent nothing that is proven
@@ -293,7 +319,8 @@ impl Syncer {
     /// Returns the time of the caller's clock at which [`Event::Tick`] must be sent; `None` while a
     /// question is open.
     pub fn wake_at(&self) -> Option<Duration> {
-        self.open.is_none().then(|| self.clock.to_callers(self.round_at))
+        let at = if self.is_in_round() { self.waits_until() } else { self.round_at };
+        self.open.is_none().then(|| self.clock.to_callers(at))
     }
 
     /// Handles an event at the time `now`, and returns the actions. `now` is the
@@ -304,15 +331,29 @@ impl Syncer {
     #[must_use]
     pub fn handle(&mut self, event: Event<'_>, now: Duration) -> Vec<Action> {
         let now = Time { clock: now, steady: self.clock.read(now) };
-        if let Event::Answer(id, answer) = event
-            && let Some(open) = self.open.take_if(|open| open.id == id)
-        {
-            self.answer(open, answer, now);
+        match event {
+            Event::Tick => {}
+            Event::Overdue(id) => {
+                self.overdue.extend(self.open.take_if(|open| open.id == id));
+            }
+            Event::Answer(id, answer) => {
+                if let Some(open) = self.take(id) {
+                    self.answer(open, answer, now);
+                }
+            }
         }
         if self.open.is_none() {
             self.ask(now);
         }
         core::mem::take(&mut self.actions)
+    }
+
+    /// Removes the open or an overdue question.
+    fn take(&mut self, id: QuestionId) -> Option<OpenQuestion> {
+        self.open.take_if(|open| open.id == id).or_else(|| {
+            let at = self.overdue.iter().position(|overdue| overdue.id == id)?;
+            Some(self.overdue.remove(at))
+        })
     }
 
     /// Asks the next server, and enters the next part of the round if there is none.
@@ -322,14 +363,15 @@ impl Syncer {
                 return;
             }
             self.enter(Part::Missing);
-            self.sought = 0;
+            (self.sought, self.has_moved) = (0, false);
+            self.began = now.steady;
             for server in &mut self.servers {
                 (server.has_answered, server.is_refused, server.turns) = (false, false, 0);
             }
         }
         loop {
             if let Some(question) = self.question(now.clock)
-                && let Some(server) = self.next_server(now.steady)
+                && let Some(server) = self.next_server()
             {
                 if self.part == Part::Missing {
                     self.sought = self.sought.max(self.missing(now.clock));
@@ -346,7 +388,9 @@ impl Syncer {
             match self.part {
                 // Without a light client, there is nothing to update.
                 Part::Missing if self.client().is_some() => self.enter(Part::Newest),
-                Part::Newest if core::mem::take(&mut self.has_moved) => self.enter(Part::Missing),
+                Part::Newest | Part::Optimistic if core::mem::take(&mut self.has_moved) => {
+                    self.enter(Part::Missing);
+                }
                 // A period began meanwhile, and its committee is not known yet: the newest finality
                 // updates could not be verified.
                 Part::Newest if self.missing(now.clock) > self.sought => {
@@ -355,9 +399,28 @@ impl Syncer {
                     self.enter(Part::Missing);
                 }
                 Part::Newest if self.config.optimistic => self.enter(Part::Optimistic),
+                _ if self.needs_overdue() && now.steady < self.waits_until() => return,
                 _ => return self.end_round(now.steady),
             }
         }
+    }
+
+    /// Returns `true` if answers are overdue, and every server that answered in this round owes one: without
+    /// them, the round says nothing of newer headers, and the server may just be slow.
+    fn needs_overdue(&self) -> bool {
+        let has_answered = |(at, server): (usize, &Server)| {
+            server.has_answered && !server.is_refused && !self.is_overdue(at)
+        };
+        !self.overdue.is_empty() && !self.servers.iter().enumerate().any(has_answered)
+    }
+
+    /// Returns the time until which a round that needs overdue answers waits for them.
+    const fn waits_until(&self) -> Duration {
+        self.began.saturating_add(self.config.poll)
+    }
+
+    fn is_overdue(&self, server: usize) -> bool {
+        self.overdue.iter().any(|overdue| overdue.server == server)
     }
 
     /// Returns the first period after those whose updates are missing; 0 if none are.
@@ -397,12 +460,12 @@ impl Syncer {
 
     /// Returns the next server of this part: one with the fewest turns in this round, and among these
     /// with the fewest failures.
-    fn next_server(&self, now: Duration) -> Option<usize> {
+    fn next_server(&self) -> Option<usize> {
         let count = self.servers.len();
         let in_turn = (0..count).map(|at| (self.first + at) % count);
         let due = in_turn.filter(|&at| {
             let server = &self.servers[at];
-            !server.is_asked && server.retry_at <= now
+            !server.is_asked && server.retry_at <= self.began && !self.is_overdue(at)
         });
         due.min_by_key(|&at| (self.servers[at].turns, self.servers[at].failures))
     }
@@ -427,7 +490,7 @@ impl Syncer {
         match self.part {
             // All servers may have more now, also those that had nothing before.
             Part::Missing if progress => self.enter(Part::Missing),
-            _ => self.has_moved |= progress && self.part == Part::Newest,
+            _ => self.has_moved |= progress && question != Question::Light(Request::Optimistic),
         }
         if let Some(refusal) = refusal {
             self.servers[server].is_refused |= refusal.is_proven();

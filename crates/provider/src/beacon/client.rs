@@ -2,14 +2,17 @@
 
 use std::fmt;
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::anchor::network::Network;
 use chainsieve::eth::anchor::sync::{
-    Action, Answer, Config, Event, OpenQuestion, Question, Syncer,
+    Action, Answer, Config, Event, OpenQuestion, Question, QuestionId, Syncer,
 };
 use chainsieve::eth::anchor::sync_committee::{
     self, Anchor, Bootstrap, Evidence, LightClient, Request, Update,
@@ -28,6 +31,11 @@ use crate::stop::Stop;
 
 /// Minimum time between two rounds of [`BeaconClient::watch`].
 const SHORTEST_WAIT: Duration = Duration::from_millis(100);
+/// Time for which [`BeaconClient::advance`] waits for a server before it asks the next one: a sixth of a
+/// slot.
+const PROMPT: Duration = Duration::from_secs(2);
+/// Longest time for which a stop is not noticed during a wait for servers.
+const STOP_CHECK: Duration = Duration::from_millis(100);
 /// Name of the file in the folder.
 const FILE: &str = "light-client.json";
 
@@ -55,10 +63,22 @@ pub struct BeaconClient {
     /// `true` if the servers are asked for the newest signed header.
     optimistic: bool,
     /// Held while servers are asked, so that two calls do not ask the same question.
-    round: Mutex<()>,
+    round: Mutex<Requests>,
     /// Never held during a request: a server that stalls delays nobody who reads the light client.
     state: Mutex<State>,
 }
+
+/// Requests of threads whose answers may come late.
+#[derive(Debug)]
+struct Requests {
+    sender: Sender<Came>,
+    came: Receiver<Came>,
+    /// The last question that a thread sent. Numbers of questions ascend.
+    sent: Option<QuestionId>,
+}
+
+/// A question, and the result of its request.
+type Came = (OpenQuestion, Result<Received, RpcError>);
 
 #[derive(Debug)]
 struct State {
@@ -104,6 +124,7 @@ impl fmt::Display for ServerFailure {
 }
 
 /// Objects that a server sent.
+#[derive(Debug)]
 enum Received {
     Bootstrap(Box<Bootstrap>),
     Updates(Vec<Update>),
@@ -162,12 +183,13 @@ impl BeaconClient {
             }
         };
         let (stop, poll) = (options.stop, config.poll);
+        let (sender, came) = mpsc::channel();
         Ok(Self {
             servers,
             stop,
             poll,
             optimistic,
-            round: Mutex::default(),
+            round: Mutex::new(Requests { sender, came, sent: None }),
             state: Mutex::new(State { syncer, file, is_new: false }),
         })
     }
@@ -191,16 +213,36 @@ impl BeaconClient {
     /// sent.
     ///
     /// The result is valid although servers fail: its [`answered`](BeaconRound::answered) tells how
-    /// much can be concluded from it about newer blocks.
+    /// much can be concluded from it about newer blocks. A server that never answers costs all attempts of
+    /// its requests: [`advance`](Self::advance) waits for none.
     ///
     /// # Errors
     /// Returns a [`BeaconError`] if nothing is known yet and no server has a valid bootstrap, if the
     /// folder cannot be written, or if the client was stopped.
     pub fn sync(&self) -> Result<BeaconRound, BeaconError> {
-        let _round = self.round.lock().unwrap_or_else(PoisonError::into_inner);
+        self.ask(false)
+    }
+
+    /// Asks the servers like [`sync`](Self::sync), and goes on without one that does not answer within two
+    /// seconds, if another one does. It is one of the [failures](BeaconRound::failures), and is asked
+    /// nothing else before it has answered. Its answer is used by a later call. So a server that never
+    /// answers delays neither a start nor newer headers.
+    ///
+    /// # Errors
+    /// Returns the errors of [`sync`](Self::sync).
+    pub fn advance(&self) -> Result<BeaconRound, BeaconError> {
+        self.ask(true)
+    }
+
+    /// Asks the servers. If `is_prompt`, those that answer are not delayed by the others.
+    fn ask(&self, is_prompt: bool) -> Result<BeaconRound, BeaconError> {
+        let mut requests = self.round.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self.state();
         let mut failures = Vec::new();
         let mut from = None;
+        while let Ok(came) = requests.came.try_recv() {
+            self.take(&mut state, came, &mut failures)?;
+        }
         if !self.servers.is_empty() {
             let actions = state.syncer.handle(Event::Tick, unix_time());
             self.carry_out(&mut state, actions, &mut failures);
@@ -208,31 +250,59 @@ impl BeaconClient {
         loop {
             state.store()?;
             // A question of a call that ended with an error is still open.
-            let Some(OpenQuestion { id, server, question, .. }) = state.syncer.open() else {
-                break;
-            };
-            let server = &self.servers[server];
-            progress(&state.syncer, server, &mut from);
-            drop(state);
-            let received = match ask(server, question) {
-                Ok(received) => Some(received),
-                Err(RpcError::Stopped) => return Err(BeaconError::Stopped),
-                Err(error) => {
-                    let why = error.to_string();
-                    server.transport().note(&Note::NoChain(why.clone()));
-                    let server = server.endpoint().to_string();
-                    failures.push(ServerFailure { server, is_proven: false, why });
+            let open = state.syncer.open();
+            let is_sent = open.is_some_and(|open| requests.sent >= Some(open.id));
+            let wait = match open {
+                Some(open) => {
+                    let server = &self.servers[open.server];
+                    if !is_sent {
+                        progress(&state.syncer, server, &mut from);
+                    }
+                    is_prompt.then_some(PROMPT)
+                }
+                // Nobody has answered yet.
+                None if state.syncer.is_in_round() => {
+                    let wake_at = state.syncer.wake_at().unwrap_or_default();
+                    Some(wake_at.saturating_sub(unix_time()))
+                }
+                // Without a light client, there is nothing to return.
+                None if is_prompt
+                    && state.syncer.client().is_none()
+                    && !state.syncer.overdue().is_empty() =>
+                {
                     None
                 }
+                None => break,
             };
-            let answer = match &received {
-                Some(Received::Bootstrap(bootstrap)) => Answer::Bootstrap(bootstrap),
-                Some(Received::Updates(updates)) => Answer::Updates(updates),
-                None => Answer::Failed,
+            drop(state);
+            let came = match open.filter(|_| !is_sent) {
+                Some(open) if !is_prompt => {
+                    let server = &self.servers[open.server];
+                    Some((open, ask(server, open.question)))
+                }
+                open => {
+                    if let Some(open) = open {
+                        requests.send(open, &self.servers[open.server]);
+                    }
+                    requests.receive(wait, &self.stop)?
+                }
             };
             state = self.state();
-            let actions = state.syncer.handle(Event::Answer(id, answer), unix_time());
-            self.carry_out(&mut state, actions, &mut failures);
+            match (came, state.syncer.open()) {
+                (Some(came), _) => self.take(&mut state, came, &mut failures)?,
+                (None, open) => {
+                    let event = open.map_or(Event::Tick, |open| Event::Overdue(open.id));
+                    let actions = state.syncer.handle(event, unix_time());
+                    self.carry_out(&mut state, actions, &mut failures);
+                }
+            }
+        }
+        if is_prompt {
+            failures.extend(state.syncer.overdue().iter().map(|overdue| ServerFailure {
+                server: self.servers[overdue.server].endpoint().to_string(),
+                is_proven: false,
+                why: "no answer yet".to_owned(),
+            }));
         }
         let Some(client) = state.syncer.client() else {
             let checkpoint = state.syncer.trusted_root();
@@ -240,6 +310,35 @@ impl BeaconClient {
         };
         let (finalized, optimistic) = (client.finalized().clone(), client.optimistic().clone());
         Ok(BeaconRound { finalized, optimistic, answered: state.syncer.answered(), failures })
+    }
+
+    /// Passes an answer to the machine.
+    fn take(
+        &self,
+        state: &mut State,
+        (question, received): Came,
+        failures: &mut Vec<ServerFailure>,
+    ) -> Result<(), BeaconError> {
+        let received = match received {
+            Ok(received) => Some(received),
+            Err(RpcError::Stopped) => return Err(BeaconError::Stopped),
+            Err(error) => {
+                let why = error.to_string();
+                let server = &self.servers[question.server];
+                server.transport().note(&Note::NoChain(why.clone()));
+                let server = server.endpoint().to_string();
+                failures.push(ServerFailure { server, is_proven: false, why });
+                None
+            }
+        };
+        let answer = match &received {
+            Some(Received::Bootstrap(bootstrap)) => Answer::Bootstrap(bootstrap),
+            Some(Received::Updates(updates)) => Answer::Updates(updates),
+            None => Answer::Failed,
+        };
+        let actions = state.syncer.handle(Event::Answer(question.id, answer), unix_time());
+        self.carry_out(state, actions, failures);
+        Ok(())
     }
 
     /// Notes what must be stored, and which objects are refused.
@@ -270,13 +369,13 @@ impl BeaconClient {
     }
 
     /// Asks the servers for newer headers until [stopped](BeaconBuilder::stop), and passes each
-    /// round to `on_round`.
+    /// round to `on_round`. A server that does not answer [delays](Self::advance) nothing.
     ///
     /// # Errors
-    /// Returns the error of [`sync`](Self::sync), but for [`BeaconError::Stopped`].
+    /// Returns the error of [`advance`](Self::advance), but for [`BeaconError::Stopped`].
     pub fn watch(&self, mut on_round: impl FnMut(&BeaconRound)) -> Result<(), BeaconError> {
         while !self.stop.is_set() {
-            match self.sync() {
+            match self.advance() {
                 Ok(round) => on_round(&round),
                 Err(BeaconError::Stopped) => return Ok(()),
                 Err(error) => return Err(error),
@@ -290,12 +389,13 @@ impl BeaconClient {
 }
 
 /// The newest finalised execution block: the servers are asked each time, at most once in a
-/// [poll interval](BeaconBuilder::poll). If no server answers, the block from before is still
+/// [poll interval](BeaconBuilder::poll). A server that does not answer [delays](BeaconClient::advance)
+/// nothing. If no server answers, the block from before is still
 /// authentic, and is returned. It is returned whatever its [grade](Anchor::grade): compare that of
 /// [`light_client`](BeaconClient::light_client), and the age of its checkpoint.
 impl AnchorSource for BeaconClient {
     fn blocks(&self) -> Result<Vec<B256>, String> {
-        let finalized = self.sync().map_err(|error| error.to_string())?.finalized;
+        let finalized = self.advance().map_err(|error| error.to_string())?.finalized;
         let hash = finalized.execution.bound_hash();
         let slot = finalized.beacon.slot;
         hash.map(|hash| vec![hash]).ok_or_else(|| BeaconError::NoExecution { slot }.to_string())
@@ -324,6 +424,45 @@ impl AnchorSource for BeaconClient {
     fn link(&self, number: u64, nodes: &[Node]) -> Result<Option<B256>, String> {
         let linked = Self::link(self, number, LinkOptions::new(nodes));
         linked.map(|(shown, _)| Some(shown.hash)).map_err(|error| error.to_string())
+    }
+}
+
+impl Requests {
+    /// Asks a server in a thread of its own.
+    fn send(&mut self, question: OpenQuestion, server: &BeaconServer) {
+        let (server, sender) = (server.clone(), self.sender.clone());
+        let request = move || {
+            // A callback for notes that panics must not leave the question open for ever.
+            let received = catch_unwind(AssertUnwindSafe(|| ask(&server, question.question)));
+            let ended = |_| Err(RpcError::Transport("the request panicked".into()));
+            // Nobody may be there to hear it.
+            drop(sender.send((question, received.unwrap_or_else(ended))));
+        };
+        let thread = thread::Builder::new().name("chainsieve-beacon".into()).spawn(request);
+        if let Err(error) = thread {
+            let error = RpcError::Transport(format!("cannot start a thread: {error}"));
+            drop(self.sender.send((question, Err(error))));
+        }
+        self.sent = Some(question.id);
+    }
+
+    /// Waits for any answer, if necessary for ever; `None` if there was none in this time.
+    fn receive(&self, wait: Option<Duration>, stop: &Stop) -> Result<Option<Came>, BeaconError> {
+        let began = Instant::now();
+        loop {
+            let left = wait.map(|wait| wait.saturating_sub(began.elapsed()));
+            match self.came.recv_timeout(left.unwrap_or(STOP_CHECK).min(STOP_CHECK)) {
+                Ok(came) => return Ok(Some(came)),
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) if stop.is_set() => {
+                    return Err(BeaconError::Stopped);
+                }
+                Err(RecvTimeoutError::Timeout) if left.is_some_and(|left| left <= STOP_CHECK) => {
+                    return Ok(None);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
     }
 }
 

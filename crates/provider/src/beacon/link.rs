@@ -18,6 +18,7 @@ use thiserror::Error;
 use super::client::BeaconClient;
 use super::error::BeaconError;
 use crate::node::{Node, RpcError};
+use crate::nodes::{Unaccepted, ask};
 
 /// The most headers that are fetched for one link, unless [`LinkOptions::max_headers`] says otherwise:
 /// as many as the history contract reaches back.
@@ -175,16 +176,15 @@ impl BeaconClient {
 fn head_of(anchor: &Anchor, nodes: &[Node]) -> Result<HeaderBuf, LinkFetchError> {
     let slot = anchor.beacon.slot;
     let hash = anchor.execution.bound_hash().ok_or(BeaconError::NoExecution { slot })?;
-    let mut failures = Vec::new();
-    for node in nodes {
-        match node.header_by_hash(hash) {
-            Ok(Some(header)) => return Ok(header),
-            Ok(None) => {}
-            Err(RpcError::Stopped) => return Err(LinkFetchError::Stopped),
-            Err(error) => failures.push(format!("{}: {error}", node.name())),
+    let asked = ask(nodes, |node| Ok(node.header_by_hash(hash)?));
+    asked.map_err(|unanswered| {
+        if unanswered.is_stopped() {
+            return LinkFetchError::Stopped;
         }
-    }
-    Err(LinkFetchError::NoHead { hash, failures })
+        let failed = unanswered.0.into_iter().filter_map(|(node, why)| Some((node, why?)));
+        let failures = failed.map(|(node, why)| format!("{}: {why}", node.name())).collect();
+        LinkFetchError::NoHead { hash, failures }
+    })
 }
 
 struct Search<'a, 'b> {
@@ -334,28 +334,29 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Asks the nodes in order for something that `accept` makes of an answer. The error is `None` if
+    /// Asks the nodes in turn for something that `accept` makes of an answer. The error is `None` if
     /// the client was stopped, and otherwise has the reason of each node.
     fn first<T, U>(
         &self,
         what: &str,
-        ask: impl Fn(&Node) -> Result<Option<T>, RpcError>,
+        request: impl Fn(&Node) -> Result<Option<T>, RpcError>,
         mut accept: impl FnMut(T) -> Result<U, String>,
     ) -> Result<U, Option<String>> {
-        let mut failed = Vec::new();
-        for node in self.options.nodes {
-            let name = node.name();
-            failed.push(match ask(node) {
-                Ok(Some(answer)) => match accept(answer) {
-                    Ok(accepted) => return Ok(accepted),
-                    Err(error) => format!("{name}, {what}: {error}"),
-                },
-                Ok(None) => format!("{name}: the node does not have {what}"),
-                Err(RpcError::Stopped) => return Err(None),
-                Err(error) => format!("{name}, {what}: {error}"),
-            });
-        }
-        Err(Some(reasons(&failed, || format!("no node to ask for {what}"))))
+        let asked = ask(self.options.nodes, |node| {
+            let accepted = request(node)?.map(&mut accept).transpose();
+            accepted.map_err(Unaccepted::Answer)
+        });
+        asked.map_err(|unanswered| {
+            if unanswered.is_stopped() {
+                return None;
+            }
+            let line = |(node, why): &(Node, Option<Unaccepted>)| match (node.name(), why) {
+                (name, None) => format!("{name}: the node does not have {what}"),
+                (name, Some(why)) => format!("{name}, {what}: {why}"),
+            };
+            let failed: Vec<String> = unanswered.0.iter().map(line).collect();
+            Some(reasons(&failed, || format!("no node to ask for {what}")))
+        })
     }
 
     fn header(&self, hash: B256) -> Result<HeaderBuf, Option<String>> {

@@ -15,6 +15,7 @@ use super::cursor_file::CursorFile;
 use super::shared::Shared;
 use super::{CandidateIndex, FollowError, FollowStatus, LogUpdate};
 use crate::node::{Node, RpcError, unix_time};
+use crate::nodes::once;
 use crate::note::Note;
 use crate::provider::Provider;
 use crate::transactions;
@@ -138,7 +139,22 @@ impl Driver {
 
     /// Switches to the next node for the next request.
     fn change_node(&mut self) {
-        self.node = (self.node + 1) % self.provider.nodes().len();
+        self.node = self.others().first().copied().unwrap_or(self.node);
+    }
+
+    /// Returns the other nodes in the order in which to ask them: those that rest come last.
+    fn others(&self) -> Vec<usize> {
+        let nodes = self.provider.nodes();
+        let mut others: Vec<usize> = (self.node + 1..nodes.len()).chain(0..self.node).collect();
+        others.sort_by_cached_key(|index| nodes[*index].rests());
+        others
+    }
+
+    /// Returns a node as it is asked: the follower repeats a failed question itself, and another node may
+    /// answer it at once.
+    fn once(&self, index: usize) -> Node {
+        let nodes = self.provider.nodes();
+        once(nodes, &nodes[index])
     }
 
     fn act(&mut self, action: Action) -> Result<Vec<Action>, FollowError> {
@@ -170,7 +186,7 @@ impl Driver {
     /// Asks a question of the follower and passes the answer to it. Returns the follower's actions.
     fn ask(&mut self, id: QuestionId, question: &Question) -> Result<Vec<Action>, FollowError> {
         self.asked = self.node;
-        let node = self.asked().clone();
+        let node = self.once(self.node);
         let answer = match question {
             // Not every node knows a finalised block. A failure is passed on as the answer, without
             // asking another node.
@@ -218,9 +234,9 @@ impl Driver {
                 let mut actions = Vec::new();
                 // All methods of all nodes are tried, because another node may have the right
                 // receipts.
-                for (index, node) in self.provider.nodes().to_vec().into_iter().enumerate() {
+                for index in 0..self.provider.nodes().len() {
                     self.asked = index;
-                    node.receipts_by_each_method(*at, |method, receipts| {
+                    self.once(index).receipts_by_each_method(*at, |method, receipts| {
                         let receipts = receipts.as_ref().map(Option::as_ref).map_err(failure);
                         actions.extend(self.answer(id, Ok(Answer::ReceiptsBy(method, receipts))));
                         self.go_on(id).is_err()
@@ -242,7 +258,7 @@ impl Driver {
     /// Requests transactions from the nodes, beginning with the current one, until those of each
     /// block are right.
     fn ask_transactions(&mut self, id: QuestionId, blocks: &[BlockRef]) -> Vec<Action> {
-        // The follower repeats the question itself, and must not miss a new block for a hash.
+        // Not repeated even by a single node: the follower must not miss a new block for a hash.
         let nodes = self.provider.nodes().iter().map(|node| node.with_retries(0));
         let nodes: Vec<Node> = nodes.collect();
         let mut actions = Vec::new();
@@ -268,7 +284,7 @@ impl Driver {
         loop {
             let mut came_any = false;
             self.asked = self.node;
-            let came = nodes[self.node].headers(numbers.clone(), |headers| {
+            let came = self.once(self.node).headers(numbers.clone(), |headers| {
                 came_any = true;
                 actions.extend(self.answer(id, Ok(Answer::Headers(&headers))));
                 self.go_on(id)
@@ -295,12 +311,12 @@ impl Driver {
         ask: impl Fn(&Node) -> Result<Option<T>, RpcError>,
     ) -> Result<Option<T>, RpcError> {
         let nodes = self.provider.nodes();
-        let first = ask(&nodes[self.node]);
+        let first = ask(&self.once(self.node));
         if matches!(first, Ok(Some(_)) | Err(RpcError::Stopped)) {
             return first;
         }
-        for index in (self.node + 1..nodes.len()).chain(0..self.node) {
-            match ask(&nodes[index]) {
+        for index in self.others() {
+            match ask(&self.once(index)) {
                 Ok(Some(found)) => {
                     if let Err(error) = first {
                         nodes[self.node].note(&Note::NoChain(error.to_string()));

@@ -132,17 +132,19 @@ impl Caller {
             Err(error) if error.origin().is_transient() => return Err(error),
             // Not to be taken for an error of the caller's method. Others are asked before it.
             Err(error) => {
-                self.transport.rest();
                 let words = format!("the node does not name its chain: {error}");
-                return Err(RpcError::Malformed(words));
+                let error = RpcError::Malformed(words);
+                self.transport.rest(&error);
+                return Err(error);
             }
         };
         if found == expected {
             return Ok(());
         }
         // Others are asked before it.
-        self.transport.rest();
-        Err(RpcError::OtherChain { expected, found })
+        let error = RpcError::OtherChain { expected, found };
+        self.transport.rest(&error);
+        Err(error)
     }
 
     pub(super) fn with_stop(self, stop: Stop) -> Self {

@@ -124,9 +124,19 @@ impl RpcError {
         }
     }
 
+    /// Returns `true` if a call of another method would fail in the same way: the node is not reached, or
+    /// refuses for a while, or the operation was stopped.
+    pub(crate) fn is_silence(&self) -> bool {
+        match self.origin() {
+            Self::Timeout { .. } | Self::Transport(_) | Self::Stopped => true,
+            Self::LimitExceeded { limit, .. } => matches!(limit, Limit::RateLimited { .. }),
+            _ => false,
+        }
+    }
+
     /// Returns the wait that the provider asks for before the next request, if any.
     pub(super) fn retry_after(&self) -> Option<Duration> {
-        match self {
+        match self.origin() {
             Self::LimitExceeded { limit: Limit::RateLimited { retry_after }, .. } => *retry_after,
             _ => None,
         }

@@ -38,7 +38,7 @@ use calls::{Call, Caller};
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::RpcError;
 #[cfg(feature = "server")]
-pub(crate) use receipts::ReceiptRoom;
+pub(crate) use receipts::{ReceiptRoom, ReceivedReceipts};
 pub(crate) use transactions::ReceivedTransactions;
 use transport::Transport;
 pub(crate) use transport::unix_time;
@@ -186,7 +186,6 @@ impl Node {
     }
 
     /// Returns `true` if the other one is a clone of this node.
-    #[cfg(feature = "server")]
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.windows, &other.windows)
     }
@@ -194,6 +193,11 @@ impl Node {
     /// Returns `true` if the node did not answer lately, or asked for a pause, so that others are asked
     /// before it.
     pub(crate) fn rests(&self) -> bool {
+        self.why_it_rests().is_some()
+    }
+
+    /// Returns the failure after which the node [rests](Self::rests).
+    pub(crate) fn why_it_rests(&self) -> Option<RpcError> {
         self.caller.transport().rests()
     }
 

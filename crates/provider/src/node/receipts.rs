@@ -29,6 +29,33 @@ enum Method {
     Each,
 }
 
+/// Receipts as a node sent them. Not verified.
+#[derive(Debug)]
+pub(crate) struct ReceivedReceipts {
+    pub(crate) receipts: BlockReceipts,
+    /// `true` if the answer can only mean the block that was asked for: it was asked for by its hash, or each
+    /// receipt names the hash. An answer by number may be that of another block, which an honest node has
+    /// after a reorganisation.
+    #[cfg_attr(
+        not(feature = "server"),
+        expect(dead_code, reason = "only the endpoint counts false answers")
+    )]
+    pub(crate) is_of_block: bool,
+}
+
+impl ReceivedReceipts {
+    fn new(receipts: BlockReceipts, method: Method, block: B256) -> Self {
+        let is_of_block = method.is_by_hash() || names_block(&receipts, block);
+        Self { receipts, is_of_block }
+    }
+}
+
+/// Returns `true` if each receipt claims to be of this block. An empty list claims nothing.
+fn names_block(receipts: &BlockReceipts, block: B256) -> bool {
+    let claims = receipts.claims();
+    !claims.is_empty() && claims.iter().all(|claims| claims.block_hash == Some(block))
+}
+
 /// Maximum number of transactions in a block, which is more than any real block has.
 const MAX_TRANSACTIONS: usize = 100_000;
 /// Maximum number of receipts that are requested one by one in one request, and of bytes of the answer. Longer
@@ -40,6 +67,8 @@ const MAX_TOGETHER: u64 = 16 << 20;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReceiptRoom {
     reader: ReceiptsReader,
+    /// `true` to keep what receipts claim of their place.
+    keeps_claims: bool,
     json: Lengths,
     encodings: Lengths,
 }
@@ -49,7 +78,8 @@ impl ReceiptRoom {
     fn of_any_block(max_answer: u64) -> Self {
         let limits = ReceiptLimits { receipts: MAX_TRANSACTIONS as u64, ..ReceiptLimits::NONE };
         let lengths = Lengths { answer: max_answer, string: max_answer };
-        Self { reader: ReceiptsReader::new(limits), json: lengths, encodings: lengths }
+        let reader = ReceiptsReader::new(limits);
+        Self { reader, keeps_claims: true, json: lengths, encodings: lengths }
     }
 
     /// Receipts of a block whose trusted header states this gas, of any type. A block is then provable whatever
@@ -68,13 +98,27 @@ impl ReceiptRoom {
         };
         let encodings =
             Lengths { answer: (4 << 20) + gas_used / 2, string: (1 << 20) + gas_used / 4 };
-        let reader = ReceiptsReader::new(limits).any_type().without_claims();
-        Self { reader, json, encodings }
+        Self {
+            reader: ReceiptsReader::new(limits).any_type(),
+            keeps_claims: false,
+            json,
+            encodings,
+        }
     }
 
     #[cfg(feature = "server")]
     pub(crate) const fn reader(&self) -> ReceiptsReader {
-        self.reader
+        self.reader.without_claims()
+    }
+
+    /// Returns the reader for the answers of a method. What receipts by number claim says of which block they
+    /// are.
+    const fn reader_of(&self, method: Method) -> ReceiptsReader {
+        if self.keeps_claims || matches!(method, Method::ByNumber) {
+            self.reader
+        } else {
+            self.reader.without_claims()
+        }
     }
 }
 
@@ -84,6 +128,11 @@ impl ReceiptRoom {
 const MAX_KEPT: u64 = 160 << 20;
 
 impl Method {
+    /// Returns `true` if the call names the block by its hash.
+    const fn is_by_hash(self) -> bool {
+        matches!(self, Self::ByHash | Self::Raw)
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::ByHash => "eth_getBlockReceipts by hash",
@@ -120,7 +169,8 @@ impl Node {
     /// # Errors
     /// Returns an [`RpcError`] if all methods fail: the error of the first method tried.
     pub fn receipts(&self, block: BlockRef) -> Result<Option<BlockReceipts>, RpcError> {
-        self.receipts_within(block, &self.room())
+        let received = self.receipts_within(block, &self.room())?;
+        Ok(received.map(|received| received.receipts))
     }
 
     fn room(&self) -> ReceiptRoom {
@@ -132,7 +182,7 @@ impl Node {
         &self,
         block: BlockRef,
         room: &ReceiptRoom,
-    ) -> Result<Option<BlockReceipts>, RpcError> {
+    ) -> Result<Option<ReceivedReceipts>, RpcError> {
         let known = self.known_method();
         let mut failed = None;
         for (at, method) in METHODS.into_iter().enumerate().skip(known) {
@@ -212,9 +262,11 @@ impl Node {
     pub fn receipts_by_each_method(
         &self,
         block: BlockRef,
-        take: impl FnMut(&'static str, Result<Option<BlockReceipts>, RpcError>) -> bool,
+        mut take: impl FnMut(&'static str, Result<Option<BlockReceipts>, RpcError>) -> bool,
     ) {
-        self.receipts_within_by_each_method(block, &self.room(), take);
+        self.receipts_within_by_each_method(block, &self.room(), |method, received| {
+            take(method, received.map(|received| Some(received?.receipts)))
+        });
     }
 
     /// Requests all receipts of a block, which may take so much, by every method in turn.
@@ -222,7 +274,7 @@ impl Node {
         &self,
         block: BlockRef,
         room: &ReceiptRoom,
-        mut take: impl FnMut(&'static str, Result<Option<BlockReceipts>, RpcError>) -> bool,
+        mut take: impl FnMut(&'static str, Result<Option<ReceivedReceipts>, RpcError>) -> bool,
     ) {
         for method in METHODS {
             if take(method.name(), self.receipts_by(method, block, room)) {
@@ -236,16 +288,21 @@ impl Node {
         method: Method,
         block: BlockRef,
         room: &ReceiptRoom,
-    ) -> Result<Option<BlockReceipts>, RpcError> {
-        let reader = room.reader;
+    ) -> Result<Option<ReceivedReceipts>, RpcError> {
+        let reader = room.reader_of(method);
         let read = match (method, method.call(block)) {
-            (_, None) => return self.each_receipt(block.number, block.hash, room),
+            (_, None) => self.each_receipt(block.number, block.hash, room),
             (Method::Raw, Some(call)) => {
-                self.caller.stream(&call, room.encodings, || reader.hex_encodings())
+                let read = self.caller.stream(&call, room.encodings, || reader.hex_encodings());
+                read.map_err(|error| named(error, block.number))
             }
-            (_, Some(call)) => self.caller.stream(&call, room.json, || reader.json()),
+            (_, Some(call)) => {
+                let read = self.caller.stream(&call, room.json, || reader.json());
+                read.map_err(|error| named(error, block.number))
+            }
         };
-        read.map_err(|error| named(error, block.number))
+        let received = |receipts| ReceivedReceipts::new(receipts, method, block.hash);
+        Ok(read?.map(received))
     }
 
     fn each_receipt(
@@ -268,7 +325,7 @@ impl Node {
         if transactions.len() > MAX_TRANSACTIONS {
             return Err(malformed(number, &format!("{} transactions", transactions.len())));
         }
-        let mut receipts = room.reader.one_by_one();
+        let mut receipts = room.reader_of(Method::Each).one_by_one();
         let mut are_together = true;
         for part in transactions.chunks(TOGETHER.min(self.caller.batch()).max(1)) {
             let answers = if are_together && part.len() > 1 {

@@ -3,6 +3,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::error::RpcError;
+
 /// Time for which a node rests after its first failure. The time doubles with each further one.
 const SHORTEST: Duration = Duration::from_secs(30);
 const LONGEST: Duration = Duration::from_secs(600);
@@ -15,6 +17,8 @@ pub(super) struct Rest(Mutex<State>);
 struct State {
     until: Option<Instant>,
     length: Duration,
+    /// The last failure.
+    why: Option<RpcError>,
 }
 
 impl Rest {
@@ -27,11 +31,12 @@ impl Rest {
         *self.state() = State::default();
     }
 
-    /// Records that a request got no answer, although it was repeated. `asked` is the pause that the node
-    /// asks for.
-    pub(super) fn failed(&self, now: Instant, asked: Option<Duration>) {
+    /// Records that a request got no answer, although it was repeated.
+    pub(super) fn failed(&self, now: Instant, why: &RpcError) {
         let mut state = self.state();
-        if let Some(asked) = asked {
+        state.why = Some(why.origin().clone());
+        // The pause that the node asks for.
+        if let Some(asked) = why.retry_after() {
             state.until = state.until.max(Some(now + asked.min(LONGEST)));
             return;
         }
@@ -42,39 +47,48 @@ impl Rest {
         }
     }
 
-    pub(super) fn is_over(&self, now: Instant) -> bool {
-        self.state().until.is_none_or(|until| until <= now)
+    /// Returns why the node rests; `None` if it does not.
+    pub(super) fn why(&self, now: Instant) -> Option<RpcError> {
+        let state = self.state();
+        state.why.clone().filter(|_| state.until.is_some_and(|until| now < until))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
+    use chainsieve::eth::provider::Limit;
+
+    use super::super::error::RpcError;
     use super::{LONGEST, Rest, SHORTEST};
+
+    const SILENT: RpcError = RpcError::Timeout { limit: Duration::ZERO };
 
     #[test]
     fn a_rest_doubles_until_an_answer() {
         let (rest, mut now) = (Rest::default(), Instant::now());
-        assert!(rest.is_over(now));
+        let is_over = |now| rest.why(now).is_none();
+        assert!(is_over(now));
         let mut length = SHORTEST;
         for _ in 0..8 {
-            rest.failed(now, None);
-            rest.failed(now, None);
-            assert!(!rest.is_over(now + length / 2));
+            rest.failed(now, &SILENT);
+            rest.failed(now, &SILENT);
+            assert_eq!(rest.why(now + length / 2), Some(SILENT));
             now += length;
-            assert!(rest.is_over(now));
+            assert!(is_over(now));
             length = (length * 2).min(LONGEST);
         }
         assert_eq!(length, LONGEST);
-        rest.failed(now, None);
+        rest.failed(now, &SILENT);
         rest.answered();
-        assert!(rest.is_over(now));
-        rest.failed(now, None);
-        assert!(rest.is_over(now + SHORTEST));
+        assert!(is_over(now));
+        rest.failed(now, &SILENT);
+        assert!(is_over(now + SHORTEST));
         rest.answered();
         let asked = SHORTEST / 10;
-        rest.failed(now, Some(asked));
-        assert!(!rest.is_over(now + asked / 2) && rest.is_over(now + asked));
+        let limit = Limit::RateLimited { retry_after: Some(asked) };
+        rest.failed(now, &RpcError::LimitExceeded { limit, message: String::new() });
+        assert!(!is_over(now + asked / 2) && is_over(now + asked));
     }
 }

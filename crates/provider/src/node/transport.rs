@@ -163,14 +163,14 @@ impl Transport {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Returns `true` if the last request got no answer, a short time ago.
-    pub(super) fn rests(&self) -> bool {
-        !self.rest.is_over(Instant::now())
+    /// Returns the reason why the last request got no answer, if that was a short time ago.
+    pub(super) fn rests(&self) -> Option<RpcError> {
+        self.rest.why(Instant::now())
     }
 
     /// Lets the node rest, although it answered.
-    pub(super) fn rest(&self) {
-        self.rest.failed(Instant::now(), None);
+    pub(super) fn rest(&self, why: &RpcError) {
+        self.rest.failed(Instant::now(), why);
     }
 
     /// Posts `json` once, as soon as the budget allows. `methods` are the methods of the calls in
@@ -328,7 +328,7 @@ impl Transport {
                 Err(error) if may_pass(&error) => error,
                 Err(RpcError::Stopped) => return Err(RpcError::Stopped),
                 Err(error) if error.is_transient() => {
-                    self.rest.failed(Instant::now(), error.retry_after());
+                    self.rest.failed(Instant::now(), &error);
                     return Err(error);
                 }
                 result => {
@@ -338,7 +338,12 @@ impl Transport {
             };
             let random = getrandom::u32().unwrap_or(u32::MAX);
             let Some(wait) = retry.failed(error.retry_after(), random) else {
-                self.rest.failed(Instant::now(), error.retry_after());
+                // A node that answers that it lacks a block is awake.
+                if error.is_transient() {
+                    self.rest.failed(Instant::now(), &error);
+                } else {
+                    self.rest.answered();
+                }
                 if retry.tries() == 1 {
                     return Err(error);
                 }

@@ -22,7 +22,7 @@ use super::source::{Missing, Part, Source};
 use super::store::{Kind, Store};
 use crate::error::FetchError;
 use crate::node::{Node, ReceiptRoom, ReceiptsAndBody, Wanted};
-use crate::nodes::first_error;
+use crate::nodes::{first_error, in_turn, index_of};
 
 /// What is kept of blocks, and who is told what happens.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl Blocks {
 
     /// Returns the place of a node among [`nodes`](Self::nodes).
     pub(crate) fn index_of(&self, node: &Node) -> usize {
-        self.nodes().iter().position(|own| own.is_same(node)).unwrap_or_default()
+        index_of(self.nodes(), node)
     }
 
     pub(crate) fn profile(&self) -> &ChainProfile {
@@ -99,14 +99,14 @@ impl Blocks {
 
     /// Returns the header of a block.
     pub(crate) fn header(&self, at: BlockRef) -> Result<Arc<BlockHeader>, Missing> {
-        let header = self.headers.get(&self.source, at.hash);
+        let header = self.headers.get(&self.source, at.hash, true);
         header.map_err(|why| Missing::new(at, Part::Header, &why))
     }
 
     /// Returns the header with a hash, whichever number it has; `None` if a node says that it does not have it,
     /// and no other one does. The hash proves the header, but not that its block is on the chain.
     pub(crate) fn header_with(&self, hash: B256) -> Result<Option<Arc<BlockHeader>>, FetchError> {
-        match self.headers.get(&self.source, hash) {
+        match self.headers.get(&self.source, hash, false) {
             Ok(header) => Ok(Some(header)),
             Err(unanswered) if unanswered.has_none() => Ok(None),
             Err(unanswered) => {
@@ -188,8 +188,9 @@ impl Blocks {
                 Wanted { block: BlockRef::from(**block), room }
             };
             let wanted: Vec<_> = unknown.iter().map(wanted).collect();
-            let awake = self.nodes().iter().find(|node| !node.rests()).or(self.nodes().first());
-            let found = awake.map(|node| node.receipts_and_bodies(&wanted)).unwrap_or_default();
+            // Whoever asks for one of them repeats the request, if necessary at another node.
+            let first = in_turn(self.nodes()).first().map(|node| node.with_retries(0));
+            let found = first.map(|node| node.receipts_and_bodies(&wanted)).unwrap_or_default();
             for ReceiptsAndBody { block: at, receipts, body } in found {
                 let Some(block) = unknown.iter().find(|block| block.hash == at.hash) else {
                     continue;

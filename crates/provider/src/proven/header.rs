@@ -9,7 +9,8 @@ use super::flight::Flights;
 use super::memory::{Kept, Size, kept};
 use super::source::Source;
 use super::store::Kind;
-use crate::nodes::{Unanswered, ask};
+use crate::node::Node;
+use crate::nodes::{Unanswered, ask, ask_if_any};
 
 /// The header of a block.
 #[derive(Debug, Clone)]
@@ -49,7 +50,14 @@ impl Headers {
         Self { kept: kept(bytes), in_flight: Flights::new() }
     }
 
-    pub(super) fn get(&self, source: &Source, hash: B256) -> Result<Arc<BlockHeader>, Unanswered> {
+    /// `exists` states whether the block is known to exist, so that nodes that fail are asked again although
+    /// another one does not have it.
+    pub(super) fn get(
+        &self,
+        source: &Source,
+        hash: B256,
+        exists: bool,
+    ) -> Result<Arc<BlockHeader>, Unanswered> {
         if let Some(known) = self.kept.get(&hash) {
             return Ok(known);
         }
@@ -63,7 +71,7 @@ impl Headers {
             });
             let header = match stored {
                 Some(header) => header,
-                None => fetch(source, hash)?,
+                None => fetch(source, hash, exists)?,
             };
             let block = Arc::new(BlockHeader::new(header));
             self.kept.insert(hash, Arc::clone(&block));
@@ -72,8 +80,10 @@ impl Headers {
     }
 }
 
-fn fetch(source: &Source, hash: B256) -> Result<HeaderBuf, Unanswered> {
-    let header = ask(&source.nodes, |node| Ok(node.header_by_hash(hash)?))?;
+fn fetch(source: &Source, hash: B256, exists: bool) -> Result<HeaderBuf, Unanswered> {
+    let by_hash = |node: &Node| Ok(node.header_by_hash(hash)?);
+    let nodes = &source.nodes;
+    let header = if exists { ask(nodes, by_hash) } else { ask_if_any(nodes, by_hash) }?;
     source.put(Kind::Header, hash, || Some([Bytes::copy_from_slice(header.rlp())]));
     Ok(header)
 }

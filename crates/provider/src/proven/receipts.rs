@@ -15,7 +15,7 @@ use super::memory::{Kept, Size, kept};
 use super::observer::{Found, Wrong};
 use super::source::{Missing, Part, Source};
 use super::store::Kind;
-use crate::node::{Node, ReceiptRoom};
+use crate::node::{Node, ReceiptRoom, ReceivedReceipts};
 use crate::nodes::{Unaccepted, ask};
 
 /// All receipts of a block, which its header commits to.
@@ -183,8 +183,13 @@ fn fetch(
 ) -> Result<BlockReceipts, Missing> {
     let at = BlockRef::from(*block);
     let room = ReceiptRoom::of_gas(block.gas_used);
-    let checked = |node: &Node, receipts: BlockReceipts| {
-        verify(source, filters, block, receipts).map_err(|error| {
+    let checked = |node: &Node, received: ReceivedReceipts| {
+        verify(source, filters, block, received.receipts).map_err(|error| {
+            // After a reorganisation, an honest node has another block with this number.
+            if !received.is_of_block {
+                let why = format!("the receipts may be of another block {}: {error}", at.number);
+                return Unaccepted::Answer(why);
+            }
             if !error.is_undecidable() {
                 source.observer.wrong(node, Wrong::Receipts);
             }
@@ -192,7 +197,7 @@ fn fetch(
         })
     };
     let asked = ask(&source.nodes, |node| {
-        node.receipts_within(at, &room)?.map(|receipts| checked(node, receipts)).transpose()
+        node.receipts_within(at, &room)?.map(|received| checked(node, received)).transpose()
     });
     let unanswered = match asked {
         Err(unanswered) if !unanswered.is_stopped() => unanswered,
@@ -200,13 +205,15 @@ fn fetch(
     };
     // Another method of a node may have what its first one lacks.
     let asked = ask(&source.nodes, |node| {
-        let mut found = None;
+        let (mut found, mut failed) = (None, None);
         node.receipts_within_by_each_method(at, &room, |_, received| {
+            // The other methods of a silent node would cost a timeout each.
+            failed = received.as_ref().err().filter(|error| error.is_silence()).cloned();
             let received = received.ok().flatten();
             found = received.and_then(|receipts| checked(node, receipts).ok());
-            found.is_some() || node.options().stop.is_set()
+            found.is_some() || failed.is_some()
         });
-        Ok(found)
+        failed.map_or(Ok(found), |error| Err(error.into()))
     });
     asked.map_err(|_| Missing::new(at, Part::Receipts, &unanswered))
 }

@@ -18,7 +18,7 @@ use super::json;
 use super::methods::{block_by_hash, block_by_id, block_by_number, param};
 use super::refusal::Refusal;
 use crate::node::{Node, RpcError};
-use crate::nodes::{Unaccepted, ask};
+use crate::nodes::{Unaccepted, ask_if_any};
 use crate::proven::Flights;
 
 /// The methods of this file. Their parts are bound by the hash of the block.
@@ -253,7 +253,7 @@ impl Call {
     ) -> Result<Option<T>, Refusal> {
         self.heads()?;
         let mut refused = None;
-        let asked = ask(self.blocks.nodes(), |node| {
+        let asked = ask_if_any(self.blocks.nodes(), |node| {
             name(node)?.map_err(|refusal| {
                 let why = refusal.outcome().to_owned();
                 if !matches!(refused, Some(Refusal::NotProven { .. })) {

@@ -11,8 +11,9 @@ use crate::anchor::AnchorSource;
 use crate::error::FetchError;
 use crate::fetched_chain::FetchedChain;
 use crate::node::{Node, RpcError};
-use crate::nodes::{Unaccepted, ask, first_of};
+use crate::nodes::{ask, trusted_header};
 use crate::proven::Flights;
+use crate::source::unaccepted;
 
 /// Number of headers of a part, 3 MB.
 const PART: u64 = 8192;
@@ -481,7 +482,7 @@ impl Chain {
 
 fn header_of(nodes: &[Node], hash: B256) -> Result<HeaderBuf, FetchError> {
     let what = || format!("block {hash}");
-    let found = first_of(nodes, what, |node| node.header_by_hash(hash))?;
+    let found = trusted_header(nodes, hash)?;
     found.ok_or_else(|| {
         let name = nodes.first().map_or_else(String::new, Node::name);
         FetchError::rpc(name, what(), RpcError::NotFound { what: what() })
@@ -556,11 +557,7 @@ fn fetch_below(
             }
             Err(error) => error,
         };
-        let why = match &error {
-            FetchError::Rpc { error, .. } => Unaccepted::Rpc(error.clone()),
-            FetchError::Stopped => Unaccepted::Rpc(RpcError::Stopped),
-            error => Unaccepted::Answer(error.to_string()),
-        };
+        let why = unaccepted(&error);
         failed.get_or_insert(error);
         Err(why)
     });

@@ -14,7 +14,7 @@ use super::events::RpcServerEvent;
 use super::journal::BlockHeader;
 use crate::error::FetchError;
 use crate::node::{Node, RpcError};
-use crate::nodes::first_of;
+use crate::nodes::{first_of, trusted_header};
 
 /// The newest trusted block.
 struct Newest {
@@ -145,7 +145,7 @@ impl Proven {
                 continue;
             }
             let what = || format!("block {hash}");
-            let header = first_of(nodes, what, |node| node.header_by_hash(hash)).map_err(failed)?;
+            let header = trusted_header(nodes, hash).map_err(failed)?;
             let missing = || {
                 let error = RpcError::NotFound { what: what() };
                 format!("the trusted block: {error}")

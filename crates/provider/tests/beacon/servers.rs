@@ -1,6 +1,6 @@
 //! Several servers, of which one is honest and the others misbehave in each way that is known.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chainsieve::eth::anchor::sync_committee::Evidence;
 use chainsieve_provider::{AnchorSource, BeaconClient, BeaconError, BeaconRound, ServerFailure};
@@ -227,4 +227,50 @@ fn an_optimistic_header_is_newer_and_not_final() {
     assert_eq!(round.answered, 1);
     let anchor = round.finalized.execution.bound_hash().map(|hash| vec![hash]);
     assert_eq!(client.blocks().ok(), anchor);
+}
+
+/// A server that accepts requests and never answers delays neither the start nor newer blocks, although
+/// it is asked first. It is named, and once it answers, it is one of those that do.
+#[test]
+fn a_hung_server_delays_nothing() {
+    /// Less than the timeout of a single request.
+    const MOMENT: Duration = Duration::from_secs(40);
+    let hung = server(Some(Quirk::Silent));
+    let honest = BeaconServer::start(MADE_UP.network(), MADE_UP.data_at(MADE_UP.now - 70));
+    let client = MADE_UP.client([hung.url(), honest.url()]).retries(5).optimistic();
+    let client = client.poll(Duration::from_millis(20)).build().expect("a client");
+    let began = Instant::now();
+    let hash = |slot| {
+        let header = MADE_UP.chain.header(slot);
+        header.bound_execution(MADE_UP.network()).expect("proven").bound_hash()
+    };
+    let before = MADE_UP.chain.finalized(MADE_UP.now - 70).expect("by two thirds");
+    assert_eq!(client.blocks().expect("a block").pop(), hash(before));
+    assert!(began.elapsed() < MOMENT, "the start took {:?}", began.elapsed());
+    // Newer blocks are known within a poll, each time.
+    let began = Instant::now();
+    for slots in [40, 20, 0] {
+        honest.set(MADE_UP.data_at(MADE_UP.now - slots));
+        let newest = MADE_UP.chain.finalized(MADE_UP.now - slots).and_then(hash);
+        while client.blocks().expect("a block").pop() != newest {
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(began.elapsed() < MOMENT, "{slots} slots ago: {:?}", began.elapsed());
+        }
+    }
+    let round = client.advance().expect("a round");
+    assert_eq!(round.answered, 1, "{:?}", round.failures);
+    assert!(round.failures.iter().all(|failure| failure.server == hung.url()));
+    assert!(!round.failures.is_empty());
+    // It was asked once.
+    assert_eq!(hung.take_asked().len(), 1);
+}
+
+/// A server that is slow, and not silent, is waited for if it is the only one.
+#[test]
+fn a_slow_server_is_enough() {
+    let slow = server(Some(Quirk::Slow));
+    let client = MADE_UP.client([slow.url()]).poll(Duration::from_secs(60)).build();
+    let round = client.expect("a client").advance().expect("a round");
+    assert_eq!((round.answered, &round.failures[..]), (1, &[][..]));
+    assert_eq!(round.finalized.beacon.slot, MADE_UP.newest());
 }

@@ -1,6 +1,7 @@
 //! Tests with several nodes, one of which refuses, lags, is on another branch, lies or is silent.
 //! The other nodes' data is used where it suffices, and the results report the faulty node.
 
+mod limited;
 mod node;
 
 use std::time::Duration;

@@ -1,5 +1,6 @@
 //! The endpoint over nodes that serve the chains of the corpus, honestly or not.
 
+mod accusations;
 #[cfg(feature = "alloy-layer")]
 mod alloy_layer;
 mod anchored;
@@ -14,6 +15,7 @@ mod new_logs;
 mod operations;
 mod published;
 mod secrets;
+mod slow_nodes;
 mod types;
 mod unsound_filters;
 mod upstream;

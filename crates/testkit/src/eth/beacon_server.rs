@@ -22,7 +22,9 @@ const JSON: &str = "application/json";
 const MAX_UPDATES: u64 = 128;
 /// Number of bytes of an endless body.
 const HUGE: u64 = 1 << 30;
-/// Pause between two bytes of a slow body.
+/// Time that an answer of [`Quirk::Slow`] takes.
+const SLOW: Duration = Duration::from_secs(3);
+/// Pause between two bytes of [`Quirk::Drip`].
 const DRIP: Duration = Duration::from_millis(50);
 
 /// What a server has.
@@ -66,6 +68,8 @@ pub enum Quirk {
     WrongType,
     /// The content type is `text/html`, and so is the body.
     Html,
+    /// Each answer comes whole, after three seconds.
+    Slow,
     /// The body comes one byte at a time.
     Drip,
     /// The body never comes.
@@ -98,7 +102,7 @@ pub enum Quirk {
 
 impl Quirk {
     /// All quirks.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::NotFound,
         Self::Error,
         Self::FutureRange,
@@ -108,6 +112,7 @@ impl Quirk {
         Self::OnlySsz,
         Self::WrongType,
         Self::Html,
+        Self::Slow,
         Self::Drip,
         Self::Stall,
         Self::Silent,
@@ -129,6 +134,7 @@ impl Quirk {
         matches!(
             self,
             Self::FutureRange
+                | Self::Slow
                 | Self::OnlyJson
                 | Self::NoVersion
                 | Self::RefusesSsz
@@ -452,7 +458,10 @@ fn send(writer: &mut impl Write, reply: &Reply, quirk: Option<Quirk>) -> std::io
             write!(writer, "{head}Content-Length: {}\r\n\r\n", body.len())?;
             writer.write_all(body)
         }
-        _ => {
+        quirk => {
+            if quirk == Some(Quirk::Slow) {
+                std::thread::sleep(SLOW);
+            }
             write!(writer, "{head}Content-Length: {length}\r\n\r\n")?;
             writer.write_all(body)
         }

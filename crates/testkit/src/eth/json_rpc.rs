@@ -20,7 +20,12 @@ pub enum Sent {
     ErrorObject(Value),
     /// Only an HTTP status, in place of the whole response.
     Status(u16),
+    /// HTTP status 429 with `Retry-After`, in seconds, in place of the whole response.
+    Limited(u64),
 }
+
+/// HTTP status and further headers of a response without calls.
+struct Refused(u16, String);
 
 /// Error for a method that the node does not have.
 const NO_METHOD: Sent = Sent::Error(-32601, "the method does not exist/is not available");
@@ -117,20 +122,20 @@ fn answer(
             }
             call => reply(call, sent),
         };
-        let (status, body) = match reply {
-            Ok(reply) => (200, reply),
-            Err(status) => (status, String::new()),
+        let (status, headers, body) = match reply {
+            Ok(reply) => (200, String::new(), reply),
+            Err(Refused(status, headers)) => (status, headers, String::new()),
         };
         if !latency.is_zero() {
             std::thread::sleep(latency);
         }
-        let head = format!("HTTP/1.1 {status} x\r\nContent-Type: application/json");
+        let head = format!("HTTP/1.1 {status} x\r\nContent-Type: application/json{headers}");
         write!(writer, "{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len())?;
     }
 }
 
-/// Returns the reply to a call as JSON text, or the HTTP status that replaces all replies.
-fn reply(call: &Value, sent: &impl Fn(&str, &Value) -> Sent) -> Result<String, u16> {
+/// Returns the reply to a call as JSON text, or the refusal that replaces all replies.
+fn reply(call: &Value, sent: &impl Fn(&str, &Value) -> Sent) -> Result<String, Refused> {
     let method = call["method"].as_str().expect("a method");
     let (member, value) = match sent(method, &call["params"]) {
         Sent::Result(result) => ("result", result.to_string().into()),
@@ -139,7 +144,10 @@ fn reply(call: &Value, sent: &impl Fn(&str, &Value) -> Sent) -> Result<String, u
             ("error", json!({ "code": code, "message": message }).to_string().into())
         }
         Sent::ErrorObject(error) => ("error", error.to_string().into()),
-        Sent::Status(status) => return Err(status),
+        Sent::Status(status) => return Err(Refused(status, String::new())),
+        Sent::Limited(seconds) => {
+            return Err(Refused(429, format!("\r\nRetry-After: {seconds}")));
+        }
     };
     Ok(format!(r#"{{"jsonrpc":"2.0","id":{},"{member}":{value}}}"#, call["id"]))
 }

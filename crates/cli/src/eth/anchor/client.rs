@@ -114,10 +114,10 @@ pub(super) fn sync(client: &BeaconClient) -> anyhow::Result<BeaconRound> {
     Ok(round)
 }
 
-/// Asks the beacon nodes for newer blocks. Returns the failures as warnings: what was known before
-/// stays true if no beacon node answers.
+/// Asks the beacon nodes for newer blocks, and waits for none that does not answer. Returns the failures
+/// as warnings: what was known before stays true if no beacon node answers.
 pub(super) fn advance(client: &BeaconClient) -> anyhow::Result<Vec<String>> {
-    let round = client.sync().map_err(in_words)?;
+    let round = client.advance().map_err(in_words)?;
     let mut warnings: Vec<_> = round.failures.iter().map(ToString::to_string).collect();
     if round.answered == 0 && !client.servers().is_empty() {
         warnings.push("no beacon node answered: newer blocks are not known".into());
