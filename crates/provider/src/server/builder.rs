@@ -22,6 +22,7 @@ use super::chain::Chain;
 use super::compare::{self, Compare};
 use super::events::{Events, RpcServerEvent};
 use super::filters::Filters;
+use super::head::TrustedBlocks;
 use super::http::{OperationsLayer, Origins};
 use super::index::FilterIndex;
 use super::journal::Journal;
@@ -346,6 +347,7 @@ impl RpcServerBuilder {
         let proven = Arc::new(Proven {
             chain_id,
             chain: Chain::new(self.limits.max_headers),
+            trusted: TrustedBlocks::default(),
             head_named_by: AtomicUsize::new(0),
             journal: Arc::clone(&journal),
             blocks: Blocks::new(
