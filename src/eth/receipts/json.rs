@@ -355,7 +355,11 @@ impl<'de, T: FromObject> Visitor<'de> for Objects<'_, T> {
     }
 }
 
-/// A JSON array. If an element is invalid, the error names the index of the element.
+/// Far more topics than a log has, which are at most four.
+const MOST_TOPICS: usize = 1024;
+
+/// A JSON array of at most [`MOST_TOPICS`] elements. If an element is invalid, the error names the index of the
+/// element.
 struct List<T>(Vec<T>);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
@@ -375,6 +379,11 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
                 while let Some(element) =
                     elements.next_element().map_err(|error| named(list.len(), error))?
                 {
+                    if list.len() == MOST_TOPICS {
+                        return Err(A::Error::custom(format_args!(
+                            "more than {MOST_TOPICS} elements"
+                        )));
+                    }
                     list.push(element);
                 }
                 Ok(List(list))

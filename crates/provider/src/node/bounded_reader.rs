@@ -31,6 +31,8 @@ pub(super) struct BoundedReader<R> {
     is_escaped: bool,
     /// `true` once a limit was exceeded.
     pub(super) is_too_large: bool,
+    /// The error of the connection, if there was one. A parser makes an error of its own of it.
+    pub(super) failed: Option<io::ErrorKind>,
     permit: Option<Permit>,
 }
 
@@ -38,7 +40,7 @@ impl<R> BoundedReader<R> {
     pub(super) const fn new(body: R, bounds: Bounds) -> Self {
         let (read, string) = (0, 0);
         let (is_escaped, is_too_large, permit) = (false, false, None);
-        Self { body, bounds, read, string, is_escaped, is_too_large, permit }
+        Self { body, bounds, read, string, is_escaped, is_too_large, failed: None, permit }
     }
 
     /// Returns the permit, if the answer needed one.
@@ -64,7 +66,8 @@ impl<R: Read> Read for BoundedReader<R> {
             && let Some(large) = &self.bounds.large
         {
             let permit = large.wait(self.bounds.timeout, &self.bounds.stop);
-            self.permit = Some(permit.ok_or(io::ErrorKind::TimedOut)?);
+            let late = io::ErrorKind::TimedOut;
+            self.permit = Some(permit.ok_or(late).inspect_err(|kind| self.failed = Some(*kind))?);
         }
         // Before the permit is there, no more is read than is free.
         let room = if self.permit.is_none() && self.bounds.large.is_some() {
@@ -73,7 +76,8 @@ impl<R: Read> Read for BoundedReader<R> {
             u64::MAX
         };
         let room = usize::try_from(room).unwrap_or(usize::MAX).min(out.len());
-        let count = self.body.read(&mut out[..room])?;
+        let read = self.body.read(&mut out[..room]);
+        let count = read.inspect_err(|error| self.failed = Some(error.kind()))?;
         self.read += count as u64;
         if let Some(longest) = self.bounds.string {
             self.count_string(&out[..count]);

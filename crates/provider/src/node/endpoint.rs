@@ -444,6 +444,7 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "beacon")]
     #[test]
     fn a_path_follows_that_of_the_url_and_keeps_its_query() {
         let of = |url: &str, path: &str| Endpoint::new(url).unwrap().url_of(path);

@@ -90,6 +90,8 @@ impl ReceiptRoom {
     /// names and no places, and half a byte is enough.
     #[cfg(feature = "server")]
     pub(crate) const fn of_gas(gas_used: u64) -> Self {
+        // A header under a head that a node names may state any gas.
+        let gas_used = if gas_used < MOST_GAS { gas_used } else { MOST_GAS };
         let mut limits = ReceiptLimits::of_gas(gas_used);
         limits.bytes = MAX_KEPT;
         let json = Lengths {
@@ -121,6 +123,10 @@ impl ReceiptRoom {
         }
     }
 }
+
+/// Gas of a block that is more than any has, ten times that of the main network in 2026.
+#[cfg(feature = "server")]
+const MOST_GAS: u64 = 600_000_000;
 
 /// Maximum size of the receipts of a block in memory. The most that 300 million gas pay for, 800,000 logs,
 /// take 64 MiB.
@@ -189,7 +195,9 @@ impl Node {
             let error = match self.receipts_by(method, block, room) {
                 Ok(receipts) => {
                     // A method that only gave too long an answer is the best one for other blocks.
-                    if let Some((first, error)) = failed.filter(|(_, error)| !is_about_size(error))
+                    let is_about_method =
+                        |error: &RpcError| !is_about_size(error) && !error.origin().is_transient();
+                    if let Some((first, error)) = failed.filter(|(_, error)| is_about_method(error))
                     {
                         self.change_method((known, first), (at, method), error);
                     }

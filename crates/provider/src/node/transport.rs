@@ -225,6 +225,11 @@ impl Transport {
         if reader.is_too_large {
             return Err(RpcError::TooLarge { limit });
         }
+        if let (Err(_), Some(kind)) = (&answer, reader.failed) {
+            let is_stopped = self.options.stop.is_set();
+            let failed = || self.failed(&Error::from(std::io::Error::from(kind)));
+            return Err(if is_stopped { RpcError::Stopped } else { failed() });
+        }
         let answer = answer.map_err(|error| {
             if error.is_io() {
                 self.failed(&Error::from(std::io::Error::from(error)))

@@ -91,10 +91,11 @@ impl Blocks {
         self.filters.are_refuted()
     }
 
-    /// Believes the filters again, if all blocks that refuted them have left the chain. With `restarted`, the
-    /// whole chain was replaced.
-    pub(crate) fn forget_refuting(&self, removed: &[B256], restarted: bool) {
-        self.filters.forget(removed, restarted);
+    /// Believes the filters again, if all blocks that refuted them have left the chain.
+    pub(crate) fn forget_refuting(&self, removed: &[B256]) {
+        for hash in self.filters.forget(removed) {
+            self.receipts.drop_block(hash);
+        }
     }
 
     /// Returns the header of a block.
@@ -105,10 +106,16 @@ impl Blocks {
 
     /// Returns the header with a hash, whichever number it has; `None` if a node says that it does not have it,
     /// and no other one does. The hash proves the header, but not that its block is on the chain.
-    pub(crate) fn header_with(&self, hash: B256) -> Result<Option<Arc<BlockHeader>>, FetchError> {
-        match self.headers.get(&self.source, hash, false) {
+    ///
+    /// `exists` states whether somebody names the block, so that nodes that fail are waited for.
+    pub(crate) fn header_with(
+        &self,
+        hash: B256,
+        exists: bool,
+    ) -> Result<Option<Arc<BlockHeader>>, FetchError> {
+        match self.headers.get(&self.source, hash, exists) {
             Ok(header) => Ok(Some(header)),
-            Err(unanswered) if unanswered.has_none() => Ok(None),
+            Err(unanswered) if unanswered.has_none() && !exists => Ok(None),
             Err(unanswered) => {
                 first_error(unanswered, || format!("block {hash}")).map_or(Ok(None), Err)
             }

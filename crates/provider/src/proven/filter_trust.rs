@@ -62,15 +62,18 @@ impl FilterTrust {
     }
 
     /// Believes the filters again, if all blocks that refuted them have left the chain: under a head that a
-    /// node names, such a block may be made up. With `restarted`, the whole chain was replaced.
-    pub(super) fn forget(&self, removed: &[B256], restarted: bool) {
+    /// node names, such a block may be made up. Returns those that have left now.
+    pub(super) fn forget(&self, removed: &[B256]) -> Vec<B256> {
         let mut refuting = self.refuting();
-        if refuting.is_empty() || refuting.len() >= MOST_REFUTING && !restarted {
-            return;
+        if refuting.is_empty() || refuting.len() >= MOST_REFUTING {
+            return Vec::new();
         }
-        refuting.retain(|block| !restarted && !removed.contains(&block.hash));
+        let left = refuting.iter().map(|block| block.hash).filter(|hash| removed.contains(hash));
+        let left: Vec<B256> = left.collect();
+        refuting.retain(|block| !left.contains(&block.hash));
         if refuting.is_empty() {
             self.are_refuted.store(false, Ordering::SeqCst);
         }
+        left
     }
 }

@@ -42,7 +42,7 @@ impl Size for Arc<BlockHeader> {
 #[derive(Debug)]
 pub(super) struct Headers {
     kept: Kept<B256, Arc<BlockHeader>>,
-    in_flight: Flights<B256, Result<Arc<BlockHeader>, Unanswered>>,
+    in_flight: Flights<(B256, bool), Result<Arc<BlockHeader>, Unanswered>>,
 }
 
 impl Headers {
@@ -61,7 +61,7 @@ impl Headers {
         if let Some(known) = self.kept.get(&hash) {
             return Ok(known);
         }
-        self.in_flight.run(&hash, || {
+        self.in_flight.run(&(hash, exists), || {
             // A flight that ended since the look above leaves its header in memory.
             if let Some(known) = self.kept.get(&hash) {
                 return Ok(known);

@@ -1,9 +1,11 @@
 //! Receipts of blocks, under the receipts root of a trusted header.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::chain_profile::ReceiptsScope;
 use chainsieve::eth::header::{BlockRef, ChainBlock};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{LogQuery, Semantics};
@@ -86,6 +88,11 @@ impl Receipts {
     /// Returns the receipts of a block if they are in memory, and does not count that.
     pub(super) fn peek(&self, hash: B256) -> Option<Arc<ProvenReceipts>> {
         self.kept.get(&hash)
+    }
+
+    /// Drops the receipts of a block, so that they are verified again if it comes back.
+    pub(super) fn drop_block(&self, hash: B256) {
+        self.kept.remove(&hash);
     }
 
     pub(super) fn get(
@@ -183,6 +190,7 @@ fn fetch(
 ) -> Result<BlockReceipts, Missing> {
     let at = BlockRef::from(*block);
     let room = ReceiptRoom::of_gas(block.gas_used);
+    let accused = RefCell::new(Vec::new());
     let checked = |node: &Node, received: ReceivedReceipts| {
         verify(source, filters, block, received.receipts).map_err(|error| {
             // After a reorganisation, an honest node has another block with this number.
@@ -190,8 +198,15 @@ fn fetch(
                 let why = format!("the receipts may be of another block {}: {error}", at.number);
                 return Unaccepted::Answer(why);
             }
-            if !error.is_undecidable() {
-                source.observer.wrong(node, Wrong::Receipts);
+            // Of a chain whose headers need not commit to its receipts, a mismatch says nothing. A node that
+            // tells the same by several methods tells it once.
+            let commits = filters.profile().at(at.number).receipts == ReceiptsScope::EveryLog;
+            if commits && !error.is_undecidable() {
+                let mut accused = accused.borrow_mut();
+                if !accused.iter().any(|own: &Node| own.is_same(node)) {
+                    source.observer.wrong(node, Wrong::Receipts);
+                    accused.push(node.clone());
+                }
             }
             Unaccepted::Answer(error.to_string())
         })
@@ -203,8 +218,13 @@ fn fetch(
         Err(unanswered) if !unanswered.is_stopped() => unanswered,
         asked => return asked.map_err(|why| Missing::new(at, Part::Receipts, &why)),
     };
+    let is_silence = |why: &Option<Unaccepted>| matches!(why, Some(Unaccepted::Rpc(error)) if error.is_silence());
+    if unanswered.0.iter().all(|(_, why)| is_silence(why)) {
+        return Err(Missing::new(at, Part::Receipts, &unanswered));
+    }
     // Another method of a node may have what its first one lacks.
-    let asked = ask(&source.nodes, |node| {
+    let nodes: Vec<Node> = source.nodes.iter().map(|node| node.with_retries(0)).collect();
+    let asked = ask(&nodes, |node| {
         let (mut found, mut failed) = (None, None);
         node.receipts_within_by_each_method(at, &room, |_, received| {
             // The other methods of a silent node would cost a timeout each.

@@ -1,18 +1,38 @@
 //! A layer for alloy's provider: its logs, filters, receipts and blocks are proven, or an error.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use alloy_consensus::TrieAccount;
 use alloy_json_rpc::{
-    ErrorPayload, RequestPacket, Response, ResponsePacket, ResponsePayload, SerializedRequest,
+    ErrorPayload, RequestPacket, Response, ResponsePacket, ResponsePayload, RpcRecv, RpcSend,
+    SerializedRequest,
 };
 use alloy_network::Network;
-use alloy_provider::{Provider, ProviderLayer, RootProvider};
-use alloy_rpc_client::RpcClient;
-use alloy_transport::{BoxTransport, TransportError, TransportErrorKind, TransportFut};
+use alloy_provider::utils::{Eip1559Estimation, Eip1559Estimator};
+use alloy_provider::{
+    EthCall, EthCallMany, PendingTransactionBuilder, Provider, ProviderCall, ProviderLayer,
+    RootProvider, RpcWithBlock, SendableTx,
+};
+use alloy_rpc_client::{NoParams, RpcClient};
+use alloy_rpc_types_eth::erc4337::TransactionConditional;
+use alloy_rpc_types_eth::simulate::{SimulatePayload, SimulatedBlock};
+use alloy_rpc_types_eth::{
+    AccessListResult, AccountInfo, BlockNumberOrTag, Bundle, EIP1186AccountProofResponse,
+    EthCallResponse, FeeHistory, FillTransaction, StorageValuesRequest, StorageValuesResponse,
+    SyncStatus,
+};
+use alloy_transport::{
+    BoxTransport, TransportError, TransportErrorKind, TransportFut, TransportResult,
+};
+use async_trait::async_trait;
+use chainsieve::alloy_primitives::{
+    Address, B256, Bytes, StorageKey, StorageValue, U64, U128, U256,
+};
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 use tower::{Service, ServiceExt as _};
@@ -28,9 +48,14 @@ use super::unverified::is_never_passed;
 ///
 /// [`RpcServerBuilder::layer`](crate::RpcServerBuilder::layer) creates it. Logs, filters, receipts,
 /// transactions, headers, blocks and the block number are then proven by this crate's provider, or an
-/// error with the reason. All other methods go to the layered provider and are not proven: `eth_call`,
-/// balances, sending. Other methods by which some nodes give logs, receipts or blocks are refused.
-/// Subscriptions over a socket are not available; the `watch_…` methods poll proven filters.
+/// error with the reason. All other methods go to the layered provider, with its own layers and fillers, and
+/// are not proven: `eth_call`, balances, sending. Other methods by which some nodes give logs, receipts or
+/// blocks are refused, and so are those that send a transaction and wait for its receipt (`…_sync`): the
+/// receipt of a sent transaction is proven. Subscriptions over a socket are not available; the `watch_…`
+/// methods poll proven filters.
+///
+/// Calls by [`client`](Provider::client) leave out the layers below: what is not proven goes to the transport
+/// of the layered provider.
 ///
 /// ```no_run
 /// # fn run(head: chainsieve::alloy_primitives::B256) -> Result<(), Box<dyn std::error::Error>> {
@@ -91,10 +116,217 @@ impl<P: Provider<N>, N: Network> ProviderLayer<P, N> for ProvenLayer {
     }
 }
 
+impl<P: Provider<N>, N: Network> ProvenProvider<P, N> {
+    /// Returns a sent transaction whose receipt is asked for here, so that it is proven.
+    fn sent(&self, sent: PendingTransactionBuilder<N>) -> PendingTransactionBuilder<N> {
+        PendingTransactionBuilder::from_config(self.root.clone(), sent.split().1)
+    }
+}
+
+// The methods that are proven go to the own client, by the trait's own code. All others are forwarded, because
+// layers below may answer them, or add something to them: the trait's own code would leave these out.
+#[async_trait]
 impl<P: Provider<N>, N: Network> Provider<N> for ProvenProvider<P, N> {
     fn root(&self) -> &RootProvider<N> {
         &self.root
     }
+
+    fn get_accounts(&self) -> ProviderCall<NoParams, Vec<Address>> {
+        self.inner.get_accounts()
+    }
+
+    fn get_blob_base_fee(&self) -> ProviderCall<NoParams, U128, u128> {
+        self.inner.get_blob_base_fee()
+    }
+
+    fn call(&self, tx: N::TransactionRequest) -> EthCall<N, Bytes> {
+        self.inner.call(tx)
+    }
+
+    fn call_many<'req>(
+        &self,
+        bundles: &'req [Bundle],
+    ) -> EthCallMany<'req, N, Vec<Vec<EthCallResponse>>> {
+        self.inner.call_many(bundles)
+    }
+
+    fn simulate<'req>(
+        &self,
+        payload: &'req SimulatePayload,
+    ) -> RpcWithBlock<&'req SimulatePayload, Vec<SimulatedBlock<N::BlockResponse>>> {
+        self.inner.simulate(payload)
+    }
+
+    fn create_access_list<'a>(
+        &self,
+        request: &'a N::TransactionRequest,
+    ) -> RpcWithBlock<&'a N::TransactionRequest, AccessListResult> {
+        self.inner.create_access_list(request)
+    }
+
+    fn estimate_gas(&self, tx: N::TransactionRequest) -> EthCall<N, U64, u64> {
+        self.inner.estimate_gas(tx)
+    }
+
+    async fn estimate_eip1559_fees_with(
+        &self,
+        estimator: Eip1559Estimator,
+    ) -> TransportResult<Eip1559Estimation> {
+        self.inner.estimate_eip1559_fees_with(estimator).await
+    }
+
+    async fn estimate_eip1559_fees(&self) -> TransportResult<Eip1559Estimation> {
+        self.inner.estimate_eip1559_fees().await
+    }
+
+    async fn get_fee_history(
+        &self,
+        block_count: u64,
+        last_block: BlockNumberOrTag,
+        reward_percentiles: &[f64],
+    ) -> TransportResult<FeeHistory> {
+        self.inner.get_fee_history(block_count, last_block, reward_percentiles).await
+    }
+
+    fn get_gas_price(&self) -> ProviderCall<NoParams, U128, u128> {
+        self.inner.get_gas_price()
+    }
+
+    fn get_max_priority_fee_per_gas(&self) -> ProviderCall<NoParams, U128, u128> {
+        self.inner.get_max_priority_fee_per_gas()
+    }
+
+    fn get_account_info(&self, address: Address) -> RpcWithBlock<Address, AccountInfo> {
+        self.inner.get_account_info(address)
+    }
+
+    fn get_account(&self, address: Address) -> RpcWithBlock<Address, TrieAccount> {
+        self.inner.get_account(address)
+    }
+
+    fn get_balance(&self, address: Address) -> RpcWithBlock<Address, U256, U256> {
+        self.inner.get_balance(address)
+    }
+
+    fn get_code_at(&self, address: Address) -> RpcWithBlock<Address, Bytes> {
+        self.inner.get_code_at(address)
+    }
+
+    fn get_proof(
+        &self,
+        address: Address,
+        keys: Vec<StorageKey>,
+    ) -> RpcWithBlock<(Address, Vec<StorageKey>), EIP1186AccountProofResponse> {
+        self.inner.get_proof(address, keys)
+    }
+
+    fn get_storage_at(
+        &self,
+        address: Address,
+        key: U256,
+    ) -> RpcWithBlock<(Address, U256), StorageValue> {
+        self.inner.get_storage_at(address, key)
+    }
+
+    fn get_storage_values(
+        &self,
+        requests: StorageValuesRequest,
+    ) -> RpcWithBlock<(StorageValuesRequest,), StorageValuesResponse> {
+        self.inner.get_storage_values(requests)
+    }
+
+    fn get_transaction_count(
+        &self,
+        address: Address,
+    ) -> RpcWithBlock<Address, U64, u64, fn(U64) -> u64> {
+        self.inner.get_transaction_count(address)
+    }
+
+    async fn send_raw_transaction(
+        &self,
+        encoded_tx: &[u8],
+    ) -> TransportResult<PendingTransactionBuilder<N>> {
+        Ok(self.sent(self.inner.send_raw_transaction(encoded_tx).await?))
+    }
+
+    async fn send_raw_transaction_conditional(
+        &self,
+        encoded_tx: &[u8],
+        conditional: TransactionConditional,
+    ) -> TransportResult<PendingTransactionBuilder<N>> {
+        let sent = self.inner.send_raw_transaction_conditional(encoded_tx, conditional).await?;
+        Ok(self.sent(sent))
+    }
+
+    async fn send_transaction_internal(
+        &self,
+        tx: SendableTx<N>,
+    ) -> TransportResult<PendingTransactionBuilder<N>> {
+        Ok(self.sent(self.inner.send_transaction_internal(tx).await?))
+    }
+
+    async fn sign_transaction(&self, tx: N::TransactionRequest) -> TransportResult<Bytes> {
+        self.inner.sign_transaction(tx).await
+    }
+
+    async fn fill_transaction(
+        &self,
+        tx: N::TransactionRequest,
+    ) -> TransportResult<FillTransaction<N::TxEnvelope>>
+    where
+        N::TxEnvelope: RpcRecv,
+    {
+        self.inner.fill_transaction(tx).await
+    }
+
+    fn syncing(&self) -> ProviderCall<NoParams, SyncStatus> {
+        self.inner.syncing()
+    }
+
+    fn get_client_version(&self) -> ProviderCall<NoParams, String> {
+        self.inner.get_client_version()
+    }
+
+    fn get_sha3(&self, data: &[u8]) -> ProviderCall<(String,), B256> {
+        self.inner.get_sha3(data)
+    }
+
+    fn get_net_version(&self) -> ProviderCall<NoParams, U64, u64> {
+        self.inner.get_net_version()
+    }
+
+    async fn raw_request<S, R>(&self, method: Cow<'static, str>, params: S) -> TransportResult<R>
+    where
+        S: RpcSend,
+        R: RpcRecv,
+        Self: Sized,
+    {
+        if is_answered_here(&method) {
+            return self.client().request(method, &params).await;
+        }
+        self.inner.raw_request(method, params).await
+    }
+
+    async fn raw_request_dyn(
+        &self,
+        method: Cow<'static, str>,
+        params: &RawValue,
+    ) -> TransportResult<Box<RawValue>> {
+        if is_answered_here(&method) {
+            return self.client().request(method, params).await;
+        }
+        self.inner.raw_request_dyn(method, params).await
+    }
+
+    fn transaction_request(&self) -> N::TransactionRequest {
+        self.inner.transaction_request()
+    }
+}
+
+/// Returns `true` for methods that are proven or refused.
+fn is_answered_here(method: &str) -> bool {
+    methods::find_instant(method).or_else(|| methods::find(method)).is_some()
+        || is_never_passed(method)
 }
 
 /// Answers proven methods itself, and passes the others on.

@@ -235,7 +235,9 @@ impl Call {
     }
 
     fn index_in(&self, block_hash: B256, transaction: B256) -> Result<Option<InBlock>, Refusal> {
-        let Some(block) = self.block_of(block_hash, self.stop())? else { return Ok(None) };
+        // Others may wait for the same, so that it does not end with this call.
+        let stop = &self.proven().stop;
+        let Some(block) = self.block_of(block_hash, true, stop)? else { return Ok(None) };
         let hashes = self.blocks.hashes(&ChainBlock::from(&*block))?;
         let index = hashes.iter().position(|own| *own == transaction);
         if index.is_some() {

@@ -21,6 +21,7 @@ use super::clients::{Budget, Bytes, Clients};
 use super::compare::{self, Compare};
 use super::events::{Events, RpcServerEvent};
 use super::filters::Filters;
+use super::head::TrustedBlocks;
 use super::http::{Front, Hosts, Origins};
 use super::index::FilterIndex;
 use super::journal::Journal;
@@ -71,6 +72,8 @@ pub struct RpcServerLimits {
     pub behind_proxy: bool,
     /// Maximum number of subscriptions (default: 10,000).
     pub max_subscriptions: u64,
+    /// Maximum number of subscriptions of one client (default: 2,000).
+    pub max_subscriptions_of_client: u64,
     /// Maximum number of subscriptions of a connection (default: 100).
     pub max_subscriptions_of_connection: u32,
     /// Maximum number of installed filters (default: 10,000).
@@ -89,7 +92,7 @@ pub struct RpcServerLimits {
     pub max_answer: u32,
     /// Maximum size of all requests and answers that are worked on, or that clients have not read yet, in
     /// bytes (default: 512 MiB). One client may have a quarter, or one larger answer. A client that reads
-    /// fewer than 8 KiB a second for half a minute is cut off.
+    /// fewer than 8 KiB a second may be cut off after half a minute.
     pub answer_memory: u64,
     /// Maximum number of headers in memory, at 368 bytes (default: 1,000,000).
     pub max_headers: u64,
@@ -119,6 +122,7 @@ impl Default for RpcServerLimits {
             max_connections_of_client: 200,
             behind_proxy: false,
             max_subscriptions: 10_000,
+            max_subscriptions_of_client: 2000,
             max_subscriptions_of_connection: 100,
             max_filters: 10_000,
             max_filters_of_client: 1000,
@@ -330,8 +334,7 @@ impl RpcServerBuilder {
     /// the folder cannot be opened.
     pub fn start(mut self, address: SocketAddr) -> Result<RpcServer, RpcServerError> {
         let (poll, hosts) = (self.poll, self.hosts.take());
-        let hosts = hosts.or_else(|| address.ip().is_loopback().then(|| this_machine(address)));
-        let hosts = hosts.map(|hosts| Hosts::new(&hosts)).transpose()?;
+        let given = hosts.as_deref().map(Hosts::new).transpose()?;
         let origins = Origins::new(std::mem::take(&mut self.origins))?;
         let proven = self.open()?;
         let calls = usize::try_from(proven.limits.max_calls).unwrap_or(usize::MAX);
@@ -345,6 +348,8 @@ impl RpcServerBuilder {
         let failed = |error| RpcServerError::Listen { address, error };
         let listener = runtime.block_on(TcpListener::bind(address)).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
+        let own = || address.ip().is_loopback().then(|| Hosts::new(&this_machine(address)));
+        let hosts = given.map(Ok).or_else(own).transpose()?;
         let front = Front { proven: Arc::clone(&proven), hosts, origins };
         runtime.spawn(listen::accept(listener, Arc::new(front)));
         let head = follow_head(&proven, poll)?;
@@ -409,6 +414,7 @@ impl RpcServerBuilder {
         let proven = Arc::new(Proven {
             chain_id,
             chain: Chain::new(self.limits.max_headers),
+            trusted: TrustedBlocks::default(),
             head_named_by: AtomicUsize::new(0),
             journal,
             blocks: Blocks::new(nodes, profile, Options { memory, store, observer }),

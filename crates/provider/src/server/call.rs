@@ -64,6 +64,10 @@ impl Call {
         Self { proven, client, stop, room, held }
     }
 
+    pub(super) const fn proven(&self) -> &Arc<Proven> {
+        &self.proven
+    }
+
     pub(super) fn client(&self) -> &Arc<Client> {
         &self.client
     }

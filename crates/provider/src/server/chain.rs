@@ -17,6 +17,9 @@ use crate::source::unaccepted;
 
 /// Number of headers of a part, 3 MB.
 const PART: u64 = 8192;
+/// Number of missing headers from which on a proof of one block replaces them: it costs a handful of calls in
+/// turn, and so many headers cost ten requests of the usual size, several at a time.
+const WORTH_A_PROOF: u64 = 1000;
 /// Number of ranges far below the head that are kept.
 const MOST_ISLANDS: usize = 64;
 /// Number of blocks by which the head may advance at once. If more are missing, the chain starts anew
@@ -405,7 +408,7 @@ impl Chain {
         let lowest = self.read().numbers().map(|numbers| *numbers.start());
         let mut no_link = None;
         if let (Some(anchor), Some(lowest)) = (anchor, lowest)
-            && lowest.saturating_sub(first) > in_range.saturating_add(PART)
+            && lowest.saturating_sub(first) > in_range.saturating_add(WORTH_A_PROOF)
         {
             let island = || self.island(nodes, anchor, &range);
             match self.islands_in_flight.run(&range, island) {

@@ -14,6 +14,9 @@ use super::refusal::Refusal;
 /// Number of clients after which those that left are looked for.
 const MANY: usize = 1024;
 
+/// Number of subscriptions of a client for which is worked at the same time.
+const BACKGROUND: usize = 8;
+
 /// The clients that hold something now, by their address.
 #[derive(Debug)]
 pub(super) struct Clients {
@@ -27,7 +30,10 @@ pub(super) struct Client {
     /// A permit for each call that may be worked on at the same time.
     pub(super) calls: Arc<Semaphore>,
     pub(super) connections: Arc<AtomicU64>,
+    /// A permit for each subscription for which is worked at the same time.
+    pub(super) background: Arc<Semaphore>,
     filters: AtomicU64,
+    subscriptions: AtomicU64,
     /// Bytes of its requests and answers.
     passing: AtomicU64,
     /// Bytes of its filters and subscriptions.
@@ -65,7 +71,9 @@ impl Client {
         Self {
             calls: Arc::new(Semaphore::new(calls)),
             connections: Arc::default(),
+            background: Arc::new(Semaphore::new(BACKGROUND)),
             filters: AtomicU64::new(0),
+            subscriptions: AtomicU64::new(0),
             passing: AtomicU64::new(0),
             standing: AtomicU64::new(0),
         }
@@ -74,6 +82,12 @@ impl Client {
     /// Counts one more filter, unless there are `limit` already.
     pub(super) fn filter(self: &Arc<Self>, limit: u64) -> Option<OwnFilter> {
         add(&self.filters, 1, |now| now <= limit).then(|| OwnFilter(Arc::clone(self)))
+    }
+
+    /// Counts one more subscription, unless there are `limit` already.
+    pub(super) fn subscription(self: &Arc<Self>, limit: u64) -> Option<OwnSubscription> {
+        let counted = add(&self.subscriptions, 1, |now| now <= limit);
+        counted.then(|| OwnSubscription(Arc::clone(self)))
     }
 
     fn bytes(&self, of: Bytes) -> &AtomicU64 {
@@ -91,6 +105,16 @@ pub(super) struct OwnFilter(Arc<Client>);
 impl Drop for OwnFilter {
     fn drop(&mut self) {
         self.0.filters.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A subscription of a client.
+#[derive(Debug)]
+pub(super) struct OwnSubscription(Arc<Client>);
+
+impl Drop for OwnSubscription {
+    fn drop(&mut self) {
+        self.0.subscriptions.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -203,6 +227,10 @@ impl Held {
         let mut other = self.of_same();
         other.bytes = bytes;
         other
+    }
+
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Keeps so many bytes, and gives the others back.

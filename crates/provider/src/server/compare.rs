@@ -169,7 +169,7 @@ impl Proven {
         let claimed: BTreeSet<B256> = claimed.filter(|hash| !known.contains(hash)).collect();
         for hash in claimed.into_iter().take(MOST_CLAIMS) {
             // The headers of the range are known, so that a made-up number costs nothing.
-            if let Ok(Some(header)) = self.blocks.header_with(hash)
+            if let Ok(Some(header)) = self.blocks.header_with(hash, true)
                 && range.contains(&header.at.number)
                 && self.is_on_chain(header.at, &self.stop).unwrap_or_default()
             {

@@ -1,7 +1,7 @@
 //! The thread that moves the verified head.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use chainsieve::alloy_primitives::B256;
@@ -15,6 +15,29 @@ use super::journal::BlockHeader;
 use crate::error::FetchError;
 use crate::node::{Node, RpcError};
 use crate::nodes::{first_of, trusted_header};
+
+/// The blocks that an anchor trusts now, so that their headers are fetched once. Their number is that of the
+/// anchor's hashes.
+#[derive(Debug, Default)]
+pub(super) struct TrustedBlocks(Mutex<Vec<BlockRef>>);
+
+impl TrustedBlocks {
+    /// Returns the highest of these blocks, which replace those of the time before; `None` if there are none.
+    fn highest(
+        &self,
+        hashes: &[B256],
+        fetch: impl Fn(B256) -> Result<BlockRef, String>,
+    ) -> Result<Option<BlockRef>, String> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|block| hashes.contains(&block.hash));
+        for &hash in hashes {
+            if !known.iter().any(|block| block.hash == hash) {
+                known.push(fetch(hash)?);
+            }
+        }
+        Ok(known.iter().copied().max_by_key(|block| block.number))
+    }
+}
 
 /// The newest trusted block.
 struct Newest {
@@ -71,7 +94,7 @@ impl Proven {
         self.chain.advance(branch, |moved| {
             removed = moved.removed.len();
             is_restarted = moved.restarted;
-            self.blocks.forget_refuting(&moved.removed, is_restarted);
+            self.blocks.forget_refuting(&moved.removed);
             has_left = removed > 0 || is_restarted;
             // Before anybody sees the new head.
             if let Some(index) = self.index.as_ref().filter(|_| has_left) {
@@ -136,23 +159,15 @@ impl Proven {
             let finalized = finalized.map(|(block, _)| BlockRef::from(&block));
             return Ok(Newest { head: head.hash(), finalized, named_by });
         };
-        let blocks = anchor.blocks()?;
-        let mut highest: Option<BlockRef> = None;
-        for hash in blocks {
-            // The same block as before is not asked for again.
-            if let Some(known) = self.chain.finalized().filter(|known| known.hash == hash) {
-                highest = higher(highest, known);
-                continue;
-            }
-            let what = || format!("block {hash}");
+        let highest = self.trusted.highest(&anchor.blocks()?, |hash| {
             let header = trusted_header(nodes, hash).map_err(failed)?;
             let missing = || {
-                let error = RpcError::NotFound { what: what() };
+                let error = RpcError::NotFound { what: format!("block {hash}") };
                 format!("the trusted block: {error}")
             };
-            highest = higher(highest, BlockRef::from(&header.ok_or_else(missing)?));
-        }
-        let highest = highest.ok_or("no block is trusted")?;
+            Ok(BlockRef::from(&header.ok_or_else(missing)?))
+        });
+        let highest = highest?.ok_or("no block is trusted")?;
         let head = anchor.head().unwrap_or(highest.hash);
         Ok(Newest { head, finalized: Some(highest), named_by: 0 })
     }

@@ -195,9 +195,12 @@ impl Front {
             peer.client = proven.clients.of(peer.address);
         }
         match (request.method(), request.uri().path()) {
-            (&Method::GET, "/health") => health(proven),
-            (&Method::GET, "/metrics") => metrics(proven),
-            _ if headers.contains_key(UPGRADE) => self.websocket(request, peer),
+            (&Method::GET | &Method::HEAD, "/health") => health(proven),
+            (&Method::GET | &Method::HEAD, "/metrics") => metrics(proven),
+            // Of other protocols, a server need not know.
+            (&Method::GET, _) if has(headers, UPGRADE, "websocket") => {
+                self.websocket(request, peer)
+            }
             (&Method::POST, _) => self.json_rpc(request, peer).await,
             _ => text(StatusCode::METHOD_NOT_ALLOWED, "JSON-RPC takes POST, or a WebSocket"),
         }
@@ -275,14 +278,8 @@ impl Front {
         if headers.get(ORIGIN).is_some_and(|origin| !self.origins.allows(origin)) {
             return text(StatusCode::FORBIDDEN, "pages of other hosts cannot use this endpoint");
         }
-        let has = |name: HeaderName, word: &str| {
-            let mut values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-            values.any(|value| value.split(',').any(|own| own.trim().eq_ignore_ascii_case(word)))
-        };
-        let is_valid = request.method() == Method::GET
-            && has(UPGRADE, "websocket")
-            && has(CONNECTION, "upgrade")
-            && has(SEC_WEBSOCKET_VERSION, "13");
+        let is_valid =
+            has(headers, CONNECTION, "upgrade") && has(headers, SEC_WEBSOCKET_VERSION, "13");
         let key = headers.get(SEC_WEBSOCKET_KEY).filter(|_| is_valid);
         let Some(key) = key.map(|key| derive_accept_key(key.as_bytes())) else {
             return text(StatusCode::BAD_REQUEST, "not the beginning of a WebSocket of version 13");
@@ -294,7 +291,7 @@ impl Front {
             subscriptions: Some(Arc::default()),
         };
         let upgraded = hyper::upgrade::on(&mut request);
-        input.begin();
+        input.begin(self.proven.passing.part(&caller.client));
         tokio::spawn(async move {
             if let Ok(upgraded) = upgraded.await {
                 websocket::serve(upgraded, caller, input).await;
@@ -313,6 +310,12 @@ impl Front {
         }
         answer
     }
+}
+
+/// Returns `true` if a list in the headers has a word.
+fn has(headers: &HeaderMap, name: HeaderName, word: &str) -> bool {
+    let mut values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values.any(|value| value.split(',').any(|own| own.trim().eq_ignore_ascii_case(word)))
 }
 
 /// Returns `true` if the origin of a page is a server on this machine.

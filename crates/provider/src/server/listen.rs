@@ -1,6 +1,6 @@
 //! Accepts connections of clients, and ends those that read or write too slowly.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,6 +10,7 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -20,8 +21,12 @@ use super::metrics::Metrics;
 
 /// Time in which a client must take [`LEAST`] bytes of what is sent to it, unless it takes all of it.
 const PACE: Duration = Duration::from_secs(30);
-/// 8 KiB a second.
-const LEAST: u64 = 240 << 10;
+/// The system tells of progress in steps of about a third of the buffer, which it doubles. So this is less than
+/// what 8 KiB a second are in the time.
+const LEAST: u64 = 64 << 10;
+const SEND_BUFFER: usize = 256 << 10;
+/// Bytes by which an incomplete message may be longer than a request: the heads of its frames.
+const HEADS: u64 = 64 << 10;
 /// Size of the buffers of a connection.
 const BUFFER: usize = 64 << 10;
 /// Maximum number of HTTP headers of a request.
@@ -68,15 +73,17 @@ fn begin(stream: TcpStream, address: SocketAddr, front: &Arc<Front>) {
         Err(limit) => {
             proven.metrics.limit_reached(limit);
             // A full buffer of a new connection is not to be expected, and loses only a hint.
-            let _ = stream.try_write(TOO_MANY);
+            if let Ok(mut stream) = stream.into_std() {
+                let _ = stream.write(TOO_MANY);
+            }
             return;
         }
     };
     let _ = stream.set_nodelay(true);
-    let input = Arc::new(Input(Mutex::new(Reading {
-        is_websocket: false,
-        held: proven.passing.part(&client),
-    })));
+    // In a larger buffer, a slow reader's progress would not show for long.
+    let _ = SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER);
+    let input =
+        Arc::new(Input { limit: u64::from(limits.max_request) + HEADS, reading: Mutex::default() });
     let timeout = limits.request_timeout;
     let service = front.of_connection(address.ip(), client, Arc::clone(&input), Arc::clone(&open));
     let metrics = Arc::clone(&proven.metrics);
@@ -96,43 +103,66 @@ fn begin(stream: TcpStream, address: SocketAddr, front: &Arc<Front>) {
 
 /// What was read of a message over a WebSocket that is not complete yet.
 #[derive(Debug)]
-pub(super) struct Input(Mutex<Reading>);
+pub(super) struct Input {
+    limit: u64,
+    /// `None` before the WebSocket begins.
+    reading: Mutex<Option<Reading>>,
+}
 
 #[derive(Debug)]
 struct Reading {
-    is_websocket: bool,
     held: Held,
+    /// When the first of these bytes was read.
+    begun: Option<Instant>,
 }
 
 impl Input {
-    fn reading(&self) -> MutexGuard<'_, Reading> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn reading(&self) -> MutexGuard<'_, Option<Reading>> {
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts what is read from now on.
-    pub(super) fn begin(&self) {
-        self.reading().is_websocket = true;
+    pub(super) fn begin(&self, held: Held) {
+        *self.reading() = Some(Reading { held, begun: None });
     }
 
     /// Returns what was counted, for a message that is complete.
-    pub(super) fn take(&self) -> Held {
+    pub(super) fn take(&self) -> Option<Held> {
         let mut reading = self.reading();
+        let reading = reading.as_mut()?;
+        reading.begun = None;
         let next = reading.held.of_same();
-        std::mem::replace(&mut reading.held, next)
+        Some(std::mem::replace(&mut reading.held, next))
     }
 
-    pub(super) fn forget(&self) {
-        self.reading().held.shrink_to(0);
+    /// Counts some bytes no longer, which belong to no message.
+    pub(super) fn give_back(&self, bytes: u64) {
+        if let Some(reading) = &mut *self.reading() {
+            let left = reading.held.bytes().saturating_sub(bytes);
+            reading.held.shrink_to(left);
+            if left == 0 {
+                reading.begun = None;
+            }
+        }
+    }
+
+    /// Returns `true` if a message is not complete after so long.
+    pub(super) fn is_late(&self, limit: Duration) -> bool {
+        let reading = self.reading();
+        let begun = reading.as_ref().and_then(|reading| reading.begun);
+        begun.is_some_and(|begun| begun.elapsed() > limit)
     }
 
     fn add(&self, bytes: usize) -> io::Result<()> {
         let mut reading = self.reading();
-        if !reading.is_websocket {
-            return Ok(());
-        }
+        let Some(Reading { held, begun }) = &mut *reading else { return Ok(()) };
+        begun.get_or_insert_with(Instant::now);
         // The client is told nothing: it is in the middle of a message.
-        let full = |_| io::Error::from(io::ErrorKind::OutOfMemory);
-        reading.held.grow(bytes as u64).map_err(full)
+        let full = || io::Error::from(io::ErrorKind::OutOfMemory);
+        if held.bytes() + bytes as u64 > self.limit {
+            return Err(full());
+        }
+        held.grow(bytes as u64).map_err(|_| full())
     }
 }
 

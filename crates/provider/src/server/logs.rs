@@ -149,7 +149,7 @@ impl Call {
     fn logs_now(&self, query: &LogQuery) -> Result<Vec<LocatedLog>, Refusal> {
         if let BlockSelection::AtHash(hash) = *query.blocks() {
             let unknown = || Refusal::UnknownBlock("unknown block".to_owned());
-            let block = self.block_of(hash, self.stop())?.ok_or_else(unknown)?;
+            let block = self.block_of(hash, false, self.stop())?.ok_or_else(unknown)?;
             self.check_profile(block.at.number)?;
             let block = ChainBlock::from(&*block);
             return self.limited(self.blocks.logs(&block, query, SEMANTICS)?);
@@ -367,17 +367,18 @@ impl Proven {
     }
 
     /// Returns the header of a block of the verified chain by its hash; `None` if the verified chain
-    /// does not have it.
+    /// does not have it. `exists` states whether a node names the block.
     pub(super) fn block_of(
         &self,
         hash: B256,
+        exists: bool,
         stop: &Stop,
     ) -> Result<Option<Arc<BlockHeader>>, Refusal> {
         self.heads()?;
         let block = if let Some(known) = self.journal.header(hash) {
             known
         } else {
-            let header = self.blocks.header_with(hash).map_err(HeadersError::from)?;
+            let header = self.blocks.header_with(hash, exists).map_err(HeadersError::from)?;
             let Some(header) = header else { return Ok(None) };
             header
         };
@@ -417,13 +418,8 @@ impl Proven {
             Err(error) => return Err(error.into()),
         };
         let hash = self.hash_at(number, stop)?.ok_or(Refusal::NotReady)?;
-        // The block exists, so a node that does not have it is no answer.
-        self.block_of(hash, stop)?.map(Some).ok_or_else(|| {
-            let why =
-                vec!["no upstream has the header, or the block has just left the chain".into()];
-            let block = BlockRef { number, hash };
-            Missing::of(block, Part::Header, why).into()
-        })
+        let known = self.journal.header(hash).map(Ok);
+        Ok(Some(known.unwrap_or_else(|| self.blocks.header(BlockRef { number, hash }))?))
     }
 }
 

@@ -15,6 +15,7 @@ use super::journal::BlockHeader;
 use super::json;
 use super::logs::SEMANTICS;
 use super::refusal::Refusal;
+use crate::node::bounded;
 
 /// Methods that ask no node, read nothing from disk and search nothing.
 const INSTANT: [(&str, Method); 7] = [
@@ -47,10 +48,15 @@ pub(super) fn find(name: &str) -> Option<(&'static str, Method)> {
     METHODS.into_iter().chain(block_parts::METHODS).find(|(own, _)| *own == name)
 }
 
+/// More parameters than any method has.
+const MOST_PARAMS: usize = 16;
+
 /// Returns the list of parameters in a text.
 pub(super) fn list_of(text: &str) -> Result<Vec<&RawValue>, Refusal> {
-    serde_json::from_str(text)
-        .map_err(|_| Refusal::Params("the parameters are not a list".to_owned()))
+    bounded::list(text, MOST_PARAMS).map_err(|_| {
+        let why = format!("the parameters are not a list of at most {MOST_PARAMS}");
+        Refusal::Params(why)
+    })
 }
 
 /// Returns the parameter with this index.
@@ -79,13 +85,18 @@ fn get_logs(call: &Call, params: &[&RawValue]) -> Answer {
 }
 
 fn new_filter(call: &Call, params: &[&RawValue]) -> Answer {
-    let id = call.new_filter(query(params)?)?;
-    call.written(&id)
+    installed(call, &call.new_filter(query(params)?)?)
 }
 
 fn new_block_filter(call: &Call, _: &[&RawValue]) -> Answer {
-    let id = call.new_block_filter()?;
-    call.written(&id)
+    installed(call, &call.new_block_filter()?)
+}
+
+/// Writes the id of a filter, which is of no use if nobody learns it.
+fn installed(call: &Call, id: &str) -> Answer {
+    call.written(id).inspect_err(|_| {
+        call.uninstall_filter(id);
+    })
 }
 
 fn uninstall_filter(call: &Call, params: &[&RawValue]) -> Answer {
@@ -132,7 +143,7 @@ pub(super) fn block_by_hash(
     call: &Call,
     params: &[&RawValue],
 ) -> Result<Option<Arc<BlockHeader>>, Refusal> {
-    call.block_of(param(params, 0)?, call.stop())
+    call.block_of(param(params, 0)?, false, call.stop())
 }
 
 fn get_block_by_number(call: &Call, params: &[&RawValue]) -> Answer {
@@ -177,7 +188,7 @@ pub(super) fn block_by_id(
     };
     match param(params, 0)? {
         BlockId::Hash(hash) | BlockId::Object { block_hash: Some(hash), block_number: None } => {
-            call.block_of(hash, call.stop())
+            call.block_of(hash, false, call.stop())
         }
         BlockId::Tag(text) | BlockId::Object { block_hash: None, block_number: Some(text) } => {
             by_tag(&text)

@@ -64,6 +64,8 @@ use crate::stop::Stop;
 struct Proven {
     chain_id: u64,
     chain: chain::Chain,
+    /// The blocks that the anchor trusts.
+    trusted: head::TrustedBlocks,
     /// Index of the node that named the head; 0 if an anchor did.
     head_named_by: AtomicUsize,
     journal: Arc<journal::Journal>,

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use super::call::{Answer, Call, Method, Written};
 use super::clients::{Client, Held};
 use super::refusal::{ErrorObject, INVALID_REQUEST, PARSE_ERROR, Refusal};
-use super::subscriptions::Subscriptions;
+use super::subscriptions::{MOST_WORDS, Subscriptions};
 use super::unverified::is_never_passed;
 use super::{Proven, methods};
 use crate::node::bounded;
@@ -21,6 +21,10 @@ use crate::stop::Stop;
 
 /// Number of calls of a batch that are worked on at the same time.
 const AT_ONCE: usize = 8;
+/// Maximum length of an id in bytes, because each answer repeats it.
+const LONGEST_ID: usize = 1024;
+/// Errors from this size on count as unread bytes.
+const LONG_ERROR: usize = 1024;
 /// Answers up to this size are copied into one piece.
 const SMALL: usize = 16 << 10;
 
@@ -166,6 +170,9 @@ impl Caller {
 
     async fn one(&self, text: &str, room: Arc<AtomicU64>) -> Option<Reply> {
         let is_id = |id: &RawValue| {
+            if id.get().len() > LONGEST_ID {
+                return false;
+            }
             id.get() == "null"
                 || id
                     .get()
@@ -205,7 +212,11 @@ impl Caller {
                         |call, params| {
                             let id = self.subscribe(call, params)?;
                             let answer = call.written(&id);
-                            subscribed = Some(id);
+                            if answer.is_ok() {
+                                subscribed = Some(id);
+                            } else if let Some(subscriptions) = &self.subscriptions {
+                                subscriptions.end(&id);
+                            }
                             answer
                         },
                         params,
@@ -224,7 +235,7 @@ impl Caller {
                     return self.pass_on(id, method, params, room).await;
                 }
                 _ => {
-                    let refusal = Refusal::Method(method.to_owned());
+                    let refusal = Refusal::Method(method.chars().take(MOST_WORDS).collect());
                     self.proven.metrics.refused(refusal.outcome());
                     return Reply::error(id, &refusal.into());
                 }
@@ -238,8 +249,25 @@ impl Caller {
         self.proven.metrics.answered(name, outcome, began.elapsed());
         match answer {
             Ok(written) => Reply::success(id, written, false),
-            Err(refusal) => Reply::error(id, &refusal.into()),
+            Err(refusal) => self.refused(id, refusal),
         }
+    }
+
+    /// Returns the answer of a refusal. A long one counts as unread bytes, or says less.
+    fn refused(&self, id: &str, refusal: Refusal) -> Reply {
+        let error = ErrorObject::from(refusal);
+        let mut reply = Reply::error(id, &error);
+        let length = reply.parts.iter().map(Bytes::len).sum::<usize>();
+        if length > LONG_ERROR {
+            let mut held = self.proven.passing.part(&self.client);
+            if held.grow(length as u64).is_err() {
+                let short = ErrorObject { data: None, ..error };
+                return Reply::error(id, &short);
+            }
+            let json = reply.parts.concat();
+            reply.parts = vec![Bytes::from_owner(Piece { json, _held: held })];
+        }
+        reply
     }
 
     /// Returns a call, and what stops its work when it is dropped.
@@ -313,13 +341,18 @@ impl Caller {
         self.proven.metrics.passed();
         let (call, mut waiting) = self.begin(room);
         let (method, params) = (method.to_owned(), params.to_owned());
-        let answer = tokio::task::spawn_blocking(move || {
+        let work = tokio::task::spawn_blocking(move || {
             let _permits = permits;
-            let result = call.forward(&method, &params)?;
+            let result = call.forward(&method, &params, call.stop())?;
             call.written(&result).map_err(ErrorObject::from)
         });
-        let answer = answer.await.unwrap_or_else(|_| Err(Refusal::Internal.into()));
-        waiting.is_over();
+        let answer = match tokio::time::timeout(self.proven.limits.call_timeout, work).await {
+            Ok(answer) => {
+                waiting.is_over();
+                answer.unwrap_or_else(|_| Err(Refusal::Internal.into()))
+            }
+            Err(_) => Err(Refusal::Abandoned.into()),
+        };
         match answer {
             Ok(written) => Reply::success(id, written, true),
             Err(error) => Reply { is_unverified: true, ..Reply::error(id, &error) },

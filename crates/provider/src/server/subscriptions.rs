@@ -8,7 +8,7 @@ use chainsieve::eth::log_query::{CompiledQuery, LogQuery};
 use serde_json::value::RawValue;
 
 use super::call::{Answer, Call};
-use super::clients::{Counted, Held};
+use super::clients::{Counted, Held, OwnSubscription};
 use super::filters::{bytes_of, check_new_logs, random_id};
 use super::journal::Change;
 use super::logs::SEMANTICS;
@@ -16,6 +16,9 @@ use super::methods::param;
 use super::refusal::Refusal;
 use super::rpc::Caller;
 use super::{Proven, json};
+
+/// Number of characters of a client's words that an error repeats.
+pub(super) const MOST_WORDS: usize = 100;
 
 /// What a subscription selects.
 #[derive(Debug, Clone)]
@@ -35,7 +38,7 @@ struct Subscription {
     /// Number of the next change of the chain.
     next: u64,
     state: State,
-    _counted: Counted,
+    _counted: (OwnSubscription, Counted),
     _held: Held,
 }
 
@@ -111,6 +114,19 @@ impl Subscriptions {
         Ok(work)
     }
 
+    /// Returns `true` if the subscription of messages has not ended.
+    pub(super) fn has(&self, messages: &Messages) -> bool {
+        self.open().iter().any(|own| own.id == messages.id)
+    }
+
+    /// Ends a subscription. Returns `true` if there was one.
+    pub(super) fn end(&self, id: &str) -> bool {
+        let mut open = self.open();
+        let before = open.len();
+        open.retain(|own| own.id != id);
+        open.len() < before
+    }
+
     /// Notes that messages were sent.
     pub(super) fn sent(&self, messages: &Messages) {
         self.idle(&messages.id, Some(messages.end));
@@ -137,12 +153,20 @@ impl Caller {
         let selects = selected(params)?;
         let heads = call.heads()?;
         let mut held = call.standing.part(&self.client);
-        if let Selects::Logs(of) = &selects {
-            check_new_logs(&of.0)?;
-            // It could never send anything.
-            call.check_profile(heads.latest)?;
-            held.grow(bytes_of(&of.0))?;
-        }
+        let selects = match selects {
+            None => {
+                held.grow(bytes_of(&LogQuery::new()))?;
+                Selects::Heads
+            }
+            Some(query) => {
+                check_new_logs(&query)?;
+                // It could never send anything.
+                call.check_profile(heads.latest)?;
+                held.grow(bytes_of(&query))?;
+                let compiled = query.compile();
+                Selects::Logs(Arc::new((query, compiled)))
+            }
+        };
         let limits = &call.limits;
         let mut open = subscriptions.open();
         let of_connection = u64::from(limits.max_subscriptions_of_connection);
@@ -151,6 +175,11 @@ impl Caller {
             let what = "subscriptions of a connection";
             return Err(Refusal::Busy { what, limit: of_connection });
         }
+        let of_client = limits.max_subscriptions_of_client;
+        let Some(own) = self.client.subscription(of_client) else {
+            call.metrics.limit_reached("subscriptions_of_client");
+            return Err(Refusal::Busy { what: "subscriptions of yours", limit: of_client });
+        };
         let counted = Counted::new(&call.subscriptions, limits.max_subscriptions);
         let Some(counted) = counted else {
             call.metrics.limit_reached("subscriptions");
@@ -158,8 +187,14 @@ impl Caller {
         };
         let id = random_id();
         let state = State::New;
-        let own =
-            Subscription { id: id.clone(), selects, next, state, _counted: counted, _held: held };
+        let own = Subscription {
+            id: id.clone(),
+            selects,
+            next,
+            state,
+            _counted: (own, counted),
+            _held: held,
+        };
         open.push(own);
         Ok(id)
     }
@@ -167,14 +202,7 @@ impl Caller {
     pub(super) fn unsubscribe(&self, call: &Call, params: &[&RawValue]) -> Answer {
         let subscriptions = self.subscriptions.as_ref().ok_or(Refusal::NeedsWebSocket)?;
         let id: String = param(params, 0)?;
-        let mut open = subscriptions.open();
-        let before = open.len();
-        open.retain(|own| own.id != id);
-        if open.len() == before {
-            return Err(Refusal::NoSubscription);
-        }
-        drop(open);
-        call.written(&true)
+        if subscriptions.end(&id) { call.written(&true) } else { Err(Refusal::NoSubscription) }
     }
 
     /// Returns the messages for a subscription: all of them, or none.
@@ -185,7 +213,9 @@ impl Caller {
         let written = match selects {
             Selects::Heads => heads(&call, &id, &changes),
             Selects::Logs(of) => {
-                let permit = Arc::clone(&self.proven.background).acquire_owned().await;
+                // One client with many subscriptions leaves room for the others.
+                let own = Arc::clone(&self.client.background).acquire_owned().await;
+                let permit = (own, Arc::clone(&self.proven.background).acquire_owned().await);
                 let id = id.clone();
                 let logs = tokio::task::spawn_blocking(move || {
                     let _permit = permit;
@@ -218,17 +248,20 @@ fn heads(call: &Call, id: &str, changes: &[Change]) -> Result<(Vec<Bytes>, Held)
     Ok((texts, held))
 }
 
-fn selected(params: &[&RawValue]) -> Result<Selects, Refusal> {
+/// Returns the query of a subscription of logs; `None` for one of heads.
+fn selected(params: &[&RawValue]) -> Result<Option<LogQuery>, Refusal> {
     let kind = params.first().map_or("", |raw| raw.get());
     match kind {
-        "\"newHeads\"" => Ok(Selects::Heads),
+        "\"newHeads\"" => Ok(None),
         "\"logs\"" => {
             let filter = params.get(1).map_or("{}", |raw| raw.get());
-            let query = LogQuery::from_json(filter, SEMANTICS)?;
-            let compiled = query.compile();
-            Ok(Selects::Logs(Arc::new((query, compiled))))
+            Ok(Some(LogQuery::from_json(filter, SEMANTICS)?))
         }
-        _ => Err(Refusal::Params(format!("no subscription {kind}: newHeads and logs are served"))),
+        _ => {
+            let kind: String = kind.chars().take(MOST_WORDS).collect();
+            let why = format!("no subscription {kind}: newHeads and logs are served");
+            Err(Refusal::Params(why))
+        }
     }
 }
 

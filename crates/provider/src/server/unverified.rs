@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 use super::Proven;
 use super::refusal::{ErrorObject, Refusal};
 use crate::nodes::in_turn;
+use crate::stop::Stop;
 
 /// Returns `true` if a method that is not proven is never passed on: it reads, searches or watches blocks, headers,
 /// transactions, receipts or logs in a way that is not proven here, and its answer could be taken for one
@@ -26,10 +27,18 @@ pub(super) fn is_never_passed(method: &str) -> bool {
 
 impl Proven {
     /// Passes a call to the first node that answers, and returns its answer without any check.
-    pub(super) fn forward(&self, method: &str, params: &str) -> Result<Box<RawValue>, ErrorObject> {
+    pub(super) fn forward(
+        &self,
+        method: &str,
+        params: &str,
+        stop: &Stop,
+    ) -> Result<Box<RawValue>, ErrorObject> {
         let mut failed = None;
         // Each node is asked once: the call may send a transaction.
         for node in in_turn(self.blocks.nodes()) {
+            if stop.is_set() {
+                break;
+            }
             match node.forward(method, params) {
                 Ok(Ok(result)) => return Ok(result),
                 Ok(Err(error)) => {

@@ -31,6 +31,10 @@ const UNANSWERED: u32 = 2;
 /// Maximum size of a frame that is sent. A longer text is sent in several ones, so that the buffer of the
 /// connection stays small.
 const FRAME: usize = 64 << 10;
+/// Number of bytes of a control frame of a client beside its payload.
+const CONTROL: u64 = 6;
+/// Time in which a connection ends.
+const AT_THE_END: Duration = Duration::from_secs(2);
 /// Size of the buffer for what is read.
 const READ: usize = 8 << 10;
 
@@ -53,6 +57,8 @@ pub(super) async fn serve(upgraded: Upgraded, caller: Caller, input: Arc<Input>)
     let config = WebSocketConfig::default()
         .read_buffer_size(READ)
         .write_buffer_size(0)
+        // Room for pongs while the client reads nothing. Of further ones, only the newest is kept.
+        .max_write_buffer_size(4 * FRAME)
         .max_message_size(most)
         .max_frame_size(most);
     let io = TokioIo::new(upgraded);
@@ -83,9 +89,17 @@ impl Connection {
             }
             tokio::select! {
                 message = self.socket.next(), if self.calls.len() < MOST_CALLS => {
-                    let Some(message) = message else { return Ok(()) };
-                    if self.received(message?).is_break() {
-                        return Ok(());
+                    match message {
+                        None => return Ok(()),
+                        Some(Err(Error::Capacity(_))) => {
+                            return self.end(CloseCode::Size, "the message is too large").await;
+                        }
+                        Some(message) => if self.received(message?).is_break() {
+                            // The answer to a close waits to be sent.
+                            let flushed = tokio::time::timeout(AT_THE_END, self.socket.flush());
+                            let _ = flushed.await;
+                            return Ok(());
+                        }
                     }
                 }
                 Some(reply) = self.calls.next(), if !self.calls.is_empty() => {
@@ -97,7 +111,10 @@ impl Connection {
                 Some(messages) = self.messages.next(), if !self.messages.is_empty() => match messages {
                     Ok(messages) => {
                         for text in &messages.texts {
-                            self.send(std::slice::from_ref(text)).await?;
+                            // It may have ended meanwhile.
+                            if subscriptions.has(&messages) {
+                                self.send(std::slice::from_ref(text)).await?;
+                            }
                         }
                         subscriptions.sent(&messages);
                     }
@@ -118,10 +135,11 @@ impl Connection {
                     }
                 }
                 _ = ping.tick() => {
-                    if self.unanswered >= UNANSWERED {
+                    if self.unanswered >= UNANSWERED || self.input.is_late(proven.limits.request_timeout) {
                         return Ok(());
                     }
-                    self.unanswered += 1;
+                    // While too many calls are open, no sign of life is read.
+                    self.unanswered += u32::from(self.calls.len() < MOST_CALLS);
                     self.socket.send(Message::Ping(Bytes::new())).await?;
                 }
                 () = proven.stopped.notified() => {
@@ -137,10 +155,11 @@ impl Connection {
             Message::Text(text) => Bytes::from(text),
             Message::Binary(bytes) => bytes,
             Message::Close(_) => return ControlFlow::Break(()),
-            Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {
-                self.input.forget();
+            Message::Ping(payload) | Message::Pong(payload) => {
+                self.input.give_back(payload.len() as u64 + CONTROL);
                 return ControlFlow::Continue(());
             }
+            Message::Frame(_) => return ControlFlow::Continue(()),
         };
         let (caller, held) = (self.caller.clone(), self.input.take());
         self.calls.push(Box::pin(async move {
@@ -183,7 +202,7 @@ impl Connection {
         self.socket.close(Some(frame)).await?;
         // The other end answers, and then nothing comes.
         let rest = async { while self.socket.next().await.is_some_and(|it| it.is_ok()) {} };
-        let _ = tokio::time::timeout(Duration::from_secs(2), rest).await;
+        let _ = tokio::time::timeout(AT_THE_END, rest).await;
         Ok(())
     }
 }

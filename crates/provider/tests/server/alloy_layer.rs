@@ -1,16 +1,106 @@
 //! alloy's own provider under the layer, over nodes that leave logs out.
 
 use alloy_consensus::private::alloy_eips::Encodable2718 as _;
-use alloy_provider::{Provider as _, ProviderBuilder};
+use std::borrow::Cow;
+
+use alloy_network::Ethereum;
+use alloy_provider::{
+    PendingTransactionBuilder, Provider, ProviderBuilder, ProviderCall, ProviderLayer, RootProvider,
+};
+use alloy_rpc_client::NoParams;
 use alloy_rpc_types_eth::{BlockId, BlockNumberOrTag, Filter};
-use chainsieve::alloy_primitives::keccak256;
+use alloy_transport::{TransportErrorKind, TransportResult};
+use chainsieve::alloy_primitives::{B256, U64, U128, keccak256};
 use chainsieve::eth::log::LocatedLog;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use testkit::eth::json_rpc::Sent;
 use testkit::eth::log_chains::Corpus;
 
 use crate::endpoint;
-use crate::upstream::Upstream;
+use crate::upstream::{Block, Upstream};
+
+/// A layer that answers some calls itself.
+struct Own;
+
+#[derive(Clone)]
+struct OwnProvider<P>(P);
+
+impl<P: Provider> ProviderLayer<P, Ethereum> for Own {
+    type Provider = OwnProvider<P>;
+
+    fn layer(&self, inner: P) -> OwnProvider<P> {
+        OwnProvider(inner)
+    }
+}
+
+/// Hash of the transaction that [`OwnProvider`] says it has sent.
+const SENT: B256 = B256::repeat_byte(5);
+
+#[async_trait::async_trait]
+impl<P: Provider> Provider for OwnProvider<P> {
+    fn root(&self) -> &RootProvider {
+        self.0.root()
+    }
+
+    fn get_gas_price(&self) -> ProviderCall<NoParams, U128, u128> {
+        ProviderCall::ready(Ok(99))
+    }
+
+    fn get_block_number(&self) -> ProviderCall<NoParams, U64, u64> {
+        ProviderCall::ready(Ok(1_000_000))
+    }
+
+    async fn send_raw_transaction(
+        &self,
+        _: &[u8],
+    ) -> TransportResult<PendingTransactionBuilder<Ethereum>> {
+        Ok(PendingTransactionBuilder::new(self.root().clone(), SENT))
+    }
+
+    async fn raw_request_dyn(
+        &self,
+        method: Cow<'static, str>,
+        _: &RawValue,
+    ) -> TransportResult<Box<RawValue>> {
+        Err(TransportErrorKind::custom_str(&format!("own {method}")))
+    }
+}
+
+/// What is not proven is asked of the layers below, and what is proven never is.
+#[test]
+fn layers_below_are_asked_for_what_is_not_proven() {
+    let mut chain = Vec::new();
+    Block::extend(&mut chain, 1, 30);
+    let upstream = Upstream::of(chain);
+    let head = upstream.blocks()[29].hash;
+    let layer = endpoint(&[&upstream], head).layer().expect("a head");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let url = upstream.url().parse().expect("a URL");
+        let below = Own.layer(ProviderBuilder::default().connect_http(url));
+        let provider = layer.layer(below);
+        assert_eq!(provider.get_gas_price().await.expect("by the layer below"), 99);
+        assert_eq!(provider.get_block_number().await.expect("proven"), 29);
+        let sent = provider.send_raw_transaction(&[1]).await.expect("by the layer below");
+        assert_eq!(*sent.tx_hash(), SENT);
+        // Whatever is asked about the transaction is proven again.
+        assert_eq!(sent.provider().get_block_number().await.expect("proven"), 29);
+        let number = provider.raw_request::<_, U64>("eth_blockNumber".into(), NoParams::default());
+        assert_eq!(number.await.expect("proven"), U64::from(29));
+        let none = RawValue::from_string("[]".into()).expect("JSON");
+        let other = provider.raw_request_dyn("eth_maxPriority".into(), &none).await;
+        let error = other.expect_err("by the layer below");
+        assert!(error.to_string().contains("own eth_maxPriority"), "{error}");
+        // What gives receipts without a proof is refused, whatever the layer below does.
+        for method in ["eth_getBlockAccessList", "eth_sendRawTransactionSync"] {
+            let error = provider.raw_request_dyn(method.into(), &none).await.expect_err("refused");
+            assert_eq!(error.as_error_resp().map(|error| error.code), Some(-32601), "{method}");
+        }
+        let answer = provider.send_raw_transaction_sync(&[1]).await;
+        assert!(answer.expect_err("refused").as_error_resp().is_some());
+    });
+}
 
 #[test]
 fn logs_receipts_and_blocks_are_proven() {

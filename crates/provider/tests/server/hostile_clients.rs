@@ -144,6 +144,41 @@ fn unread_subscriptions_take_no_more_than_their_budget() {
     });
 }
 
+/// Each ping has an answer, which this client does not read.
+#[test]
+fn unread_pongs_take_no_memory() {
+    in_own_process("unread_pongs_take_no_memory", || {
+        let (_upstream, server) = quick(|_| {});
+        let mut socket =
+            WebSocket::over(connect_from(HOSTILE, server.address()), PAGE).expect("it opens");
+        socket.0.set_write_timeout(Some(Duration::from_secs(20))).expect("a time");
+        let ping = [&[0x89, 0x80 | 0x7d, 0, 0, 0, 0][..], &[7; 0x7d]].concat();
+        let many = ping.repeat(1000);
+        let before = peak();
+        // The endpoint may stop reading, or end the connection.
+        let sent = (0..2000).take_while(|_| socket.0.write_all(&many).is_ok()).count();
+        let grown = peak() - before;
+        assert!(grown < 100, "{grown} MiB more for {sent} thousand pings");
+        assert_eq!(
+            ask_from(HONEST, server.address(), "eth_blockNumber", &json!([]))["result"],
+            "0x4"
+        );
+    });
+}
+
+/// A message of any number of frames is one message.
+#[test]
+fn empty_frames_without_end_are_cut_off() {
+    let (_upstream, server) = quick(|_| {});
+    let mut socket =
+        WebSocket::over(connect_from(HOSTILE, server.address()), PAGE).expect("it opens");
+    socket.0.set_read_timeout(Some(Duration::from_secs(30))).expect("a time");
+    let _ = socket.0.write_all(&[0x01, 0x80, 0, 0, 0, 0]);
+    let empty = [0x00, 0x80, 0, 0, 0, 0].repeat(10_000);
+    let sent = (0..100).take_while(|_| socket.0.write_all(&empty).is_ok()).count();
+    assert!(sent < 100 || is_closed(&mut socket.0), "{sent}");
+}
+
 fn quick(set: impl FnOnce(&mut RpcServerLimits)) -> (Upstream, RpcServer) {
     let upstream = Upstream::of(blocks_with(5, 1));
     let mut limits = RpcServerLimits::default();

@@ -117,6 +117,12 @@ impl WebSocket {
                 // A text, and what continues it. Pings may come in between.
                 0 | 1 => text.extend(payload),
                 8 => return Ok(None),
+                // A sign of life, as a client gives it: the same payload, whose mask is zero.
+                9 => {
+                    let pong = [&[0x8a, 0x80 | head[1]][..], &[0; 4], &payload].concat();
+                    self.0.write_all(&pong)?;
+                    continue;
+                }
                 _ => continue,
             }
             if head[0] & 0x80 != 0 {

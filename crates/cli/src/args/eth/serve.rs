@@ -150,10 +150,10 @@ pub(crate) struct LimitArgs {
     #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = count(1..=1_u64 << 20), hide_short_help = true)]
     pub(crate) answer_memory: u64,
     /// Maximum size in MiB of an answer
-    #[arg(long, value_name = "MIB", default_value_t = 128, value_parser = count(1..=1_u64 << 20), hide_short_help = true)]
+    #[arg(long, value_name = "MIB", default_value_t = 128, value_parser = count(1..=4095_u64), hide_short_help = true)]
     pub(crate) max_answer: u64,
     /// Maximum size in KiB of a request
-    #[arg(long, value_name = "KIB", default_value_t = 1024, value_parser = count(1..=1_u64 << 20), hide_short_help = true)]
+    #[arg(long, value_name = "KIB", default_value_t = 1024, value_parser = count(1..=65_536_u64), hide_short_help = true)]
     pub(crate) max_request: u64,
     /// Maximum number of calls in a batch
     #[arg(long, value_name = "CALLS", default_value_t = 1000, value_parser = count(1..=100_000_u64), hide_short_help = true)]
@@ -182,6 +182,9 @@ pub(crate) struct LimitArgs {
     /// Maximum number of subscriptions
     #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = count(1..=1_000_000_u64), hide_short_help = true)]
     pub(crate) max_subscriptions: u64,
+    /// The same for one client
+    #[arg(long, value_name = "COUNT", default_value_t = 2000, value_parser = count(1..=1_000_000_u64), hide_short_help = true)]
+    pub(crate) max_subscriptions_of_client: u64,
     /// The same for one connection
     #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = count(1..=1_000_000_u64), hide_short_help = true)]
     pub(crate) max_subscriptions_of_connection: u64,
@@ -218,6 +221,7 @@ impl LimitArgs {
         limits.max_connections_of_client = small(self.max_connections_of_client);
         limits.request_timeout = Duration::from_secs(self.request_timeout);
         limits.max_subscriptions = self.max_subscriptions;
+        limits.max_subscriptions_of_client = self.max_subscriptions_of_client;
         limits.max_subscriptions_of_connection = small(self.max_subscriptions_of_connection);
         limits.max_filters = usize::try_from(self.max_filters).unwrap_or(usize::MAX);
         limits.max_filters_of_client = self.max_filters_of_client;
