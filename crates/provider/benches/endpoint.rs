@@ -279,6 +279,29 @@ fn cached(report: &mut Report, address: SocketAddr, tip: B256, last: u64) {
         assert_eq!(result(&through.ask(&question)), result(&straight.ask(&question)), "{name}");
         report.ratio(name, 1, || through.ask(&question), || straight.ask(&question));
     }
+    for (name, is_full) in [
+        ("repeated eth_getBlockByNumber of latest", false),
+        ("repeated eth_getBlockByNumber of latest, with transactions", true),
+    ] {
+        let question = json!({
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "eth_getBlockByNumber",
+            "params": ["latest", is_full],
+        });
+        let question = question.to_string();
+        let answer = |client: &Client| -> Value {
+            serde_json::from_str(&client.ask(&question)).expect("JSON")
+        };
+        let (own, of_node) = (answer(&through), answer(&straight));
+        for member in ["hash", "number", "receiptsRoot"] {
+            assert_eq!(own["result"][member], of_node["result"][member], "{name}: {member}");
+        }
+        let first = &own["result"]["transactions"][0];
+        let hash = if is_full { &first["hash"] } else { first };
+        assert_eq!(*hash, of_node["result"]["transactions"][0]["hash"], "{name}");
+        report.ratio(name, 1, || through.ask(&question), || straight.ask(&question));
+    }
 }
 
 /// The first question about a range, beside the time to fetch its headers and the receipts of its
