@@ -346,12 +346,13 @@ impl Caller {
             let result = call.forward(&method, &params, call.stop())?;
             call.written(&result).map_err(ErrorObject::from)
         });
-        let answer = match tokio::time::timeout(self.proven.limits.call_timeout, work).await {
-            Ok(answer) => {
-                waiting.is_over();
-                answer.unwrap_or_else(|_| Err(Refusal::Internal.into()))
-            }
-            Err(_) => Err(Refusal::Abandoned.into()),
+        let answer = tokio::time::timeout(self.proven.limits.call_timeout, work).await;
+        let answer = if let Ok(answer) = answer {
+            waiting.is_over();
+            answer.unwrap_or_else(|_| Err(Refusal::Internal.into()))
+        } else {
+            self.proven.metrics.limit_reached("call_timeout");
+            Err(Refusal::Abandoned.into())
         };
         match answer {
             Ok(written) => Reply::success(id, written, true),
