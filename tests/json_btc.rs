@@ -99,6 +99,7 @@ fn updates() {
         txid: txid(),
         transaction: transaction(),
         place: Some(Place { block: at(), index: 3 }),
+        header: None,
         received: vec![client::OwnedOutput {
             vout: 0,
             value: Amount::from_sat(5),
@@ -119,6 +120,7 @@ fn updates() {
         "txid": HASH,
         "transaction": TRANSACTION,
         "place": {"block": at_json(), "index": 3},
+        "header": null,
         "received": [{"vout": 0, "value": 5, "owner": owner}],
         "spent": [{"vin": 2, "outpoint": format!("{HASH}:1"), "owner": owner, "certain": true}],
         "evidence": "merkle_proof",
@@ -153,7 +155,7 @@ fn updates() {
             "event": "reorganized", "fork": at_json(), "disconnected": [at_json()], "withdrawn": 1
         }),
     );
-    let progress = json!({"tip": at_json(), "work": WORK, "end": 5, "settled_to": null});
+    let progress = json!({"tip": at_json(), "work": WORK, "end": 5, "settled_to": null, "watched": 2});
     check_text::<Progress>(progress.clone());
     let mut caught_up = progress;
     caught_up["event"] = "caught_up".into();

@@ -14,6 +14,7 @@ use chainsieve::bitcoin::p2p::{Magic, ServiceFlags};
 use chainsieve::bitcoin::{Network, ScriptBuf};
 use chainsieve::btc::client::{
     Action, Birthday, Config, Event, Item, Kept, LightClient, PeerInfo, Protocol, Wallet,
+    WatchId,
 };
 use chainsieve::btc::peer::PeerId;
 use libfuzzer_sys::fuzz_target;
@@ -85,7 +86,7 @@ fuzz_target!(|bytes: &[u8]| {
             let _ = client.handle(Event::Stored(id), NOW);
         }
     };
-    tell(Event::Watch("a".into(), Box::new(wallet)));
+    tell(Event::Watch(WatchId(1), "a".into(), Box::new(wallet)));
     let services = ServiceFlags::NETWORK | ServiceFlags::BLOOM | ServiceFlags::COMPACT_FILTERS;
     for peer in 1..=2 {
         let info = PeerInfo { name: peer.to_string(), services, start_height: 3 };

@@ -9,6 +9,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where there is nothing")]
 
+mod additions;
+mod caught_up;
 mod mined;
 mod node;
 mod peers;

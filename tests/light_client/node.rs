@@ -58,6 +58,11 @@ pub(crate) struct Node {
     pub(crate) withheld: BTreeSet<BlockHash>,
     pub(crate) asked_blocks: usize,
     pub(crate) asked_filters: usize,
+    /// Number of filtered blocks that the client has asked for.
+    pub(crate) asked_filtered: usize,
+    /// `false` while the node is in its initial download: it answers without any header, as Core
+    /// does.
+    pub(crate) is_ready: bool,
     /// Transactions that the client has sent.
     pub(crate) received: Vec<Txid>,
     /// Transactions that the client has announced.
@@ -76,6 +81,8 @@ impl Node {
             withheld: BTreeSet::new(),
             asked_blocks: 0,
             asked_filters: 0,
+            asked_filtered: 0,
+            is_ready: true,
             received: Vec::new(),
             told: Vec::new(),
             filter: None,
@@ -109,6 +116,9 @@ impl Node {
     pub(crate) fn answer(&mut self, message: &NetworkMessage) -> Vec<NetworkMessage> {
         let is_silent = self.fault == Some(Fault::Silent);
         match message {
+            NetworkMessage::GetHeaders(_) if !self.is_ready => {
+                vec![NetworkMessage::Headers(Vec::new())]
+            }
             NetworkMessage::GetHeaders(request) => {
                 let known = request.locator_hashes.iter().find_map(|it| self.chain.height_of(it));
                 let after = self.chain.blocks().iter().skip(known.unwrap_or(0) as usize + 1);
@@ -236,6 +246,7 @@ impl Node {
                 found.map(|tx| NetworkMessage::Tx(tx.clone())).into_iter().collect()
             }
             Inventory::Unknown { inv_type: 3, hash } => {
+                self.asked_filtered += 1;
                 let hash = BlockHash::from_byte_array(*hash);
                 let Some(chain) = self.chain_with(&hash) else { return Vec::new() };
                 chain.find(&hash).map_or_else(Vec::new, |mined| self.filtered(mined))

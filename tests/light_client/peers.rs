@@ -63,6 +63,7 @@ fn a_block_that_is_announced_and_does_not_come_is_not_worth_a_write() {
         assert_eq!(world.updates().iter().filter(|it| is_caught_up(it)).count(), 1);
         world.watch("b", &wallet(&[script(2)], 0));
         world.run();
+        world.tick(1_000);
         assert_eq!(world.updates().iter().filter(|it| is_caught_up(it)).count(), 1);
     }
 }

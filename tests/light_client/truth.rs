@@ -33,30 +33,31 @@ impl Watched {
     }
 
     /// Returns what must be reported: payments to the watched scripts from `first` on, to indices
-    /// within the gap of indices used before in this chain, and the spends of these coins.
+    /// within the gap of used indices, and the spends of these coins.
+    ///
+    /// The gap counts indices and not blocks (BIP44): an index that a later block brings within the
+    /// gap counts in earlier blocks, too.
     pub(crate) fn must(&self, chain: &Chain) -> Shares {
-        let mut watched: BTreeSet<_> =
-            self.scripts.iter().chain(self.derived.iter().take(self.range)).collect();
+        let blocks = || {
+            let blocks = chain.blocks().iter();
+            blocks.filter(|mined| (self.first..=self.last).contains(&mined.height))
+        };
+        let outputs = blocks().flat_map(|mined| mined.block.txdata.iter().flat_map(|tx| &tx.output));
+        let paid: BTreeSet<_> = outputs.map(|output| &output.script_pubkey).collect();
         let mut end = self.range;
+        loop {
+            let used = self.derived.iter().take(end).rposition(|script| paid.contains(script));
+            let further = used.map_or(0, |used| used + 1 + self.gap).min(self.derived.len());
+            if further <= end {
+                break;
+            }
+            end = further;
+        }
+        let watched: BTreeSet<_> =
+            self.scripts.iter().chain(self.derived.iter().take(end)).collect();
         let mut coins = BTreeSet::new();
         let mut shares = Shares::new();
-        for mined in chain.blocks() {
-            if !(self.first..=self.last).contains(&mined.height) {
-                continue;
-            }
-            // A payment in a block may extend the watched indices, and so reveal another payment in
-            // the same block.
-            loop {
-                let outputs = mined.block.txdata.iter().flat_map(|tx| &tx.output);
-                let paid: BTreeSet<_> = outputs.map(|output| &output.script_pubkey).collect();
-                let used = self.derived.iter().take(end).rposition(|script| paid.contains(script));
-                let further = used.map_or(0, |used| used + 1 + self.gap).min(self.derived.len());
-                if further <= end {
-                    break;
-                }
-                watched.extend(&self.derived[end..further]);
-                end = further;
-            }
+        for mined in blocks() {
             for (tx, txid) in mined.block.txdata.iter().zip(&mined.txids) {
                 let share = share(tx, *txid, &watched, &mut coins);
                 if !(share.0.is_empty() && share.1.is_empty()) {

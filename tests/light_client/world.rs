@@ -8,6 +8,7 @@ use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve::bitcoin::{BlockHash, Network, Txid};
 use chainsieve::btc::client::{
     Action, Config, Event, File, Hit, LightClient, News, Protocol, Update, Wallet, WalletId,
+    WatchId, Write,
 };
 use chainsieve::btc::peer::PeerId;
 
@@ -31,6 +32,8 @@ pub(crate) struct World {
     config: Config,
     pub(crate) wallets: BTreeMap<WalletId, Wallet>,
     pub(crate) storage: Storage,
+    /// Number of calls that added items.
+    pub(crate) watched: u64,
     /// `true` if writes are durable at once. Otherwise [`store`](Self::store) makes them durable.
     pub(crate) stores_at_once: bool,
     pub(crate) nodes: Vec<Node>,
@@ -49,6 +52,14 @@ pub(crate) struct World {
     updates: Vec<Update>,
     /// The requested blocks, with `true` if the block was found.
     pub(crate) blocks: Vec<(BlockHash, bool)>,
+    /// Number of writes of the state, and of all other writes.
+    pub(crate) writes: (usize, usize),
+    /// The last block whose header each connection has sent.
+    shown: BTreeMap<PeerId, BlockHash>,
+    /// Connections that have left a request without an answer.
+    owing: BTreeSet<PeerId>,
+    /// Time that has passed while messages of a connection were waiting.
+    delays: BTreeMap<PeerId, Duration>,
 }
 
 impl World {
@@ -69,6 +80,7 @@ impl World {
             config,
             wallets,
             storage,
+            watched: 0,
             stores_at_once: true,
             nodes: nodes.to_vec(),
             connected: BTreeMap::new(),
@@ -81,6 +93,10 @@ impl World {
             taken: 0,
             updates: Vec::new(),
             blocks: Vec::new(),
+            writes: (0, 0),
+            shown: BTreeMap::new(),
+            owing: BTreeSet::new(),
+            delays: BTreeMap::new(),
         };
         world.begin();
         world
@@ -89,7 +105,8 @@ impl World {
     /// Gives the wallets to the client, and connects every node.
     fn begin(&mut self) {
         for (id, wallet) in self.wallets.clone() {
-            self.handle(Event::Watch(id, Box::new(wallet)));
+            self.watched += 1;
+            self.handle(Event::Watch(WatchId(self.watched), id, Box::new(wallet)));
         }
         for place in 0..self.nodes.len() {
             self.call(place);
@@ -120,7 +137,8 @@ impl World {
 
     pub(crate) fn watch(&mut self, id: &str, wallet: &Wallet) {
         self.wallets.insert(id.into(), wallet.clone());
-        self.handle(Event::Watch(id.into(), Box::new(wallet.clone())));
+        self.watched += 1;
+        self.handle(Event::Watch(WatchId(self.watched), id.into(), Box::new(wallet.clone())));
     }
 
     pub(crate) fn forget(&mut self, id: &str) {
@@ -154,6 +172,17 @@ impl World {
                 Action::Send(id, message) => {
                     let Some(place) = self.connected.get(&id) else { continue };
                     let answers = self.nodes[*place].answer(&message);
+                    let is_question = matches!(
+                        message,
+                        NetworkMessage::GetHeaders(_)
+                            | NetworkMessage::GetCFCheckpt(_)
+                            | NetworkMessage::GetCFHeaders(_)
+                            | NetworkMessage::GetCFilters(_)
+                            | NetworkMessage::GetData(_)
+                    );
+                    if is_question && answers.is_empty() {
+                        self.owing.insert(id);
+                    }
                     self.queues.extend(answers.into_iter().map(|answer| (id, answer)));
                 }
                 Action::Disconnect(id, why) => {
@@ -163,7 +192,12 @@ impl World {
                         if why.is_misbehaviour() { &mut self.banned } else { &mut self.dropped };
                     list.push((place, why.to_string()));
                 }
-                Action::Write(id, write) => self.storage.write(id, write),
+                Action::Write(id, write) => {
+                    let is_state = matches!(write, Write::Replace { file: File::State, .. });
+                    let count = if is_state { &mut self.writes.0 } else { &mut self.writes.1 };
+                    *count += 1;
+                    self.storage.write(id, write);
+                }
                 Action::Read(file) => self.reads.push_back(file),
                 Action::Update(update) => self.updates.push(update),
                 Action::Block(hash, result) => {
@@ -228,6 +262,11 @@ impl World {
     fn deliver(&mut self, at: usize) {
         let Some((id, message)) = self.queues.remove(at) else { return };
         if self.connected.contains_key(&id) {
+            if let NetworkMessage::Headers(headers) = &message
+                && let Some(last) = headers.last()
+            {
+                self.shown.insert(id, last.block_hash());
+            }
             self.taken += 1;
             self.handle(Event::Message(id, message));
         }
@@ -269,9 +308,35 @@ impl World {
         self.deliver(at);
     }
 
+    /// Returns `true` if an honest node has shown the client's last block, has left no request
+    /// without an answer, and had its messages delivered in time. The client must then wait for the
+    /// node, and believe no liar instead.
+    pub(crate) fn has_honest_voice(&self) -> bool {
+        let tip = self.client.chain().tip().hash;
+        self.connected.iter().any(|(id, place)| {
+            let node = &self.nodes[*place];
+            let is_prompt = self.delays.get(id).is_none_or(|it| *it < Duration::from_secs(20));
+            node.fault.is_none()
+                && node.is_ready
+                && node.chain.tip().hash == tip
+                && self.shown.get(id) == Some(&tip)
+                && !self.owing.contains(id)
+                && is_prompt
+        })
+    }
+
     pub(crate) fn tick(&mut self, millis: u64) {
+        let time = Duration::from_millis(millis);
+        let waiting: BTreeSet<_> = self.queues.iter().map(|(id, _)| *id).collect();
+        for id in waiting {
+            *self.delays.entry(id).or_default() += time;
+        }
         self.now += Duration::from_millis(millis);
         self.handle(Event::Tick);
+    }
+
+    pub(crate) fn has_messages(&self) -> bool {
+        !self.queues.is_empty()
     }
 
     pub(crate) fn is_done(&self) -> bool {

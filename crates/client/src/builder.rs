@@ -276,7 +276,8 @@ impl Builder {
         let shared = Arc::new(Shared::new(self.updates, pool.waker()));
         let mut driver = Driver::new(machine, pool, storage, Arc::clone(&shared), self.log);
         for (id, wallet) in wallets {
-            driver.feed(Event::Watch(id, Box::new(wallet)))?;
+            let number = driver.shared.next_watch();
+            driver.feed(Event::Watch(number, id, Box::new(wallet)))?;
         }
         let panics = Arc::clone(&shared);
         let run = move || {

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use chainsieve::bitcoin::block::Header;
 use chainsieve::bitcoin::p2p::ServiceFlags;
 use chainsieve::bitcoin::{Block, BlockHash, FeeRate, Transaction, Txid};
 use chainsieve::btc::client::{
-    Graded, Hit, LightClient, Progress, Protocol, Update, UpdateId, Wallet, WalletId,
+    Graded, Hit, LightClient, Progress, Protocol, Update, UpdateId, Wallet, WalletId, WatchId,
 };
 use chainsieve::btc::headers::BlockAt;
 use chainsieve::btc::merkle_tree::{MerklePath, TransactionInBlock};
@@ -166,18 +167,38 @@ impl Client {
         let _stopped = self.command(Command::Acknowledge(update.id));
     }
 
-    /// Adds a wallet, or adds items to a wallet that is already watched.
+    /// Adds a wallet, or adds items to a wallet that is already watched. Returns the number of the
+    /// call.
     ///
-    /// The client scans the blocks since the wallet's birthday again for the new items. The call
-    /// waits while 4,096 commands are queued.
+    /// Only the new items are searched for, in the blocks from the birthday on. An address that is
+    /// new costs nothing if its birthday is the tip or above it. A program may therefore add its
+    /// addresses one by one.
+    ///
+    /// The call does not wait for the search, nor for the disk. Once
+    /// [`News::Watched`](crate::News::Watched) names this call or a later one, the items are durable:
+    /// see [`wait_stored`](Self::wait_stored). A crash before that is like a crash before the call.
+    /// Once [`Progress::watched`] of a [`News::CaughtUp`](crate::News::CaughtUp) names it, the search
+    /// is complete. The call waits while 4,096 commands are queued.
     ///
     /// # Errors
     /// Returns an error if the id is invalid, if the client's protocol cannot watch an item, or if
     /// the client has stopped.
-    pub fn watch(&self, id: impl Into<WalletId>, wallet: Wallet) -> Result<(), WalletError> {
+    pub fn watch(&self, id: impl Into<WalletId>, wallet: Wallet) -> Result<WatchId, WalletError> {
         let id = id.into();
         check(&id, &wallet, self.protocol)?;
-        Ok(self.command(Command::Watch(id, Box::new(wallet)))?)
+        // Only this thread takes commands from the queue, so this thread would wait for itself for
+        // ever.
+        if self.is_own_thread() {
+            return Err(Stopped.into());
+        }
+        Ok(self.shared.watch(id, Box::new(wallet))?)
+    }
+
+    /// Waits until the items of a call of [`watch`](Self::watch) are durable, for at most `timeout`.
+    /// Returns `true` if they are. Records are written together, at most once a second, and only
+    /// after the headers were caught up for the first time.
+    pub fn wait_stored(&self, watch: WatchId, timeout: Duration) -> bool {
+        self.shared.wait_stored(watch, Instant::now() + timeout)
     }
 
     /// Removes a wallet and its hits. Queued updates about the wallet are dropped.

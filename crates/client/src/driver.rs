@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use chainsieve::bitcoin::BlockHash;
-use chainsieve::btc::client::{Action, Event, File, LightClient, PeerInfo, Update, WriteId};
+use chainsieve::btc::client::{Action, Event, File, LightClient, News, PeerInfo, Update, WriteId};
 
 use crate::error::RunError;
 use crate::net::events::{PeerNote, PoolEvent};
@@ -174,7 +174,7 @@ impl Driver {
     fn take_commands(&mut self) -> Result<(), StorageError> {
         for command in self.shared.take_commands() {
             let event = match command {
-                Command::Watch(id, wallet) => Event::Watch(id, wallet),
+                Command::Watch(number, id, wallet) => Event::Watch(number, id, wallet),
                 Command::Forget(id) => {
                     self.feed(Event::Forget(id.clone()))?;
                     self.shared.drop_updates(&id, &mut self.updates);
@@ -217,7 +217,12 @@ impl Driver {
                     self.written = Some((id, since));
                 }
                 Action::Read(file) => self.reads.push_back(file),
-                Action::Update(update) => self.updates.push_back(update),
+                Action::Update(update) => {
+                    if let News::Watched(number) = update.news {
+                        self.shared.set_stored(number);
+                    }
+                    self.updates.push_back(update);
+                }
                 Action::Block(hash, result) => {
                     for answer in self.asked.remove(&hash).unwrap_or_default() {
                         // If the caller no longer waits, the channel is closed.

@@ -16,7 +16,7 @@ pub use chainsieve::bitcoin::Network;
 pub use chainsieve::btc::client::{
     Birthday, BroadcastNews, Finding, Graded, Hit, HitReason, InclusionEvidence, Item, ItemCause,
     ItemError, News, OwnedOutput, OwnedSpend, Owner, Progress, Protocol, Update, UpdateId, Wallet,
-    WalletId,
+    WalletId, WatchId,
 };
 pub use chainsieve::btc::peer::Grade;
 pub use chainsieve::btc::wallet::{History, Place};

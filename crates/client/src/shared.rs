@@ -7,7 +7,9 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use chainsieve::bitcoin::{Block, BlockHash, FeeRate, Transaction};
-use chainsieve::btc::client::{BlockError, LightClient, Update, UpdateId, Wallet, WalletId};
+use chainsieve::btc::client::{
+    BlockError, LightClient, Update, UpdateId, Wallet, WalletId, WatchId,
+};
 
 use crate::error::{RunError, Stopped};
 use crate::net::pool::{Pool, Waker as PoolWaker};
@@ -17,7 +19,7 @@ pub(crate) type Query = Box<dyn FnOnce(&LightClient, &Pool) + Send>;
 
 /// A command of a user to the client's thread.
 pub(crate) enum Command {
-    Watch(WalletId, Box<Wallet>),
+    Watch(WatchId, WalletId, Box<Wallet>),
     Forget(WalletId),
     Rescan(u32),
     Acknowledge(UpdateId),
@@ -39,6 +41,9 @@ const MAX_COMMANDS: usize = 4_096;
 struct State {
     updates: VecDeque<Update>,
     commands: VecDeque<Command>,
+    /// Number of the last call that added items, and of the last one whose records are durable.
+    watched: WatchId,
+    stored: WatchId,
     /// `true` once a stop was requested.
     stop: bool,
     /// Result of the client's run; `None` while the client runs.
@@ -95,8 +100,53 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the number of the next call that adds items.
+    pub(crate) fn next_watch(&self) -> WatchId {
+        let mut state = self.state();
+        state.watched.0 += 1;
+        state.watched
+    }
+
+    /// Queues the items of a wallet for the client's thread, and returns the number of the call.
+    pub(crate) fn watch(&self, id: WalletId, wallet: Box<Wallet>) -> Result<WatchId, Stopped> {
+        let mut state = self.room()?;
+        // The queue has the order of the numbers, because both are assigned under one lock.
+        state.watched.0 += 1;
+        let number = state.watched;
+        self.queue(state, Command::Watch(number, id, wallet));
+        Ok(number)
+    }
+
+    /// Records that the items of all calls up to this one are durable.
+    pub(crate) fn set_stored(&self, number: WatchId) {
+        self.state().stored = number;
+        self.reader.notify_all();
+    }
+
+    /// Waits until the items of a call are durable. Returns `false` if the client has ended or the
+    /// deadline has passed before.
+    pub(crate) fn wait_stored(&self, number: WatchId, deadline: Instant) -> bool {
+        let mut state = self.state();
+        while state.stored < number {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || state.ended.is_some() {
+                return false;
+            }
+            let waited = self.reader.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
     /// Queues a command for the client's thread. Waits while [`MAX_COMMANDS`] commands are queued.
     pub(crate) fn command(&self, command: Command) -> Result<(), Stopped> {
+        let state = self.room()?;
+        self.queue(state, command);
+        Ok(())
+    }
+
+    /// Waits until the queue of commands has room.
+    fn room(&self) -> Result<MutexGuard<'_, State>, Stopped> {
         let mut state = self.state();
         while state.commands.len() >= MAX_COMMANDS && state.ended.is_none() {
             state = self.reader.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -104,11 +154,14 @@ impl Shared {
         if state.ended.is_some() || state.stop {
             return Err(Stopped);
         }
+        Ok(state)
+    }
+
+    fn queue(&self, mut state: MutexGuard<'_, State>, command: Command) {
         state.commands.push_back(command);
         drop(state);
         self.driver.notify_all();
         self.waker.wake();
-        Ok(())
     }
 
     pub(crate) fn stop(&self) {

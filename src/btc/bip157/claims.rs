@@ -167,12 +167,12 @@ impl Claims {
 
     /// Returns a lower bound of the number of distinct peers that vouch for the accepted hash of a
     /// height. A peer of this run may also be one of the earlier peers that are only counted, for
-    /// example after a restart. So the result is the larger of both numbers, and not their sum.
+    /// example after a restart, and a peer that has left may have connected again. So such peers are
+    /// not added to the connected ones.
     pub(super) fn num_vouchers(&self, height: u32) -> u32 {
         let Some(interval) = self.interval(interval_of(height)) else { return 0 };
-        let earlier = interval.earlier();
-        let earlier = if place_of(height) < earlier.heights { earlier.peers } else { 0 };
-        u32::try_from(self.vouchers(height).count()).unwrap_or(u32::MAX).max(earlier)
+        let differs = |peer| self.differing.contains_key(&(height, peer));
+        interval.num_peers(place_of(height) + 1, differs)
     }
 
     /// Returns the longest prefix of an interval that any peer vouches for, and the number of peers
@@ -186,13 +186,11 @@ impl Claims {
             let differs = differing.iter().find(|(_, peer)| *peer == voucher.peer);
             voucher.heights.min(differs.map_or(usize::MAX, |&(height, _)| place_of(height)))
         });
-        let vouched: Vec<_> = vouched.collect();
-        let before = interval.earlier();
-        let heights = vouched.iter().copied().max().unwrap_or(0).max(before.heights);
-        let peers = vouched.iter().filter(|&&vouched| vouched >= heights).count();
-        let earlier = if before.heights >= heights { before.peers } else { 0 };
-        let peers = u32::try_from(peers).unwrap_or(u32::MAX).max(earlier);
-        Anonymous { peers, heights }
+        let heights = vouched.max().unwrap_or(0).max(interval.earlier().heights);
+        let differs = |peer| {
+            differing.iter().any(|&(height, other)| other == peer && place_of(height) < heights)
+        };
+        Anonymous { peers: interval.num_peers(heights, differs), heights }
     }
 
     /// Returns the grade of a "no" that the filter with the accepted hash gives; `None` if no peer
@@ -634,6 +632,9 @@ impl Claims {
                 interval.limit_voucher(peer, end);
             }
         });
+        for interval in &mut self.intervals {
+            interval.part(peer);
+        }
         // A peer with differing claims is kept individually, because a block may still convict it.
         if self.differing.keys().all(|&(_, claimant)| claimant != peer) {
             for interval in &mut self.intervals {

@@ -25,7 +25,7 @@ use crate::btc::bip158::filter_header;
 use crate::btc::peer::PeerId;
 
 /// With at least this number of disputed heights, a peer is asked for no further filter hashes.
-const MAX_DIFFERING: usize = CHECKPOINT_INTERVAL as usize;
+pub(super) const MAX_DIFFERING: usize = CHECKPOINT_INTERVAL as usize;
 
 impl Parts<'_> {
     /// Requests from each peer the claims that are to be compared next.

@@ -1,6 +1,5 @@
 //! The claims about one interval: the 1,000 blocks between two filter headers of a `cfcheckpt`.
 
-use core::cmp::Ordering;
 use std::ops::{Range, RangeInclusive};
 use std::vec::Vec;
 
@@ -44,6 +43,8 @@ pub(super) struct Height {
     pub(super) ambiguous: bool,
     /// `true` if the filter equals the one built from the block.
     pub(super) audited: bool,
+    /// `true` if the block was handed to the caller, even if a filter has answered the height since.
+    pub(super) scanned: bool,
 }
 
 /// A peer that vouches for the first heights of an interval.
@@ -52,6 +53,8 @@ pub(super) struct Voucher {
     pub(super) peer: PeerId,
     /// The number of heights that the peer vouches for, from the first one of the interval on.
     pub(super) heights: usize,
+    /// `true` if the peer has disconnected. It may be the same as a peer that connected later.
+    pub(super) has_left: bool,
 }
 
 /// Peers that are only counted: the peers of an earlier run, and departed peers beyond the limit.
@@ -68,6 +71,9 @@ pub(super) struct Interval {
     heights: Vec<Height>,
     vouchers: Vec<Voucher>,
     earlier: Anonymous,
+    /// The largest number of vouchers that were connected at the same time, before one of them
+    /// left, and the number of heights that all of them vouched for.
+    together: Anonymous,
     /// The filter headers before the interval and at its end, as claimed by a peer that vouches for
     /// all heights of the interval.
     ends: Option<[FilterHeader; 2]>,
@@ -107,6 +113,23 @@ impl Interval {
 
     pub(super) fn earlier(&self) -> Anonymous {
         self.earlier
+    }
+
+    /// Returns a lower bound of the number of distinct peers among those that vouch for the first
+    /// `heights` heights, leaving out the peers for which `differs` returns `true`. Connections that
+    /// were open at the same time are counted as distinct peers. A peer that has left may have
+    /// connected again, so that it is not counted twice.
+    pub(super) fn num_peers(&self, heights: usize, differs: impl Fn(PeerId) -> bool) -> u32 {
+        let vouchers = self.vouchers.iter();
+        let vouchers = vouchers.filter(|it| it.heights >= heights && !differs(it.peer));
+        let (mut all, mut present) = (0, 0);
+        for voucher in vouchers {
+            all += 1;
+            present += u32::from(!voucher.has_left);
+        }
+        let counted = |peers: Anonymous| if peers.heights >= heights { peers.peers } else { 0 };
+        let together = counted(self.together).max(1).min(all);
+        present.max(together).max(counted(self.earlier))
     }
 
     pub(super) fn ends(&self) -> Option<[FilterHeader; 2]> {
@@ -179,7 +202,7 @@ impl Interval {
     pub(super) fn push(&mut self, hash: FilterHash, wanted: bool) {
         let answer = if wanted { Answer::None } else { Answer::Unwanted };
         self.open += usize::from(wanted);
-        self.heights.push(Height { hash, answer, ambiguous: false, audited: false });
+        self.heights.push(Height { hash, answer, ambiguous: false, audited: false, scanned: false });
     }
 
     /// Replaces the accepted hash of a height.
@@ -195,6 +218,7 @@ impl Interval {
         let Some(at) = self.heights.get_mut(place) else { return };
         let open = |answer| usize::from(answer == Answer::None);
         self.open = self.open + open(answer) - open(at.answer);
+        at.scanned |= answer == Answer::Block;
         at.answer = answer;
         self.waits_since = self.waits_since.filter(|_| self.open > 0);
     }
@@ -220,14 +244,18 @@ impl Interval {
     pub(super) fn vouch(&mut self, peer: PeerId, heights: usize) {
         match self.vouchers.iter_mut().find(|voucher| voucher.peer == peer) {
             Some(voucher) => voucher.heights = heights,
-            None => self.vouchers.push(Voucher { peer, heights }),
+            None => self.vouchers.push(Voucher { peer, heights, has_left: false }),
         }
     }
 
     /// Removes the given vouchers. If `earlier` is `true`, also removes the peers that are only
     /// counted.
     pub(super) fn drop_vouchers(&mut self, peers: &[PeerId], earlier: bool) {
+        let before = self.vouchers.len();
         self.vouchers.retain(|voucher| !peers.contains(&voucher.peer));
+        if self.vouchers.len() < before {
+            self.together = Anonymous::default();
+        }
         if earlier {
             self.earlier = Anonymous::default();
         }
@@ -241,7 +269,25 @@ impl Interval {
         self.vouchers.retain(|voucher| voucher.heights > 0);
     }
 
-    /// Replaces a departed peer by a count, if too many vouchers are remembered individually.
+    /// Records that a peer that vouches has disconnected.
+    pub(super) fn part(&mut self, peer: PeerId) {
+        let Some(heights) = self.vouchers.iter().find(|it| it.peer == peer).map(|it| it.heights)
+        else {
+            return;
+        };
+        let present = self.vouchers.iter().filter(|it| !it.has_left && it.heights >= heights);
+        let peers = u32::try_from(present.count()).unwrap_or(u32::MAX);
+        if (peers, heights) > (self.together.peers, self.together.heights) {
+            self.together = Anonymous { peers, heights };
+        }
+        for voucher in self.vouchers.iter_mut().filter(|voucher| voucher.peer == peer) {
+            voucher.has_left = true;
+        }
+    }
+
+    /// Drops the record of a departed peer, if too many vouchers are remembered individually, so
+    /// that only a count remains. The count does not grow: the departed peers may be one peer that
+    /// connected again and again.
     ///
     /// If one of the counted peers is convicted, all counted peers are convicted. Only the departed
     /// peers that vouch for the largest number of heights are counted.
@@ -253,11 +299,8 @@ impl Interval {
         let Some(heights) = place.map(|place| self.vouchers.swap_remove(place).heights) else {
             return;
         };
-        let together = &mut self.earlier;
-        match heights.cmp(&together.heights) {
-            Ordering::Less => {}
-            Ordering::Equal => together.peers = together.peers.saturating_add(1),
-            Ordering::Greater => *together = Anonymous { peers: 1, heights },
+        if heights > self.earlier.heights {
+            self.earlier = Anonymous { peers: 1, heights };
         }
     }
 
@@ -287,6 +330,7 @@ impl Interval {
         }
         if !unwanted.is_empty() {
             self.vouchers.clear();
+            self.together = Anonymous::default();
             self.earlier = Anonymous::default();
             self.ends = None;
             self.committed = false;
@@ -304,6 +348,7 @@ impl Interval {
         self.committed = false;
         self.open = self.heights.iter().filter(|at| at.answer == Answer::None).count();
         self.earlier.heights = self.earlier.heights.min(heights);
+        self.together.heights = self.together.heights.min(heights);
         for voucher in &mut self.vouchers {
             voucher.heights = voucher.heights.min(heights);
         }

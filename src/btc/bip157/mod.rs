@@ -158,6 +158,11 @@ pub enum Event {
     BlockUnavailable(PeerId, BlockHash),
     /// A filter may match the wallet, or is malformed, so its block is needed.
     Matched(Box<VerifiedFilter>),
+    /// The caller has matched a stored filter of this block, whose hash is given, with further
+    /// scripts, and the filter does not match them. If the height was answered by its block, the
+    /// filter is its answer from now on, so that the answer can be withdrawn. No effect if the hash
+    /// is not the accepted one, or if no filter of the block is evidence.
+    Unmatched(BlockAt, FilterHash),
     /// Proof that a filter is not the filter of its block, with transactions that the block alone
     /// does not contain.
     Refuted(Box<InvalidFilter>),

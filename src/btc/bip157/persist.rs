@@ -1,7 +1,7 @@
 //! Serialised state of a sync, to be stored between runs.
 //!
 //! ```text
-//! "CSFS" | version 1 | genesis answered u8 | network magic 4 | first height u32 | intervals u32
+//! "CSFS" | version 2 | genesis answered u8 | network magic 4 | first height u32 | intervals u32
 //! for each interval: heights u32 | peers u32 | heights vouched for u32 | hash of the last block 32
 //!     for each height: filter hash 32 | state u8
 //! checksum 4: the first bytes of the double SHA-256 of everything before
@@ -9,7 +9,7 @@
 //! Numbers are little-endian. An interval without heights has no claims, its last block hash is all
 //! zeros, and intervals with heights follow it. The state of a height is a sum: the answer (0 none,
 //! 1 filter, 2 block, 3 not wanted), plus 4 if no filter is evidence, plus 8 if the filter was
-//! audited.
+//! audited, plus 16 if the block was scanned.
 
 use std::vec::Vec;
 
@@ -25,11 +25,13 @@ use crate::btc::headers::HeaderChain;
 
 const MAGIC: &[u8; 4] = b"CSFS";
 /// Version of the format. Any other version is rejected, because its fields may differ.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// Flag of a height's state: no filter is evidence about the height.
 const AMBIGUOUS: u8 = 4;
 /// Flag of a height's state: the filter equals the one built from the block.
 const AUDITED: u8 = 8;
+/// Flag of a height's state: the block was handed to the caller.
+const SCANNED: u8 = 16;
 
 /// Reason why a sync cannot be restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -123,7 +125,8 @@ fn state(at: &Height, is_awaited: bool) -> u8 {
         Answer::Block => 2,
     };
     let flag = |is: bool, flag| if is { flag } else { 0 };
-    answer | flag(at.ambiguous, AMBIGUOUS) | flag(at.audited, AUDITED)
+    let flags = flag(at.ambiguous, AMBIGUOUS) | flag(at.audited, AUDITED);
+    answer | flags | flag(at.scanned, SCANNED)
 }
 
 /// Decodes the stored state for a network: the intervals before the first one whose last block has
@@ -210,7 +213,8 @@ impl Rest<'_> {
                 _ => Answer::Unwanted,
             };
             let (ambiguous, audited) = (state & AMBIGUOUS != 0, state & AUDITED != 0);
-            heights.push(Height { hash, answer, ambiguous, audited });
+            let scanned = state & SCANNED != 0;
+            heights.push(Height { hash, answer, ambiguous, audited, scanned });
         }
         let earlier = Anonymous { peers, heights: vouched as usize };
         Ok((Interval::restored(heights, earlier), last))

@@ -43,6 +43,8 @@ pub struct FilterSync {
     /// The inspections that the current event may have changed.
     look: Look,
     clock: SteadyClock,
+    /// The time of the last event.
+    now: Duration,
 }
 
 impl FilterSync {
@@ -60,6 +62,7 @@ impl FilterSync {
             inspections: Inspections::new(config.limits),
             look: Look::All,
             clock: SteadyClock::default(),
+            now: Duration::ZERO,
             config,
         }
     }
@@ -109,7 +112,8 @@ impl FilterSync {
         {
             return Vec::new();
         }
-        let mut turn = Turn::new(chain, self.clock.read(now));
+        self.now = self.clock.read(now);
+        let mut turn = Turn::new(chain, self.now);
         let sender = match &event {
             Event::CFilter(peer, _) => Some(*peer),
             _ => None,
@@ -155,6 +159,7 @@ impl FilterSync {
             Event::Block(peer, block) => self.take_block(peer, *block, turn),
             Event::BlockUnavailable(peer, hash) => self.parts().miss_block(peer, hash, turn),
             Event::Matched(filter) => self.want_block(*filter, turn),
+            Event::Unmatched(at, hash) => self.take_unmatched(at, hash, turn),
             Event::Refuted(proof) => self.take_proof(&proof, turn),
             Event::Rescan(heights) => self.rescan(&heights, turn),
             Event::Extend(first) => self.extend(first, turn),
@@ -241,6 +246,50 @@ impl FilterSync {
             Answer::Filter => self.claims.grade(height),
             Answer::None | Answer::Unwanted => None,
         }
+    }
+
+    /// Returns the grade that a "no" of the accepted filter of a height has. `None` if no filter of
+    /// the height is evidence, or if peers dispute it. Unlike [`grade`](Self::grade), the result
+    /// does not depend on how the height was answered.
+    pub fn filter_grade(&self, height: u32) -> Option<Grade> {
+        if height == 0 {
+            return Some(Grade::Audited);
+        }
+        let at = self.claims.at(height).filter(|at| !at.ambiguous)?;
+        let is_disputed = self.claims.differing_at(height).next().is_some();
+        let is_wanted = at.answer != Answer::Unwanted && !is_disputed;
+        self.claims.grade(height).filter(|_| is_wanted)
+    }
+
+    /// Returns `true` if a filter or a block has answered a height, even if the answer is withdrawn
+    /// at the moment.
+    pub fn was_answered(&self, height: u32) -> bool {
+        match self.claims.at(height) {
+            Some(at) => matches!(at.answer, Answer::Filter | Answer::Block),
+            None => height == 0 && self.genesis_answered,
+        }
+    }
+
+    /// Returns `true` if the block of a height was handed to the caller, in this run or an earlier
+    /// one, even if a filter has answered the height since.
+    pub fn was_scanned(&self, height: u32) -> bool {
+        self.claims.at(height).is_some_and(|at| at.scanned)
+    }
+
+    /// Returns `true` if peers dispute the filter of a height up to `end`, and its block has not
+    /// decided the dispute yet.
+    pub fn is_disputed(&self, end: u32) -> bool {
+        self.claims.disputed().next().is_some_and(|height| height <= end)
+    }
+
+    /// Returns `true` if a connected peer has made claims about all wanted heights up to `end`, or
+    /// has had its time to make them.
+    pub fn is_heard(&self, peer: PeerId, end: u32) -> bool {
+        let Some(peer_state) = self.peers.get(peer) else { return true };
+        peer_state.next_height() > end
+            || self.peers.is_slow(peer_state, self.now)
+            // Such a peer is asked for no further hashes.
+            || self.claims.differs_at_many(peer, super::filter_headers::MAX_DIFFERING)
     }
 
     /// Returns the accepted filter hash of a height. If peers claim several hashes, the accepted
@@ -501,6 +550,17 @@ impl FilterSync {
         let is_claimed = self.claims.hashes(at.height).contains(&hash);
         let content = is_claimed.then_some((hash, filter.content));
         self.inspections.want_with(at, ScanReason::Matched, content);
+    }
+
+    /// Makes the accepted filter the answer of a height that was answered by its block.
+    fn take_unmatched(&mut self, at: BlockAt, hash: FilterHash, turn: &mut Turn<'_>) {
+        let Some(grade) = self.filter_grade(at.height) else { return };
+        let known = self.claims.at(at.height).filter(|known| known.hash == hash);
+        let is_scanned = known.is_some_and(|known| known.answer == Answer::Block);
+        if is_scanned && turn.block_at(at.height) == Some(at) {
+            self.claims.answer(at.height, Answer::Filter);
+            turn.act(Action::Graded(at.height, at.height, grade));
+        }
     }
 
     /// Processes a proof that a filter is false.

@@ -47,7 +47,7 @@ impl DecodedFilter {
     /// Returns `true` if the filter may contain at least one of `scripts`; `false` if `scripts` is
     /// empty.
     pub fn match_any(&self, scripts: &PreparedScripts) -> bool {
-        self.values.match_any(self.backend, scripts)
+        self.values.match_any(self.backend, scripts, 0..scripts.len())
     }
 
     /// Returns `true` if the filter may contain all of `scripts`, or if `scripts` is empty.

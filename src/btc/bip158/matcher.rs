@@ -47,8 +47,23 @@ impl Matcher {
         filter: &GcsFilter<'_>,
         scripts: &PreparedScripts,
     ) -> Result<bool, GcsError> {
-        self.values.decode(self.backend, filter, scripts.len())?;
-        Ok(self.values.match_any(self.backend, scripts))
+        self.match_any_from(filter, scripts, 0)
+    }
+
+    /// Returns `true` if `filter` may contain at least one of `scripts` whose index is `first` or
+    /// higher; `false` if there is no such script.
+    ///
+    /// # Errors
+    /// Returns the errors of [`match_any`](Self::match_any).
+    pub fn match_any_from(
+        &mut self,
+        filter: &GcsFilter<'_>,
+        scripts: &PreparedScripts,
+        first: usize,
+    ) -> Result<bool, GcsError> {
+        let range = first.min(scripts.len())..scripts.len();
+        self.values.decode(self.backend, filter, range.len())?;
+        Ok(self.values.match_any(self.backend, scripts, range))
     }
 
     /// Returns `true` if `filter` may contain all of `scripts`, or if `scripts` is empty.

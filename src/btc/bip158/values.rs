@@ -95,13 +95,18 @@ impl Values {
         })
     }
 
-    /// Returns `true` if at least one of `scripts` may be in the filter.
-    pub(super) fn match_any(&self, backend: Backend, scripts: &PreparedScripts) -> bool {
+    /// Returns `true` if at least one of the scripts in `range` may be in the filter.
+    pub(super) fn match_any(
+        &self,
+        backend: Backend,
+        scripts: &PreparedScripts,
+        range: Range<usize>,
+    ) -> bool {
         let first = |_, found: &[u32]| match found {
             [] => ControlFlow::Continue(()),
             _ => ControlFlow::Break(()),
         };
-        self.ask(backend, scripts, 0..scripts.len(), first).is_break()
+        self.ask(backend, scripts, range, first).is_break()
     }
 
     /// Returns `true` if each of `scripts` may be in the filter.

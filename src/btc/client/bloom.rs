@@ -2,8 +2,15 @@
 //! peer fails, another peer takes over.
 //!
 //! [`Session`] decides which requests are pending and which answers are valid. The follower only
-//! decides which peer serves, and records across all connections which blocks are answered.
+//! decides which peer serves, and records across all connections which blocks are answered, and for
+//! which scripts and coins ([`Searched`]).
+//!
+//! Blocks are requested in the order of the chain. A node answers with the scripts that its filter
+//! has at that time. Blocks that were answered without scripts that were added later, or without
+//! coins that were found later, are requested again in another pass, once the last block is
+//! answered.
 
+use core::ops::RangeInclusive;
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::vec::Vec;
@@ -13,8 +20,9 @@ use bitcoin::p2p::message_blockdata::Inventory;
 use bitcoin::{BlockHash, OutPoint, ScriptBuf, Txid, Weight};
 use thiserror::Error;
 
-use super::follower::{Action, Event, Turn, blocks_that_left};
+use super::follower::{Action, Event, Turn, blocks_that_left, group};
 use super::hits::Unconfirmed;
+use super::searched::Searched;
 use super::{Finding, Graded, HitReason, InclusionEvidence};
 use crate::btc::bip37::ProofError;
 use crate::btc::bip37::session::{self, FilterPolicy, Message, Session};
@@ -94,11 +102,14 @@ pub(super) struct BloomFollower {
     peers: BTreeMap<PeerId, u32>,
     /// The peer that the session talks to.
     serving: Option<PeerId>,
-    /// Every block from `first` on and below this height is answered.
-    next: u32,
-    /// Heights of answered blocks above `next`.
-    answered: BTreeSet<u32>,
-    /// Every block below this height was passed to the session.
+    /// For which scripts and coins each block was answered.
+    searched: Searched,
+    /// The coins that were found in blocks.
+    coins: BTreeSet<OutPoint>,
+    /// The lowest height that was answered in this run.
+    answered_from: u32,
+    /// In the present pass, every block below this height was passed to the session, unless it is
+    /// answered already.
     requested: u32,
     /// Number of failed or incomplete answers per block.
     tries: BTreeMap<BlockHash, u32>,
@@ -118,18 +129,28 @@ pub(super) struct BloomFollower {
 }
 
 impl BloomFollower {
-    /// Creates a follower for the heights from `first` to `last`. Blocks below `next` were answered
+    /// Creates a follower for the heights from `first` to `last`. The blocks `answered` were answered
     /// in an earlier run.
-    pub(super) fn new(session: Session, first: u32, last: Option<u32>, next: u32) -> Self {
+    pub(super) fn new(
+        session: Session,
+        first: u32,
+        last: Option<u32>,
+        answered: Option<RangeInclusive<u32>>,
+    ) -> Self {
+        let mut searched = Searched::default();
+        if let Some(answered) = answered {
+            searched.answer(answered, 0);
+        }
         Self {
             session,
             first,
             last,
             peers: BTreeMap::new(),
             serving: None,
-            next,
-            answered: BTreeSet::new(),
-            requested: next,
+            searched,
+            coins: BTreeSet::new(),
+            answered_from: u32::MAX,
+            requested: first,
             tries: BTreeMap::new(),
             ungraded: first,
             asked: VecDeque::new(),
@@ -145,15 +166,77 @@ impl BloomFollower {
         &mut self,
         coins: Vec<(OutPoint, ScriptBuf)>,
         used: BTreeSet<Label>,
+        late: Vec<(ScriptBuf, u32)>,
         turn: &mut Turn<'_>,
     ) {
         for label in used {
             self.feed(session::Event::Used(label), turn);
         }
-        let mut watched = new_items(turn);
-        watched.extend(given(coins));
         self.feed(session::Event::Tip(turn.chain.tip().height), turn);
+        self.coins.extend(coins.iter().map(|(outpoint, _)| *outpoint));
+        let mut watched = self.take_new(turn);
+        watched.extend(given(coins));
         self.feed(session::Event::Watch(watched), turn);
+        // The blocks above were answered without these coins.
+        for (script, from) in late {
+            self.searched.add(script, from);
+        }
+        self.requested = self.next();
+        self.ungraded = self.requested;
+    }
+
+    /// Takes the new items of the wallets, in the form that a session takes, and notes the heights
+    /// at which they are wanted.
+    fn take_new(&mut self, turn: &mut Turn<'_>) -> Vec<WatchItem> {
+        let mut watched = Vec::new();
+        for group in group(turn.wallets.take_new(), self.answered_from, turn.chain) {
+            let mut scripts = Vec::new();
+            for (new, from) in group.new {
+                scripts.push((new.script.clone().unwrap_or_default(), from));
+                // `Wallet::history` is dropped: a session treats every history as unknown.
+                watched.extend(match (new.outpoint, new.script) {
+                    (Some(outpoint), script) => Some(WatchItem::OutPoint { outpoint, script }),
+                    (None, Some(script)) => Some(WatchItem::Script { script, label: new.label }),
+                    (None, None) => None,
+                });
+                self.first = self.first.min(from);
+            }
+            self.searched.add_known(scripts, group.below);
+        }
+        watched
+    }
+
+    /// Returns for which scripts and coins each block was answered.
+    pub(super) fn searched(&self) -> &Searched {
+        &self.searched
+    }
+
+    /// Returns the lowest height that was answered in this run.
+    pub(super) fn answered_from(&self) -> u32 {
+        self.answered_from
+    }
+
+    /// Returns the height up to which every block from the first one on is answered, whether or not
+    /// it must be searched again.
+    pub(super) fn answered_to(&self) -> Option<u32> {
+        let answered = self.searched.unanswered(self.first).checked_sub(1);
+        answered.filter(|answered| *answered >= self.first)
+    }
+
+    /// Returns the lowest height whose block must be requested.
+    fn next(&self) -> u32 {
+        let unanswered = self.searched.unanswered(self.first);
+        let answered = unanswered.checked_sub(1).filter(|last| *last >= self.first);
+        let open = answered.and_then(|last| self.searched.open(self.first..=last));
+        open.unwrap_or(unanswered)
+    }
+
+    /// Returns the lowest height from this one on whose block must be requested.
+    fn next_from(&self, height: u32) -> u32 {
+        let unanswered = self.searched.unanswered(height);
+        let answered = unanswered.checked_sub(1).filter(|last| *last >= height);
+        let open = answered.and_then(|last| self.searched.open(height..=last));
+        open.unwrap_or(unanswered)
     }
 
     pub(super) fn first(&self) -> u32 {
@@ -171,7 +254,7 @@ impl BloomFollower {
 
     /// Height up to which every block is answered; `None` if the first block is not answered.
     pub(super) fn settled_to(&self) -> Option<u32> {
-        self.next.checked_sub(1).filter(|answered| *answered >= self.first)
+        self.next().checked_sub(1).filter(|answered| *answered >= self.first)
     }
 
     /// Returns `true` if every wanted block of the chain is answered, or if nothing is watched.
@@ -184,7 +267,7 @@ impl BloomFollower {
         // If nothing is watched, there is no filter. Then no node answers, and there is nothing to
         // find.
         let is_idle = watch.num_scripts() == 0 && watch.outputs().len() == 0;
-        is_idle || self.next > self.end(chain) && self.session.pending_requests() == 0
+        is_idle || self.next() > self.end(chain) && self.session.pending_requests() == 0
     }
 
     pub(super) fn progress(&self) -> u64 {
@@ -194,21 +277,25 @@ impl BloomFollower {
     /// Reports the grade of the blocks answered since the last report. The grade is always
     /// `OnePeer`, since only one peer answers for a block.
     fn flush(&mut self, turn: &mut Turn<'_>) {
-        // If the two heights are equal, no block was answered since the last report.
-        if self.ungraded < self.next {
-            let (from, to) = (self.ungraded, self.next - 1);
+        let next = self.next();
+        // If the two heights are equal, no block was answered since the last report. If the next
+        // height is lower, blocks are to be searched again.
+        if self.ungraded < next {
+            let (from, to) = (self.ungraded, next - 1);
             turn.actions.push(Action::Graded(Graded { from, to, grade: Grade::OnePeer }));
-            self.ungraded = self.next;
         }
+        self.ungraded = next;
     }
 
     pub(super) fn handle(&mut self, event: Event<'_>, turn: &mut Turn<'_>) {
         match event {
-            Event::Start { coins, used } => self.start(coins, used, turn),
+            Event::Start { coins, used, late, .. } => self.start(coins, used, late, turn),
             // Answers to the old filter are invalid until fewer elements are watched.
             Event::Message(..) | Event::Tick if self.has_no_filter => return,
+            // A claimed height above the chain is not worth more than one at its tip: the peer that
+            // claims most would always serve.
             Event::Connected(id, height) => {
-                self.peers.insert(id, height);
+                self.peers.insert(id, height.min(turn.chain.tip().height));
             }
             Event::Disconnected(id) => {
                 self.peers.remove(&id);
@@ -233,7 +320,7 @@ impl BloomFollower {
                 }
                 self.feed(message.into(), turn);
             }
-            Event::Watch(from, coins) => self.watch_new(from, coins, turn),
+            Event::Watch(coins) => self.watch_new(coins, turn),
             Event::Rescan(from) => self.rescan(from, turn),
             // Messages of other peers are ignored, because these peers do not have the current
             // filter. `Contents` is ignored, because the BIP37 follower stores no files.
@@ -250,24 +337,25 @@ impl BloomFollower {
         self.ask_mempool(turn);
     }
 
-    /// Updates the session after the wallets changed. `from` is the height to search again from;
-    /// `None` if items were only removed.
-    fn watch_new(
-        &mut self,
-        from: Option<u32>,
-        coins: Vec<(OutPoint, ScriptBuf)>,
-        turn: &mut Turn<'_>,
-    ) {
+    /// Updates the session after the wallets changed.
+    fn watch_new(&mut self, coins: Vec<(OutPoint, ScriptBuf)>, turn: &mut Turn<'_>) {
         // Remove the dropped scripts from the session. A script that is watched again later is then
-        // new to the session, so that the session asks again for the blocks answered without it.
+        // new to the session.
         let watch = self.session.watch();
         let dropped = turn.wallets.take_dropped();
         let scripts: Vec<_> = dropped.iter().filter_map(|script| watch.index_of(script)).collect();
+        if !dropped.is_empty() {
+            self.searched.retain(|script| !dropped.contains(script));
+        }
         if !scripts.is_empty() {
             let event = session::Event::Unwatch { scripts, outpoints: Vec::new() };
             self.feed(event, turn);
+            // A coin that the session has dropped counts as new when it is found again.
+            let watch = self.session.watch();
+            self.coins.retain(|outpoint| watch.output(outpoint).is_some());
         }
-        let mut watched = new_items(turn);
+        self.coins.extend(coins.iter().map(|(outpoint, _)| *outpoint));
+        let mut watched = self.take_new(turn);
         watched.extend(given(coins));
         let had_no_filter = core::mem::take(&mut self.has_no_filter);
         self.feed(session::Event::Watch(watched), turn);
@@ -275,46 +363,30 @@ impl BloomFollower {
         if had_no_filter && !self.has_no_filter {
             self.feed(session::Event::Refresh, turn);
         }
-        self.first = self.first.min(from.unwrap_or(u32::MAX));
-        if self.has_no_filter {
-            // The new items are in no loaded filter, so no block may be stored as answered with
-            // them.
-            self.roll_back(from.unwrap_or(u32::MAX));
-            return;
-        }
-        // Blocks were answered without the items that did not fit, so search all of them again.
-        let from = if had_no_filter { Some(self.first) } else { from };
-        if let Some(from) = from {
-            self.rescan(from, turn);
-        }
     }
 
     /// Requests again every block from a height on.
     fn rescan(&mut self, from: u32, turn: &mut Turn<'_>) {
         self.first = self.first.min(from);
-        self.roll_back(from);
-        // The session then drops its pending requests from this height on.
-        self.feed(session::Event::Reorganized(from), turn);
+        self.answered_from = self.answered_from.min(from);
+        self.searched.forget(&(from..=u32::MAX));
+        self.go_back(from, turn);
     }
 
-    /// Marks all blocks from a height on as unanswered and unrequested.
-    fn roll_back(&mut self, height: u32) {
-        self.next = self.next.min(height);
-        self.requested = self.requested.min(height);
-        self.answered.retain(|answered| *answered < height);
-        self.ungraded = self.ungraded.min(height);
+    /// Begins the requests anew from a height on. The session drops its pending requests from this
+    /// height on.
+    fn go_back(&mut self, height: u32, turn: &mut Turn<'_>) {
+        self.requested = self.requested.min(height.max(self.first));
+        self.feed(session::Event::Reorganized(height), turn);
     }
 
-    /// Ends the session with the serving peer. All blocks from the first unanswered one on are
-    /// requested again, including answered blocks: an answered block may spend coins of the
-    /// unanswered block, and the follower did not know these coins.
+    /// Ends the session with the serving peer. The unanswered blocks are requested from another one.
     fn let_go(&mut self, turn: &mut Turn<'_>) {
         self.serving = None;
         self.asked.clear();
         self.asked_mempool = false;
         self.feed(session::Event::Disconnected, turn);
-        self.roll_back(self.next);
-        self.feed(session::Event::Reorganized(self.next), turn);
+        self.go_back(self.next(), turn);
     }
 
     /// Chooses the peer with the greatest height as the serving peer, unless a suitable peer
@@ -323,7 +395,7 @@ impl BloomFollower {
         if let Some(height) = self.serving.and_then(|id| self.peers.get(&id)).copied() {
             // If another peer has a greater height, replace a serving peer that is behind the chain
             // and has answered everything that it can.
-            let is_behind = height < self.end(turn.chain) && self.next > height;
+            let is_behind = height < self.end(turn.chain) && self.next() > height;
             let others = self.peers.values().any(|other| *other > height);
             if !(is_behind && others && self.session.pending_requests() == 0) {
                 return;
@@ -350,9 +422,19 @@ impl BloomFollower {
         }
         // The peer cannot answer for blocks above its height.
         let end = self.end(turn.chain).min(height);
+        // Blocks that were answered without scripts of now are requested in another pass, when all
+        // others are answered.
+        if self.requested > end && room == MAX_PENDING {
+            self.searched.tidy();
+            self.requested = self.next();
+        }
         let mut blocks = Vec::new();
-        while self.requested <= end && blocks.len() < room {
+        while blocks.len() < room {
+            self.requested = self.next_from(self.requested);
             let Some(hash) = turn.chain.hash_at(self.requested) else { break };
+            if self.requested > end {
+                break;
+            }
             blocks.push(BlockAt { hash, height: self.requested });
             self.requested += 1;
         }
@@ -364,7 +446,7 @@ impl BloomFollower {
     /// Sends `mempool` (BIP35) once all blocks are answered, to learn of unconfirmed transactions.
     fn ask_mempool(&mut self, turn: &mut Turn<'_>) {
         let Some(id) = self.serving else { return };
-        let is_live = self.last.is_none() && self.next > self.end(turn.chain);
+        let is_live = self.last.is_none() && self.next() > self.end(turn.chain);
         // Send `mempool` once per serving peer, and only with a loaded filter, which limits what
         // the node announces.
         if !is_live || self.asked_mempool || self.session.mirrored_filter().is_none() {
@@ -402,8 +484,8 @@ impl BloomFollower {
     fn chain_changed(&mut self, events: &[ChainEvent], turn: &mut Turn<'_>) {
         let gone = blocks_that_left(events);
         if let Some(lowest) = gone.iter().map(|at| at.height).min() {
-            self.roll_back(lowest.max(self.first));
-            self.feed(session::Event::Reorganized(lowest), turn);
+            self.searched.truncate(lowest);
+            self.go_back(lowest, turn);
         }
         self.feed(session::Event::Tip(turn.chain.tip().height), turn);
     }
@@ -412,11 +494,13 @@ impl BloomFollower {
     fn feed(&mut self, event: session::Event, turn: &mut Turn<'_>) {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
+            // Scripts that the answer itself leads to are not among those that it was given for.
+            let count = self.searched.len();
             for action in self.session.handle(event, turn.now) {
                 match action {
                     session::Action::Send(message) => self.send(message, turn),
                     session::Action::Report(finding) => {
-                        events.extend(self.find(finding, turn));
+                        events.extend(self.find(finding, count, turn));
                     }
                 }
             }
@@ -430,8 +514,14 @@ impl BloomFollower {
         }
     }
 
-    /// Handles a finding of the session. Returns an event for the session, if one follows.
-    fn find(&mut self, finding: session::Finding, turn: &mut Turn<'_>) -> Option<session::Event> {
+    /// Handles a finding of the session. `count` is the number of scripts and coins before it.
+    /// Returns an event for the session, if one follows.
+    fn find(
+        &mut self,
+        finding: session::Finding,
+        count: usize,
+        turn: &mut Turn<'_>,
+    ) -> Option<session::Event> {
         match finding {
             session::Finding::Relevant(found) => return self.relevant(&found, turn),
             session::Finding::Block(closed) => {
@@ -448,10 +538,8 @@ impl BloomFollower {
                 // The block may have left the chain while the answer was in flight.
                 if let Some(height) = turn.chain.height_of(&hash) {
                     self.tries.remove(&hash);
-                    self.answered.insert(height);
-                    while self.answered.remove(&self.next) {
-                        self.next += 1;
-                    }
+                    self.answered_from = self.answered_from.min(height);
+                    self.searched.answer(height..=height, count);
                 }
             }
             session::Finding::Unanswered(hash) => {
@@ -475,11 +563,16 @@ impl BloomFollower {
             }
             session::Finding::KeychainAdvanced { label, .. } => {
                 turn.wallets.advance(label);
-                return Some(session::Event::Watch(new_items(turn)));
+                return Some(session::Event::Watch(self.take_new(turn)));
             }
-            // The blocks from here on were filtered without an element that the wallet has learnt
-            // only afterwards.
-            session::Finding::Refilter(from) => self.roll_back(from.height.max(self.first)),
+            // The blocks from here on, up to the last one requested, were filtered without an
+            // element that the wallet has learnt only afterwards.
+            session::Finding::Refilter(from) => {
+                if let Some(last) = self.requested.checked_sub(1) {
+                    self.searched.forget(&(from.height..=last));
+                }
+                self.requested = self.requested.min(from.height);
+            }
             session::Finding::RefreshAdvised(reason) => {
                 turn.actions.push(Action::Report(Finding::FilterRefreshed(reason)));
                 return Some(session::Event::Refresh);
@@ -548,21 +641,24 @@ impl BloomFollower {
                 is_ahead |= turn.wallets.advance(label);
             }
         }
-        // No keychain has derived further scripts, so the session has nothing new to watch.
-        if !is_ahead {
-            return None;
-        }
+        // Blocks above may have been answered without these coins. The node's filter has them from
+        // this block on, so that the blocks of the present pass are not concerned.
         if let Some(place) = found.place {
-            // No `Event::Reorganized` is needed: the session supersedes the requests in flight when
-            // the new scripts are loaded (`Finding::Refilter`).
-            self.roll_back(place.block.height);
+            for received in &found.relevance.received {
+                let outpoint = OutPoint { txid: found.txid, vout: received.vout };
+                let Some(script) = watch.script(received.script) else { continue };
+                if self.coins.insert(outpoint) {
+                    let from = place.block.height.saturating_add(1);
+                    self.searched.add(script.script().to_owned(), from);
+                }
+            }
         }
-        Some(session::Event::Watch(new_items(turn)))
+        // Without further scripts, the session has nothing new to watch.
+        is_ahead.then(|| session::Event::Watch(self.take_new(turn)))
     }
 
     /// Disconnects the serving peer, which failed to answer for a block, and requests the block
-    /// again. The blocks after it are requested again too, since they may spend coins of this
-    /// block.
+    /// again, with all that are not answered yet.
     fn ask_again(
         &mut self,
         hash: BlockHash,
@@ -577,7 +673,8 @@ impl BloomFollower {
             let at = BlockAt { height, hash };
             turn.actions.push(Action::Report(Finding::BlockUnavailable(at)));
         }
-        self.roll_back(height);
+        self.searched.forget(&(height..=height));
+        self.requested = self.requested.min(height);
         // The session then drops its pending requests from this height on.
         Some(session::Event::Reorganized(height))
     }
@@ -599,16 +696,4 @@ fn is_full(kept: Unconfirmed) -> bool {
 fn given(coins: Vec<(OutPoint, ScriptBuf)>) -> impl Iterator<Item = WatchItem> {
     let coin = |(outpoint, script)| WatchItem::OutPoint { outpoint, script: Some(script) };
     coins.into_iter().map(coin)
-}
-
-/// Takes the newly watched items of the wallets, in the form that a session takes.
-fn new_items(turn: &mut Turn<'_>) -> Vec<WatchItem> {
-    let new = turn.wallets.take_new().into_iter();
-    // `Wallet::history` is dropped: a session treats every history as unknown.
-    let watched = new.filter_map(|new| match (new.outpoint, new.script) {
-        (Some(outpoint), script) => Some(WatchItem::OutPoint { outpoint, script }),
-        (None, Some(script)) => Some(WatchItem::Script { script, label: new.label }),
-        (None, None) => None,
-    });
-    watched.collect()
 }

@@ -100,6 +100,39 @@ impl FilterCache {
     }
 }
 
+/// Maximum total size in bytes of the filters in memory: about a day of blocks on Bitcoin's main
+/// network.
+const MAX_RECENT: usize = 4 << 20;
+
+/// The filters of the highest answered blocks, in memory: a new address, whose birthday is at the
+/// tip, needs no download and no file.
+#[derive(Debug, Default)]
+pub(super) struct RecentFilters {
+    filters: BTreeMap<u32, (BlockHash, Vec<u8>)>,
+    bytes: usize,
+}
+
+impl RecentFilters {
+    /// Adds a filter. The filters of the lowest heights make room for it.
+    pub(super) fn insert(&mut self, at: BlockAt, content: Vec<u8>) {
+        self.bytes += content.len();
+        if let Some((_, before)) = self.filters.insert(at.height, (at.hash, content)) {
+            self.bytes -= before.len();
+        }
+        while self.bytes > MAX_RECENT
+            && let Some((_, (_, lowest))) = self.filters.pop_first()
+        {
+            self.bytes -= lowest.len();
+        }
+    }
+
+    /// Returns the filter of a block.
+    pub(super) fn get(&self, at: BlockAt) -> Option<&[u8]> {
+        let (hash, content) = self.filters.get(&at.height)?;
+        (*hash == at.hash).then_some(content)
+    }
+}
+
 /// Decodes a file. Returns the filters of the file by height, each with its block hash, and the
 /// number of bytes before the first incomplete or damaged record.
 pub(super) fn decode(mut bytes: &[u8]) -> (BTreeMap<u32, (BlockHash, Vec<u8>)>, usize) {

@@ -2,9 +2,14 @@
 //! the watched scripts, and downloads and scans the blocks of matching filters.
 //!
 //! [`FilterSync`] decides which heights are answered, which grades they have, and which requests
-//! are pending. The follower itself stores only two things. First, it stores the blocks that wait
-//! until all blocks before them are scanned: a spend is recognised only if its coin is known.
-//! Second, it stores the heights whose stored filters must be matched again.
+//! are pending. The follower itself stores two things: the blocks that wait until all blocks before
+//! them are scanned, since a spend is recognised only if its coin is known, and for which scripts
+//! each height was searched ([`Searched`]).
+//!
+//! Scripts are added while the scan runs: new addresses, and further indices of descriptors. Heights
+//! that were answered without them are searched again for these scripts alone, in passes: a pass
+//! begins once the scan has reached the last height, so that one pass serves all scripts that were
+//! added meanwhile. It uses filters in memory first, then stored ones, then filters of peers.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -12,27 +17,21 @@ use std::vec::Vec;
 
 use bitcoin::{BlockHash, OutPoint};
 
-use super::filter_cache;
-use super::follower::{Action, Event, Turn, blocks_that_left};
+use super::filter_cache::{self, RecentFilters};
+use super::follower::{Action, Event, Turn, blocks_that_left, group};
+use super::searched::Searched;
 use super::{Finding, Graded, HitReason, InclusionEvidence, Reason};
 use crate::btc::bip157::{self, BlockToScan, Config, FilterSync, SILENT_TIMEOUTS, VerifiedFilter};
 use crate::btc::bip158::{
     Acceptance, BlockFilter, BoundBlock, Matcher, PreparedScripts, filter_hash,
 };
-use crate::btc::headers::{ChainEvent, HeaderChain};
+use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain};
 use crate::btc::peer::{Grade, PeerId};
 use crate::btc::wallet::{Outcome, WatchedItems};
 
 /// Maximum total size in bytes of the waiting blocks. Above this size, blocks are scanned out of
-/// order, and heights at which a spend may have been missed are searched again.
+/// order, and scanned blocks in which a spend may have been missed are searched again.
 const MAX_HELD: usize = 64 << 20;
-/// Shortest interval between two checks whether all peers have answered, if there are more than
-/// [`FEW`] heights. The value is an estimate. Each check visits every height, so a check at every
-/// event would be too slow.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Up to this many heights, `is_caught_up` checks at every call. With more heights, it checks at
-/// most once per [`LOOK_EVERY`].
-const FEW: u32 = 2_000;
 
 /// A block that waits to be scanned, and the peer that sent it.
 #[derive(Debug)]
@@ -49,8 +48,12 @@ pub(super) struct FilterFollower {
     sync: FilterSync,
     /// The watched scripts and coins.
     watch: WatchedItems,
-    /// The scripts to match filters against, prepared for repeated matching.
+    /// The scripts to match filters against, prepared for repeated matching: one for each entry of
+    /// `searched`.
     prepared: PreparedScripts,
+    /// For which scripts each height was searched.
+    searched: Searched,
+    recent: RecentFilters,
     matcher: Matcher,
     /// Last height to scan; `None` for no limit.
     last: Option<u32>,
@@ -63,26 +66,24 @@ pub(super) struct FilterFollower {
     held_bytes: usize,
     /// `true` while every block must wait.
     holds_all: bool,
-    /// Files of stored filters to match again, each with the first height to match.
-    rereads: BTreeMap<u32, u32>,
+    /// The lowest height that was answered or reopened in this run.
+    answered_from: u32,
+    /// Files of stored filters to match again.
+    rereads: BTreeSet<u32>,
     /// The file of stored filters that is being read.
     reading: Option<u32>,
-    /// Height of the highest scanned block.
-    scanned: Option<u32>,
+    /// The last height of the present pass over heights that must be searched again.
+    pass_to: Option<u32>,
     /// A range of heights with one grade that is not reported yet.
     run: Option<Graded>,
     /// Time at which [`FilterSync`] last returned an action.
     active: Duration,
-    /// Time of the next check whether all peers have answered.
-    look: Duration,
-    /// State at the last check that found answers of all peers: the progress, the value of `active`
-    /// and the last height.
-    heard: Option<(u64, Duration, u32)>,
     /// Set while everything is settled: the progress, the last height, and the time since which
     /// both are unchanged.
     settled: Option<(u64, u32, Duration)>,
-    /// Number of steps of progress.
+    /// Number of steps of progress, and the time of the last one.
     progress: u64,
+    progressed: Duration,
 }
 
 impl FilterFollower {
@@ -92,6 +93,8 @@ impl FilterFollower {
             sync,
             watch: WatchedItems::new(),
             prepared: PreparedScripts::new(),
+            searched: Searched::default(),
+            recent: RecentFilters::default(),
             matcher: Matcher::new(),
             last: config.last,
             timeout: config.limits.timeout,
@@ -99,15 +102,15 @@ impl FilterFollower {
             held: BTreeMap::new(),
             held_bytes: 0,
             holds_all: false,
-            rereads: BTreeMap::new(),
+            answered_from: u32::MAX,
+            rereads: BTreeSet::new(),
             reading: None,
-            scanned: None,
+            pass_to: None,
             run: None,
             active: Duration::ZERO,
-            look: Duration::ZERO,
-            heard: None,
             settled: None,
             progress: 0,
+            progressed: Duration::ZERO,
         }
     }
 
@@ -115,24 +118,20 @@ impl FilterFollower {
         &self.sync
     }
 
-    /// Watches the new items of the wallets and the given coins.
-    fn watch_with(&mut self, coins: Vec<(OutPoint, bitcoin::ScriptBuf)>, turn: &mut Turn<'_>) {
-        self.take_new(turn);
-        for (outpoint, script) in coins {
-            self.watch.add_outpoint(outpoint, Some(script));
-        }
+    /// Returns for which scripts each height was searched.
+    pub(super) fn searched(&self) -> &Searched {
+        &self.searched
+    }
+
+    /// Returns the lowest height that was answered or reopened in this run.
+    pub(super) fn answered_from(&self) -> u32 {
+        self.answered_from
     }
 
     pub(super) fn handle(&mut self, event: Event<'_>, turn: &mut Turn<'_>) {
+        let before = self.progress;
         match event {
-            Event::Start { coins, .. } => {
-                self.watch_with(coins, turn);
-                // A coin found below a block that an earlier run scanned may be spent in that
-                // block, so find the highest scanned block.
-                let highest = self.sync.highest_known().unwrap_or(0);
-                let is_scanned = |height: &u32| self.sync.grade(*height) == Some(Grade::Scanned);
-                self.scanned = (self.sync.first()..=highest).rev().find(is_scanned);
-            }
+            Event::Start { first, coins, late, .. } => self.start(first, coins, late, turn),
             Event::Connected(id, _) => {
                 self.peers.insert(id, None);
                 self.feed(bip157::Event::PeerConnected(id), turn);
@@ -150,130 +149,248 @@ impl FilterFollower {
                     self.feed_all(events.into(), turn);
                 }
             }
-            Event::Watch(from, coins) => self.watch_new(from, coins, turn),
+            Event::Watch(coins) => self.watch_new(coins, turn),
             Event::Rescan(from) => self.rescan(from, turn),
             Event::Contents(file, bytes) => self.contents(file, bytes, turn),
             Event::Flush => self.flush(turn),
             Event::Tick => self.feed(bip157::Event::Tick, turn),
         }
+        if self.progress != before {
+            self.progressed = turn.now;
+        }
+        self.begin_pass(turn);
     }
 
-    /// Updates the watched set after the wallets changed. `from` is the height from which to search
-    /// again, or `None` if items were only removed.
-    fn watch_new(
+    /// Starts with the heights that an earlier run has answered, and with the items and coins of
+    /// the wallets.
+    fn start(
         &mut self,
-        from: Option<u32>,
+        first: u32,
         coins: Vec<(OutPoint, bitcoin::ScriptBuf)>,
+        late: Vec<(bitcoin::ScriptBuf, u32)>,
         turn: &mut Turn<'_>,
     ) {
+        (self.progressed, self.active) = (turn.now, turn.now);
+        let highest = self.sync.highest_known().unwrap_or(0);
+        let mut answered: Option<core::ops::RangeInclusive<u32>> = None;
+        let mut withdrawn = Vec::new();
+        for height in (self.sync.first()..=highest).filter(|it| self.sync.was_answered(*it)) {
+            if self.sync.was_scanned(height) {
+                self.searched.was_scanned(height);
+            }
+            if self.sync.grade(height).is_none() {
+                withdrawn.push(height);
+            }
+            answered = match answered {
+                Some(run) if *run.end() + 1 == height => Some(*run.start()..=height),
+                run => {
+                    run.into_iter().for_each(|run| self.searched.answer(run, 0));
+                    Some(height..=height)
+                }
+            };
+        }
+        answered.into_iter().for_each(|run| self.searched.answer(run, 0));
+        withdrawn.into_iter().for_each(|height| self.searched.withdraw(&(height..=height)));
+        self.take_new(turn);
+        self.know(coins);
+        // Before these coins were known, the earlier run may have scanned blocks that spend them.
+        for (script, from) in late {
+            self.look_for_spends(script, from);
+        }
+        // The restored sync may begin above the first height that is wanted now.
+        if first < self.sync.first() {
+            self.feed(bip157::Event::Extend(first), turn);
+        }
+    }
+
+    /// Watches the given coins.
+    fn know(&mut self, coins: Vec<(OutPoint, bitcoin::ScriptBuf)>) {
+        for (outpoint, script) in coins {
+            self.watch.add_outpoint(outpoint, Some(script));
+        }
+    }
+
+    /// Updates the watched set after the wallets changed.
+    fn watch_new(&mut self, coins: Vec<(OutPoint, bitcoin::ScriptBuf)>, turn: &mut Turn<'_>) {
         let dropped = turn.wallets.take_dropped();
         if !dropped.is_empty() {
             let indices: Vec<_> =
                 dropped.iter().filter_map(|script| self.watch.index_of(script)).collect();
             self.watch.remove_scripts(indices);
+            self.searched.retain(|script| !dropped.contains(script));
             // Prepared scripts cannot be removed one by one, so prepare the remaining ones again.
-            self.prepared = PreparedScripts::new();
-            for (_, watched) in self.watch.scripts() {
-                self.prepared.push(watched.script().as_bytes());
+            self.prepared = self.searched.scripts().map(bitcoin::Script::as_bytes).collect();
+        }
+        let lowest = self.take_new(turn);
+        self.know(coins);
+        if let Some(lowest) = lowest.filter(|lowest| *lowest < self.sync.first()) {
+            self.feed(bip157::Event::Extend(lowest), turn);
+        }
+    }
+
+    /// Watches the new items of the wallets. Returns the lowest height from which any of them is
+    /// wanted; `None` if there are none.
+    fn take_new(&mut self, turn: &mut Turn<'_>) -> Option<u32> {
+        let mut lowest: Option<u32> = None;
+        for group in group(turn.wallets.take_new(), self.answered_from, turn.chain) {
+            let mut scripts = Vec::new();
+            for (new, from) in group.new {
+                // Filters contain scripts only, so a coin without its script cannot be found.
+                let Some(script) = new.script else { continue };
+                self.prepared.push(script.as_bytes());
+                match new.outpoint {
+                    Some(outpoint) => self.watch.add_outpoint(outpoint, Some(script.clone())),
+                    None => Some(self.watch.add_script(script.clone(), new.label, new.history)),
+                };
+                scripts.push((script, from));
+                lowest = Some(from.min(lowest.unwrap_or(from)));
             }
+            self.searched.add_known(scripts, group.below);
         }
-        self.watch_with(coins, turn);
-        if let Some(from) = from {
-            self.rescan(from, turn);
-        }
+        lowest
     }
 
-    /// Watches the new items of the wallets. Returns `true` if there were any.
-    fn take_new(&mut self, turn: &mut Turn<'_>) -> bool {
-        let new = turn.wallets.take_new();
-        let any = !new.is_empty();
-        for new in new {
-            // Filters contain scripts only, so a coin without its script cannot be found.
-            let Some(script) = new.script else { continue };
+    /// Searches the scanned blocks from a height on for a script whose coin was just found: they
+    /// may spend the coin.
+    fn look_for_spends(&mut self, script: bitcoin::ScriptBuf, from: u32) {
+        if self.searched.add_coin(script.clone(), from) {
             self.prepared.push(script.as_bytes());
-            match new.outpoint {
-                Some(outpoint) => self.watch.add_outpoint(outpoint, Some(script)),
-                None => Some(self.watch.add_script(script, new.label, new.history)),
-            };
         }
-        any
     }
 
-    /// Searches everything from a height on again for the items watched now. Stored filters are
-    /// used where [`FilterSync`] confirms their hashes; other heights are requested from the peers.
+    /// Searches everything from a height on again for the items watched now.
     fn rescan(&mut self, from: u32, turn: &mut Turn<'_>) {
-        // If the range grows downwards, the sync must know the new first height before the rescan.
+        self.answered_from = self.answered_from.min(from);
+        self.searched.reopen(&(from..=u32::MAX));
         if from < self.sync.first() {
             self.feed(bip157::Event::Extend(from), turn);
         }
-        let Some(highest) = self.sync.highest_known().filter(|highest| *highest >= from) else {
+    }
+
+    /// Begins a pass over the heights that must be searched again, once the scan has reached the
+    /// last height.
+    fn begin_pass(&mut self, turn: &mut Turn<'_>) {
+        let end = self.end(turn.chain);
+        if self.reading.is_some() || !self.rereads.is_empty() || self.holds_all {
+            return;
+        }
+        let first = self.sync.first();
+        let Some(open) = (first <= end).then(|| self.searched.open(first..=end)).flatten() else {
+            if self.held.is_empty() {
+                self.pass_to = None;
+            }
             return;
         };
-        // Adjacent files without stored filters are requested as one range.
-        let mut missing: Option<(u32, u32)> = None;
-        for file in filter_cache::file_of(from)..=filter_cache::file_of(highest) {
-            let first = (file.saturating_sub(1) * bip157::CHECKPOINT_INTERVAL + 1).max(from);
-            // File 0 contains height 0 only.
-            let first = if file == 0 { 0 } else { first };
-            let last = (file * bip157::CHECKPOINT_INTERVAL).min(highest);
-            if turn.keeps(file) {
-                let known = self.rereads.entry(file).or_insert(first);
-                *known = first.min(*known);
+        let is_settled =
+            self.sync.settled_to().is_some_and(|settled| settled >= end) && self.held.is_empty();
+        // A block that nobody delivers must not keep the client from searching for new scripts.
+        let is_stuck = turn.now.saturating_sub(self.progressed) > self.timeout;
+        if !is_settled && !is_stuck {
+            return;
+        }
+        self.progressed = turn.now;
+        self.searched.tidy();
+        let mut files = Vec::new();
+        let mut next = Some(open);
+        while let Some(height) = next {
+            let file = filter_cache::file_of(height);
+            files.push(file);
+            let last = file.saturating_mul(bip157::CHECKPOINT_INTERVAL).min(end);
+            self.pass_to = Some(last);
+            next = (last < end).then(|| self.searched.open(last + 1..=end)).flatten();
+        }
+        // Scan no block until all matches and all missing heights are known. Otherwise a block could
+        // seem to have no unsearched height below it.
+        self.holds_all = true;
+        for file in files {
+            if turn.keeps(file) && !self.has_in_memory(file, turn) {
+                self.rereads.insert(file);
             } else {
-                missing = Some(missing.map_or((first, last), |(start, _)| (start, last)));
-                continue;
-            }
-            if let Some((first, last)) = missing.take() {
-                self.feed(bip157::Event::Rescan(first..=last), turn);
+                self.search(file, &BTreeMap::new(), turn);
             }
         }
-        if let Some((first, last)) = missing {
-            self.feed(bip157::Event::Rescan(first..=last), turn);
-        }
+        self.holds_all = false;
         self.read_next(turn);
+        self.scan_ready(turn);
+    }
+
+    /// Returns the heights of a file of stored filters that are wanted.
+    fn heights_of(&self, file: u32, chain: &HeaderChain) -> core::ops::RangeInclusive<u32> {
+        // File 0 contains height 0 only.
+        let before = file.saturating_sub(1).saturating_mul(bip157::CHECKPOINT_INTERVAL);
+        let first = if file == 0 { 0 } else { before + 1 };
+        let last = file.saturating_mul(bip157::CHECKPOINT_INTERVAL);
+        first.max(self.sync.first())..=last.min(self.end(chain))
+    }
+
+    /// Returns `true` if the filters of all heights of a file that must be searched again are in
+    /// memory.
+    fn has_in_memory(&self, file: u32, turn: &Turn<'_>) -> bool {
+        let heights = self.heights_of(file, turn.chain);
+        let mut next = self.searched.open(heights.clone());
+        while let Some(height) = next {
+            let at = turn.chain.hash_at(height).map(|hash| BlockAt { height, hash });
+            if at.is_none_or(|at| self.recent.get(at).is_none()) {
+                return false;
+            }
+            next = (height < *heights.end())
+                .then(|| self.searched.open(height + 1..=*heights.end()))
+                .flatten();
+        }
+        true
     }
 
     /// Starts to read the next file of stored filters, unless one is being read.
     fn read_next(&mut self, turn: &mut Turn<'_>) {
         if self.reading.is_none()
-            && let Some((&file, _)) = self.rereads.first_key_value()
+            && let Some(&file) = self.rereads.first()
         {
             self.reading = Some(file);
             turn.actions.push(Action::Read(file));
         }
     }
 
-    /// Matches the filters of a file that was read. Heights without a valid stored filter are
-    /// requested from the peers.
+    /// Matches the filters of a file that was read.
     fn contents(&mut self, file: u32, bytes: Option<&[u8]>, turn: &mut Turn<'_>) {
         // The file was not requested.
         if self.reading != Some(file) {
             return;
         }
         self.reading = None;
-        let Some(first) = self.rereads.remove(&file) else { return };
+        self.rereads.remove(&file);
         let (kept, _) = filter_cache::decode(bytes.unwrap_or_default());
-        let last = (file * bip157::CHECKPOINT_INTERVAL).min(self.end(turn.chain));
+        self.holds_all = true;
+        self.search(file, &kept, turn);
+        self.holds_all = false;
+        self.progress += 1;
+        self.read_next(turn);
+        self.scan_ready(turn);
+    }
+
+    /// Searches those heights of a file that must be searched again, with filters in memory and
+    /// filters that were stored. Heights without a valid filter are requested from the peers.
+    fn search(
+        &mut self,
+        file: u32,
+        kept: &BTreeMap<u32, (BlockHash, Vec<u8>)>,
+        turn: &mut Turn<'_>,
+    ) {
+        let heights = self.heights_of(file, turn.chain);
         let mut missing: Vec<core::ops::RangeInclusive<u32>> = Vec::new();
-        let mut matched = Vec::new();
-        for height in first..=last {
-            let at = turn
-                .chain
-                .hash_at(height)
-                .map(|hash| crate::btc::headers::BlockAt { height, hash });
-            let Some(at) = at else { break };
-            let filter = kept.get(&height).filter(|(block, _)| *block == at.hash);
-            // A stored filter is used only while the grade of its height comes from filters. If the
-            // block was scanned, the block may have proven the stored filter wrong.
-            let grade = self.sync.grade(height).filter(|grade| *grade != Grade::Scanned);
-            match (filter, grade) {
-                // The stored filter is valid if [`FilterSync`] has accepted its hash.
-                (Some((_, content)), Some(grade))
-                    if self.sync.filter_hash(height) == Some(filter_hash(content)) =>
-                {
-                    let filter = BlockFilter { block_hash: at.hash, content: content.clone() };
-                    if self.may_concern(&filter) {
-                        matched.push(VerifiedFilter { at, filter, grade });
+        let mut events = VecDeque::new();
+        let mut next = (!heights.is_empty()).then(|| self.searched.open(heights.clone())).flatten();
+        while let Some(height) = next {
+            let Some(hash) = turn.chain.hash_at(height) else { break };
+            let at = BlockAt { height, hash };
+            match (self.searched.first_wanted(height), self.stored(at, kept)) {
+                (Some(first), Some((filter, grade, is_scanned))) => {
+                    self.searched.answer(height..=height, self.prepared.len());
+                    if self.may_concern(&filter, first) {
+                        let matched = VerifiedFilter { at, filter, grade };
+                        events.push_back(bip157::Event::Matched(matched.into()));
+                    } else if is_scanned {
+                        let hash = filter_hash(&filter.content);
+                        events.push_back(bip157::Event::Unmatched(at, hash));
                     }
                 }
                 _ => match missing.last_mut() {
@@ -281,20 +398,33 @@ impl FilterFollower {
                     _ => missing.push(height..=height),
                 },
             }
+            next = (height < *heights.end())
+                .then(|| self.searched.open(height + 1..=*heights.end()))
+                .flatten();
         }
-        // Scan no block until [`FilterSync`] knows of all matches and missing heights. Otherwise a
-        // block could seem to have no unsearched height below it.
-        self.holds_all = true;
-        for filter in matched {
-            self.feed(bip157::Event::Matched(filter.into()), turn);
+        events.extend(missing.into_iter().map(bip157::Event::Rescan));
+        for event in events {
+            self.feed(event, turn);
         }
-        for run in missing {
-            self.feed(bip157::Event::Rescan(run), turn);
+    }
+
+    /// Returns the filter of a block that is in memory or was stored, if the filter is evidence:
+    /// [`FilterSync`] has accepted its hash. Also returns the grade of its "no", and `true` if the
+    /// height was answered by its block.
+    fn stored(
+        &self,
+        at: BlockAt,
+        kept: &BTreeMap<u32, (BlockHash, Vec<u8>)>,
+    ) -> Option<(BlockFilter, Grade, bool)> {
+        let of_file = kept.get(&at.height).filter(|(block, _)| *block == at.hash);
+        let content = self.recent.get(at).or(of_file.map(|(_, content)| &**content))?;
+        let answer = self.sync.grade(at.height)?;
+        let grade = self.sync.filter_grade(at.height)?;
+        if self.sync.filter_hash(at.height) != Some(filter_hash(content)) {
+            return None;
         }
-        self.holds_all = false;
-        self.progress += 1;
-        self.read_next(turn);
-        self.scan_ready(turn);
+        let filter = BlockFilter { block_hash: at.hash, content: content.to_vec() };
+        Some((filter, grade, answer == Grade::Scanned))
     }
 
     /// Passes an event to [`FilterSync`] and carries out its actions.
@@ -337,9 +467,12 @@ impl FilterFollower {
             bip157::Action::Filter(filter) => {
                 self.progress += 1;
                 let VerifiedFilter { at, filter: content, grade } = &*filter;
-                turn.actions.push(Action::Keep(*at, content.content.clone()));
+                self.keep(*at, &content.content, turn);
+                self.answered_from = self.answered_from.min(at.height);
+                let first = self.searched.first_wanted(at.height);
+                self.searched.answer(at.height..=at.height, self.prepared.len());
                 // A match may concern a wallet: the block is needed.
-                if self.may_concern(content) {
+                if first.is_some_and(|first| self.may_concern(content, first)) {
                     events.push_back(bip157::Event::Matched(filter));
                 } else {
                     self.note(at.height, *grade, turn);
@@ -348,8 +481,9 @@ impl FilterFollower {
             bip157::Action::Block(block) => {
                 self.progress += 1;
                 self.note(block.at.height, Grade::Scanned, turn);
+                self.answered_from = self.answered_from.min(block.at.height);
                 if let Some(filter) = &block.filter {
-                    turn.actions.push(Action::Keep(block.at, filter.content.clone()));
+                    self.keep(block.at, &filter.content, turn);
                 }
                 let bytes = block.block.total_size();
                 // A block that waits at this height is replaced.
@@ -360,10 +494,12 @@ impl FilterFollower {
             bip157::Action::Reopened(first, last) => {
                 // Report the recorded grades before some of them are withdrawn.
                 self.flush(turn);
+                self.searched.withdraw(&(first..=last));
                 turn.actions.push(Action::Reopened(first, last));
             }
             bip157::Action::Graded(from, to, grade) => {
                 self.flush(turn);
+                self.searched.confirm(&(from..=to));
                 turn.actions.push(Action::Graded(Graded { from, to, grade }));
             }
             bip157::Action::Report(finding) => Self::report(finding, turn),
@@ -388,42 +524,55 @@ impl FilterFollower {
         turn.actions.push(Action::Report(finding));
     }
 
-    /// Returns `true` if a filter matches a watched script, or if the filter is malformed: a
-    /// malformed filter proves nothing, so its block must be scanned.
-    fn may_concern(&mut self, filter: &BlockFilter) -> bool {
+    /// Stores the filter of a block, in memory and in a file.
+    fn keep(&mut self, at: BlockAt, content: &[u8], turn: &mut Turn<'_>) {
+        self.recent.insert(at, content.to_vec());
+        turn.actions.push(Action::Keep(at, content.to_vec()));
+    }
+
+    /// Returns `true` if a filter matches a watched script whose entry has the number `first` or a
+    /// higher one, or if the filter is malformed: a malformed filter proves nothing, so its block
+    /// must be scanned.
+    fn may_concern(&mut self, filter: &BlockFilter, first: usize) -> bool {
         let matches = filter
             .gcs(Acceptance::Strict)
-            .and_then(|filter| self.matcher.match_any(&filter, &self.prepared));
+            .and_then(|filter| self.matcher.match_any_from(&filter, &self.prepared, first));
         matches.unwrap_or(true)
     }
 
     /// Scans the waiting blocks that no unsearched height precedes.
     fn scan_ready(&mut self, turn: &mut Turn<'_>) {
-        // `contents` has not yet passed all matches and missing heights to [`FilterSync`]. Until
-        // then, a block could seem to have no unsearched height below it.
+        // Not all matches and missing heights are passed to [`FilterSync`] yet. Until then, a block
+        // could seem to have no unsearched height below it.
         if self.holds_all {
             return;
         }
         while let Some((&height, _)) = self.held.first_key_value() {
-            let settled = self.sync_settled_to();
+            let settled = self.sync.settled_to();
             let reached = settled.map_or(self.sync.first(), |settled| settled.saturating_add(1));
             let waits = height > reached || self.rereads_below(height);
             // Over the limit, the lowest block is scanned even though heights before it are
-            // unsearched. `scan` returns the height from which spends may have been missed.
+            // unsearched.
             if waits && self.held_bytes <= MAX_HELD {
-                return;
+                break;
             }
             let Some(held) = self.release(height) else { return };
-            if let Some(from) = self.scan(&held, turn) {
-                self.rescan(from, turn);
-            }
+            self.scan(&held, turn);
+        }
+        // New blocks above a pass do not wait for it: the pass may take long. If it finds a coin
+        // that such a block spends, the block is searched again.
+        while let Some(pass_to) = self.pass_to
+            && let Some((&height, _)) = self.held.range(pass_to.saturating_add(1)..).next()
+        {
+            let Some(held) = self.release(height) else { return };
+            self.scan(&held, turn);
         }
     }
 
     /// Returns `true` if stored filters below `height` are still to be matched, so that a lower
     /// block may have to be scanned first.
     fn rereads_below(&self, height: u32) -> bool {
-        self.rereads.values().next().is_some_and(|first| *first < height)
+        self.rereads.first().is_some_and(|file| *file < filter_cache::file_of(height))
     }
 
     /// Removes the waiting block at a height.
@@ -433,18 +582,15 @@ impl FilterFollower {
         Some(held)
     }
 
-    /// Scans a block. Returns the height from which everything must be searched again, if any:
-    /// because the block has led to new watched scripts, or because it has a new coin that an
-    /// already scanned block may spend.
-    fn scan(&mut self, held: &Held, turn: &mut Turn<'_>) -> Option<u32> {
+    /// Scans a block for everything watched.
+    fn scan(&mut self, held: &Held, turn: &mut Turn<'_>) {
         let BlockToScan { at, block, why, .. } = &held.scan;
         // [`FilterSync`] has checked the block against the header of the chain already.
-        let bound = BoundBlock::bind(block, at.hash, turn.chain.network()).ok()?;
-        let mut again: Option<u32> = None;
+        let Ok(bound) = BoundBlock::bind(block, at.hash, turn.chain.network()) else { return };
         loop {
             let known = self.watch.outputs().len();
             let scan = self.watch.scan(at.height, &bound);
-            let new_coin = self.watch.outputs().len() > known;
+            let has_new_coin = self.watch.outputs().len() > known;
             let why = match why {
                 bip157::ScanReason::Matched => HitReason::Matched,
                 bip157::ScanReason::Disputed => HitReason::Disputed,
@@ -452,11 +598,13 @@ impl FilterFollower {
             };
             let mut hits = Vec::new();
             let mut labels = BTreeSet::new();
+            let mut paid = BTreeSet::new();
             for found in &scan.transactions {
                 hits.extend(turn.wallets.hits(found, &self.watch, InclusionEvidence::Block, why));
                 for received in &found.relevance.received {
-                    let script = self.watch.script(received.script);
-                    labels.extend(script.iter().flat_map(|it| turn.wallets.labels(it.script())));
+                    let Some(watched) = self.watch.script(received.script) else { continue };
+                    labels.extend(turn.wallets.labels(watched.script()));
+                    paid.insert(watched.script().to_owned());
                 }
             }
             turn.actions.push(Action::Found(held.from, hits));
@@ -464,22 +612,23 @@ impl FilterFollower {
             if scan.outcome() == Outcome::NoneSeen && held.scan.why == bip157::ScanReason::Matched {
                 turn.actions.push(Action::Report(Finding::NoneSeen(*at)));
             }
-            // A higher block was scanned without this coin.
-            if new_coin && self.scanned.is_some_and(|scanned| scanned > at.height) {
-                again = Some(at.height + 1);
+            // Higher blocks may have been scanned without this coin.
+            if has_new_coin {
+                for script in paid {
+                    self.look_for_spends(script, at.height.saturating_add(1));
+                }
             }
-            self.scanned = self.scanned.max(Some(at.height));
             let mut is_ahead = false;
             for label in labels {
                 is_ahead |= turn.wallets.advance(label);
             }
             // No further scripts are watched, so the block needs no further scan.
-            if !is_ahead || !self.take_new(turn) {
-                return again;
+            if !is_ahead || self.take_new(turn).is_none() {
+                break;
             }
             // The new scripts may occur in this block too.
-            again = Some(at.height);
         }
+        self.searched.scan(at.height);
     }
 
     /// Records the grade of an answered height. Consecutive heights with one grade are reported as
@@ -510,7 +659,7 @@ impl FilterFollower {
                 self.release(height);
             }
             self.watch.rewind(lowest.saturating_sub(1));
-            self.scanned = self.scanned.map(|scanned| scanned.min(lowest.saturating_sub(1)));
+            self.searched.truncate(lowest);
         }
         self.feed(bip157::Event::Chain(events.to_vec()), turn);
     }
@@ -528,32 +677,31 @@ impl FilterFollower {
         self.last.unwrap_or(u32::MAX).min(chain.tip().height)
     }
 
-    fn sync_settled_to(&self) -> Option<u32> {
-        self.sync.settled_to()
-    }
-
     /// Height up to which all heights are settled. A height is settled if a valid filter or the
     /// scanned block gives the answer for everything watched. `None` if the first height is not
     /// settled.
     pub(super) fn settled_to(&self) -> Option<u32> {
-        let settled = self.sync_settled_to()?;
-        // Blocks that wait, and stored filters to be matched again, are not settled.
-        let settled = match self.again() {
+        let settled = self.sync.settled_to()?;
+        let first = self.sync.first();
+        // Blocks that wait, and heights to be searched again, are not settled.
+        let held = self.held.first_key_value().map(|(height, _)| *height);
+        let open = (first <= settled).then(|| self.searched.open(first..=settled)).flatten();
+        let settled = match held.into_iter().chain(open).min() {
             Some(open) => settled.min(open.checked_sub(1)?),
             None => settled,
         };
-        (settled >= self.sync.first()).then_some(settled)
+        (settled >= first).then_some(settled)
     }
 
-    /// Lowest height that [`FilterSync`] treats as settled, but that must not be stored as settled:
-    /// the height of a waiting block or of a stored filter to be matched again.
+    /// Lowest height that [`FilterSync`] treats as settled, but that the next run must search again
+    /// for everything: the height of a waiting block, or of a scanned block that may spend a coin.
     pub(super) fn again(&self) -> Option<u32> {
         let held = self.held.first_key_value().map(|(height, _)| *height);
-        held.into_iter().chain(self.rereads.values().next().copied()).min()
+        held.into_iter().chain(self.searched.open_for_coins()).min()
     }
 
-    /// Returns `true` if everything is settled, and every peer that has the whole chain has
-    /// answered or had enough time to answer.
+    /// Returns `true` if everything is settled, and every connected peer that has the whole chain
+    /// has made its claims or had enough time to make them.
     pub(super) fn is_caught_up(&mut self, chain: &HeaderChain, now: Duration) -> bool {
         let end = self.end(chain);
         let first = self.sync.first();
@@ -575,30 +723,11 @@ impl FilterFollower {
         if now.saturating_sub(since) > self.timeout.saturating_mul(SILENT_TIMEOUTS) {
             return true;
         }
-        // A check of many heights at every event would be too slow.
-        if now < self.look && end.saturating_sub(first) > FEW {
-            return false;
-        }
-        let key = (self.progress, self.active, end);
-        if self.heard != Some(key) {
-            self.look = now.saturating_add(LOOK_EVERY);
-            self.heard = self.all_heard(end).then_some(key);
-        }
-        self.heard.is_some()
-    }
-
-    /// Returns `true` if each height has a claim of every peer that has the block at `end`, or
-    /// stronger evidence.
-    fn all_heard(&self, end: u32) -> bool {
-        let able = self.peers.values().filter(|height| height.is_some_and(|at| at >= end));
-        let able = u32::try_from(able.count()).unwrap_or(u32::MAX);
-        (self.sync.first()..=end).all(|height| match self.sync.grade(height) {
-            Some(Grade::OnePeer) => able <= 1,
-            Some(Grade::Peers(peers)) => peers >= able,
-            // A checkpoint, an audit or a scan is stronger evidence than any number of peers.
-            Some(_) => true,
-            None => false,
-        })
+        // The claims of peers that have left, and of those of an earlier run, do not count: what
+        // matters is whether a connected peer may still contradict.
+        let able = self.peers.iter().filter(|(_, shown)| shown.is_some_and(|shown| shown >= end));
+        let mut able = able.map(|(id, _)| *id);
+        end < first || !self.sync.is_disputed(end) && able.all(|id| self.sync.is_heard(id, end))
     }
 
     pub(super) fn progress(&self) -> u64 {

@@ -1,8 +1,9 @@
 //! The interface that both followers (BIP157 and BIP37) share: their events, their actions and the
 //! context of a call.
 
+use core::cmp::Reverse;
 use core::time::Duration;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
 
 use bitcoin::p2p::message::NetworkMessage;
@@ -10,7 +11,7 @@ use bitcoin::{BlockHash, OutPoint, ScriptBuf};
 
 use super::filter_cache::FilterCache;
 use super::hits::{Hits, Unconfirmed};
-use super::wallets::Wallets;
+use super::wallets::{Since, ToWatch, Wallets};
 use super::{Finding, Graded, Hit, Reason, WalletId};
 use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain};
 use crate::btc::peer::PeerId;
@@ -21,10 +22,15 @@ use crate::btc::wallet::Label;
 pub(super) enum Event<'a> {
     /// The first event: coins and indices that an earlier run found.
     Start {
+        /// The first height that is wanted.
+        first: u32,
         /// Coins of the wallets with their scripts.
         coins: Vec<(OutPoint, ScriptBuf)>,
         /// Keychain indices that are known to be used.
         used: BTreeSet<Label>,
+        /// Scripts of coins that were found after the state was stored, each with the first height
+        /// at which the coin may be spent.
+        late: Vec<(ScriptBuf, u32)>,
     },
     /// A peer that offers the needed services has connected. Contains the height that the peer
     /// claims.
@@ -35,10 +41,10 @@ pub(super) enum Event<'a> {
     /// The chain has changed. Contains all events of one change.
     Chain(&'a [ChainEvent]),
     Message(PeerId, NetworkMessage),
-    /// The watched set has changed. With `Some(from)`, items were added: blocks from this height on
-    /// must be searched again, with the given coins. With `None`, items were only removed.
-    Watch(Option<u32>, Vec<(OutPoint, ScriptBuf)>),
-    /// Every block from this height on must be searched again.
+    /// The watched set has changed: the wallets have new or dropped scripts, and these coins are
+    /// known now.
+    Watch(Vec<(OutPoint, ScriptBuf)>),
+    /// Every block from this height on must be searched again for everything watched.
     Rescan(u32),
     /// Contents of a file of stored filters; `None` if the file does not exist.
     Contents(u32, Option<&'a [u8]>),
@@ -89,6 +95,29 @@ impl Turn<'_> {
     pub(super) fn keeps(&self, file: u32) -> bool {
         self.cache.contains(file)
     }
+}
+
+/// New scripts and coins, each with the height from which it is wanted. The heights below `below`
+/// need not be searched for them.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) below: u32,
+    pub(super) new: Vec<(ToWatch, u32)>,
+}
+
+/// Groups new scripts by the heights that need not be searched for them, most heights first.
+/// `answered_from` is the lowest height that was answered in this run: above it, the stored progress
+/// of items does not apply, because they were not watched.
+pub(super) fn group(new: Vec<ToWatch>, answered_from: u32, chain: &HeaderChain) -> Vec<Group> {
+    let mut groups: BTreeMap<Reverse<u32>, Vec<(ToWatch, u32)>> = BTreeMap::new();
+    for new in new {
+        let (below, from) = match new.since {
+            Since::Birthday(birthday) => (0, birthday.height(chain)),
+            Since::Known { from, todo } => (todo.unwrap_or(u32::MAX).min(answered_from), from),
+        };
+        groups.entry(Reverse(below)).or_default().push((new, from));
+    }
+    groups.into_iter().map(|(Reverse(below), new)| Group { below, new }).collect()
 }
 
 /// Returns the blocks that left the chain, in the order of the events.

@@ -2,26 +2,35 @@
 //!
 //! Until one peer has sent all its headers, only one peer is asked at a time, so that the headers
 //! are downloaded once and not once per peer. After that, every peer is asked for headers beyond
-//! the known ones. A slow peer is skipped, and disconnected after twice the timeout. Two kinds of
-//! peers do not delay [`HeaderSync::is_caught_up`]: peers that keep repeating known headers, and
-//! peers whose headers are ahead of the clock.
+//! the known ones. A slow peer is skipped, and disconnected after twice the timeout.
+//!
+//! # When the headers are caught up
+//! At least one peer has sent all its headers, and every other connected peer has done so too, or
+//! has had its time: twice the timeout from its first request on, and again from each of its
+//! messages that changed the chain. Some peers are not waited for at all: those that are not ready,
+//! those that keep repeating known headers, and those whose headers are ahead of the clock.
+//!
+//! A peer that claims a greater height than that of the chain, and answers without any header, is
+//! not ready: a node of Bitcoin Core answers so while its own chain has too little work. It is asked
+//! again later, and its answer does not count as "no more headers".
 
 use core::cmp::Reverse;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::vec::Vec;
 
-use bitcoin::BlockHash;
 use bitcoin::block::Header;
+use bitcoin::{BlockHash, Network, Work};
 use thiserror::Error;
 
-use crate::btc::headers::{ChainEvent, HeaderChain, HeaderError, MAX_HEADERS};
+use crate::btc::headers::{Candidate, ChainEvent, HeaderChain, HeaderError, MAX_HEADERS};
 use crate::btc::peer::PeerId;
 use crate::steady_clock::SteadyClock;
 
 /// Maximum number of headers of one branch that are collected outside the chain: 96 MB, the headers
 /// of more than twenty years. A branch that does not fit among the side branches can only be added
-/// in one piece, so it must be collected first.
+/// in one piece, so it must be collected first. Its headers are checked as they arrive, and a branch
+/// with much less work than the chain is given up.
 const MAX_BRANCH: usize = 1_200_000;
 /// Maximum number of full `headers` messages in a row that do not change the chain. This number of
 /// full messages contains [`MAX_BRANCH`] headers.
@@ -36,6 +45,9 @@ const MAX_AWAITED: u32 = 3;
 /// Maximum number of messages in a row that connect to no known header: as in Bitcoin Core up to
 /// version 27 (`MAX_NUM_UNCONNECTING_HEADERS_MSGS`).
 const MAX_UNCONNECTED: u32 = 10;
+/// Time after which a peer that is not ready is asked again. An estimate: a node needs hours for its
+/// initial download, and its user wants to see the wallet soon afterwards.
+const READY_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// Time after which a peer whose headers are ahead of the clock is asked again. An estimate: half
 /// the mean time between two blocks.
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(5 * 60);
@@ -71,6 +83,9 @@ pub enum Action {
     Changed(Vec<ChainEvent>),
     /// The peer has shown that it has this block. The header of the block is known.
     Shown(PeerId, BlockHash),
+    /// The peer claims a greater height than that of the chain, but sends no headers: it is probably
+    /// in its initial download. Reported once for each connection.
+    NotReady(PeerId),
 }
 
 /// Reason why header sync disconnects a peer.
@@ -128,6 +143,14 @@ struct Peer {
     claimed: u32,
     /// Time at which the pending `getheaders` was sent; `None` if no request is pending.
     asked: Option<Duration>,
+    /// Time from which on the peer is waited for: its first request since it last had sent all its
+    /// headers, or its last message that changed the chain. `None` if it was not asked since.
+    since: Option<Duration>,
+    /// Time at which the peer was found not to be ready, or was last asked again; `None` if it is
+    /// ready.
+    not_ready: Option<Duration>,
+    /// `true` if it was reported that the peer is not ready.
+    is_reported: bool,
     /// `true` if the peer is not asked again for now: it has sent all its headers, has not answered
     /// in time, or must wait until the branch of another peer is collected.
     done: bool,
@@ -162,6 +185,7 @@ impl Peer {
             self.took = now.saturating_sub(asked);
         }
         (self.done, self.wants, self.full, self.ahead) = (!full, false, full, None);
+        self.not_ready = None;
         // A message that is not full ends the row of full messages.
         if !full {
             (self.fruitless, self.repeated) = (0, 0);
@@ -172,13 +196,24 @@ impl Peer {
     fn has_told_all(&self) -> bool {
         // If `done` and `full` are both set, the peer has more headers and waits until it may send
         // a branch.
-        self.done && !self.full && !self.wants && self.asked.is_none()
+        let is_done = self.done && !self.full && !self.wants && self.asked.is_none();
+        is_done && self.not_ready.is_none()
     }
 
     /// Returns `false` if [`HeaderSync::is_caught_up`] ignores the peer. Such a peer could keep the
     /// client from ever catching up.
-    fn is_awaited(&self) -> bool {
-        self.repeated <= MAX_AWAITED && self.ahead.is_none()
+    fn is_awaited(&self, now: Duration, wait: Duration) -> bool {
+        let is_in_time = self.since.is_none_or(|since| now.saturating_sub(since) <= wait);
+        let is_ready = self.ahead.is_none() && self.not_ready.is_none();
+        is_in_time && is_ready && self.repeated <= MAX_AWAITED
+    }
+
+    /// Records that the peer names a block whose header is unknown, so that it is waited for again.
+    fn wants_more(&mut self) {
+        if self.has_told_all() {
+            self.since = None;
+        }
+        self.wants = true;
     }
 }
 
@@ -187,18 +222,28 @@ impl Peer {
 pub struct HeaderSync {
     chain: HeaderChain,
     peers: BTreeMap<PeerId, Peer>,
-    /// The branch being collected outside the chain, and the peer that sends it.
-    branch: Option<(PeerId, Vec<Header>)>,
+    /// The branch being collected outside the chain, and the peer that sends it. `None` in the place
+    /// of the branch before its first header.
+    branch: Option<(PeerId, Option<Candidate>)>,
     timeout: Duration,
     /// The time with which timeouts are measured.
     clock: SteadyClock,
+    /// The time of the last event.
+    now: Duration,
 }
 
 impl HeaderSync {
     /// Creates a header sync that extends `chain`. If a peer has not answered after `timeout`,
     /// another peer is asked.
     pub fn new(chain: HeaderChain, timeout: Duration) -> Self {
-        Self { chain, peers: BTreeMap::new(), branch: None, timeout, clock: SteadyClock::default() }
+        Self {
+            chain,
+            peers: BTreeMap::new(),
+            branch: None,
+            timeout,
+            clock: SteadyClock::default(),
+            now: Duration::ZERO,
+        }
     }
 
     /// Returns the current chain of headers.
@@ -206,13 +251,15 @@ impl HeaderSync {
         &self.chain
     }
 
-    /// Returns `true` if at least one peer has sent all its headers, and every other relevant peer
-    /// has too. Peers that keep repeating known headers, and peers whose headers are ahead of the
-    /// clock, are not relevant.
+    /// Returns `true` if the headers are caught up: see the [module](self).
     pub fn is_caught_up(&self) -> bool {
+        let wait = self.timeout.saturating_mul(2);
+        let is_awaited = |peer: &Peer| peer.is_awaited(self.now, wait);
         let mut peers = self.peers.values();
-        let any = peers.any(|peer| peer.has_told_all() && peer.is_awaited());
-        any && self.peers.values().all(|peer| peer.has_told_all() || !peer.is_awaited())
+        let any = peers.any(|peer| {
+            peer.has_told_all() && peer.ahead.is_none() && peer.repeated <= MAX_AWAITED
+        });
+        any && self.peers.values().all(|peer| peer.has_told_all() || !is_awaited(peer))
     }
 
     /// Returns `true` if the headers of more than half of the peers are over two hours ahead of the
@@ -237,6 +284,7 @@ impl HeaderSync {
             self.clock.pause(time);
         }
         let now = self.clock.read(now);
+        self.now = now;
         match event {
             Event::Connected(id, claimed) => {
                 self.peers.insert(id, Peer { claimed, ..Peer::default() });
@@ -258,12 +306,12 @@ impl HeaderSync {
 
     /// Ends the collection of a branch from this peer and returns the branch. Peers that waited to
     /// send a branch may be asked again.
-    fn take_branch(&mut self, id: PeerId) -> Option<Vec<Header>> {
+    fn take_branch(&mut self, id: PeerId) -> Option<Candidate> {
         let (_, branch) = self.branch.take_if(|(peer, _)| *peer == id)?;
         for peer in self.peers.values_mut().filter(|peer| peer.full && peer.done) {
             peer.done = false;
         }
-        Some(branch)
+        branch
     }
 
     /// Removes a peer and requests that its connection is closed.
@@ -280,7 +328,7 @@ impl HeaderSync {
             peer.last = Some(hash);
             return Some(Action::Shown(id, hash));
         }
-        peer.wants = true;
+        peer.wants_more();
         None
     }
 
@@ -293,6 +341,12 @@ impl HeaderSync {
                 return;
             }
             peer.answered(false, now);
+            if peer.claimed > self.chain.tip().height {
+                peer.not_ready = Some(now);
+                if !core::mem::replace(&mut peer.is_reported, true) {
+                    actions.push(Action::NotReady(id));
+                }
+            }
             return self.end_branch(id, now, actions);
         };
         // Core treats too many headers, and headers that do not build on each other, as
@@ -308,23 +362,16 @@ impl HeaderSync {
         // The peer may be sending a branch that is collected outside the chain. The next headers of
         // the peer must continue the branch, or start it from a known header. Other headers, such
         // as an announced block, are handled below.
-        if let Some((_, branch)) = self.branch.as_mut().filter(|(peer, _)| *peer == id) {
-            let goes_on = match branch.last() {
-                Some(end) => end.block_hash() == parent,
+        if let Some((_, branch)) = self.branch.as_ref().filter(|(peer, _)| *peer == id) {
+            let goes_on = match branch {
+                Some(branch) => branch.tip() == parent,
                 None => self.chain.contains(&parent),
             };
             if goes_on {
                 peer.answered(full, now);
                 peer.last = Some(last);
                 peer.fruitless += u32::from(full);
-                branch.extend(headers);
-                // Without a limit, cheap headers of an invented branch could fill the memory.
-                if branch.len() > MAX_BRANCH {
-                    self.disconnect(id, Reason::LessWork(MAX_BRANCH), actions);
-                } else if !full {
-                    self.end_branch(id, now, actions);
-                }
-                return;
+                return self.collect(id, headers, full, now, actions);
             }
         }
         let known = self.chain.contains(&last);
@@ -336,7 +383,7 @@ impl HeaderSync {
         // Progress resets the counters. Full messages without progress count towards the limits,
         // since a hostile peer could send known headers for ever.
         if !events.is_empty() {
-            (peer.fruitless, peer.repeated) = (0, 0);
+            (peer.fruitless, peer.repeated, peer.since) = (0, 0, Some(now));
         } else if full {
             peer.fruitless += 1;
             peer.repeated += u32::from(known && !is_higher);
@@ -367,7 +414,8 @@ impl HeaderSync {
                 // while the answer is in flight. So a few such messages are tolerated, as in
                 // Bitcoin Core up to version 27.
                 peer.unconnected += 1;
-                (peer.wants, peer.full) = (true, false);
+                peer.wants_more();
+                peer.full = false;
                 let count = peer.unconnected;
                 if count > MAX_UNCONNECTED {
                     self.disconnect(id, Reason::Unconnected { count, parent }, actions);
@@ -383,7 +431,7 @@ impl HeaderSync {
                 if fruitless > MAX_FRUITLESS {
                     self.disconnect(id, Reason::Fruitless(fruitless), actions);
                 } else if !waits {
-                    self.branch = Some((id, Vec::new()));
+                    self.branch = Some((id, None));
                 }
             }
             HeaderError::TimeTooNew { .. } => {
@@ -422,14 +470,63 @@ impl HeaderSync {
         }
     }
 
+    /// Adds headers to the branch that is collected. Gives the branch up if a header is invalid, or
+    /// if the branch has too little work.
+    fn collect(
+        &mut self,
+        id: PeerId,
+        headers: &[Header],
+        full: bool,
+        now: Duration,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some((_, branch)) = &mut self.branch else { return };
+        let parent = headers[0].prev_blockhash;
+        let checked = match branch.take().map_or_else(|| self.chain.candidate(parent), Ok) {
+            Ok(mut candidate) => {
+                let checked = self.chain.extend(&mut candidate, headers, self.clock.unix());
+                let count = candidate.headers().len();
+                // Without these limits, cheap headers of an invented branch could fill the memory.
+                if count > MAX_BRANCH || self.chain.is_weak(&candidate) {
+                    return self.disconnect(id, Reason::LessWork(count), actions);
+                }
+                *branch = Some(candidate);
+                checked
+            }
+            Err(error) => Err(error),
+        };
+        match checked {
+            Ok(()) if full => {}
+            Ok(()) => self.end_branch(id, now, actions),
+            // The headers before the one that is ahead of the clock may be enough.
+            Err(HeaderError::TimeTooNew { .. }) => {
+                let tip = branch.as_ref().map(Candidate::tip);
+                let ahead = headers.iter().find(|header| Some(header.prev_blockhash) == tip);
+                let ahead = ahead.copied();
+                self.end_branch(id, now, actions);
+                self.put_off(id, ahead.as_ref(), now, actions);
+            }
+            Err(cause @ HeaderError::BelowStart { .. }) => {
+                self.disconnect(id, Reason::Refused(cause), actions);
+            }
+            Err(cause) => self.disconnect(id, Reason::Invalid(cause), actions),
+        }
+    }
+
     /// Passes the collected branch to the chain once the peer has sent all of it. The chain accepts
     /// a branch in one piece if the branch has more work.
     fn end_branch(&mut self, id: PeerId, now: Duration, actions: &mut Vec<Action>) {
         let Some(branch) = self.take_branch(id) else { return };
+        let branch = branch.headers();
         // The branch is passed to the chain in one call, so that the limit on side branches does
         // not stop a branch with more work.
-        match self.chain.accept(&branch, self.clock.unix()) {
-            Ok(events) => changed(events, actions),
+        match self.chain.accept(branch, self.clock.unix()) {
+            Ok(events) => {
+                if let Some(peer) = self.peers.get_mut(&id) {
+                    peer.since = Some(now);
+                }
+                changed(events, actions);
+            }
             Err(error) => {
                 changed(error.events, actions);
                 let reason = match error.cause {
@@ -457,6 +554,11 @@ impl HeaderSync {
                 && now.saturating_sub(*ahead) >= ASK_AGAIN_AFTER
             {
                 (*ahead, peer.done) = (now, false);
+            }
+            if let Some(not_ready) = &mut peer.not_ready
+                && now.saturating_sub(*not_ready) >= READY_AGAIN_AFTER
+            {
+                (*not_ready, peer.done) = (now, false);
             }
             // Silence means "no more headers" if the peer claims no greater height than that of the
             // chain: Core nodes that are still syncing send no empty answer.
@@ -504,11 +606,31 @@ impl HeaderSync {
                 is_led = true;
             }
             peer.asked = Some(now);
+            peer.since.get_or_insert(now);
             // Only a full message shows that the peer has headers after the last one that it sent.
             let last = peer.last.filter(|_| peer.full);
             actions.push(Action::Ask(id, locator(&self.chain, last)));
         }
     }
+}
+
+/// Returns the work that the chain of a network has at least: that of a block some time before this
+/// version (`nMinimumChainWork` in Bitcoin Core, `kernel/chainparams.cpp`). Zero for regtest.
+pub fn minimum_work(network: Network) -> Work {
+    let work = match network {
+        // Height 886,157, as in Bitcoin Core 29.
+        Network::Bitcoin => 0xb1f3_b93b_65b1_6d03_5a82_be84,
+        // Height 2,873,500.
+        Network::Testnet => 0xf20_9695_166b_e8b6_1fa9,
+        // Height 123,613.
+        Network::Testnet4 => 0x9a0_fe15_d017_7d08_6304,
+        // Height 293,175.
+        Network::Signet => 0x0b46_3ea0_a4b8,
+        Network::Regtest => 0_u128,
+    };
+    let mut bytes = [0; 32];
+    bytes[16..].copy_from_slice(&work.to_be_bytes());
+    Work::from_be_bytes(bytes)
 }
 
 /// Builds the block locator for `getheaders`. `last` is the last header that the peer has shown if

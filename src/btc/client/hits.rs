@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
 
 use bitcoin::hashes::Hash as _;
-use bitcoin::{BlockHash, Txid};
+use bitcoin::{BlockHash, OutPoint, Script, ScriptBuf, Txid};
 
-use super::journal::{Key, MAGIC, Record};
-use super::{Hit, WalletId};
+use super::journal::{ItemRecord, Key, MAGIC, Record};
+use super::{Hit, Owner, WalletId};
 use crate::btc::headers::HeaderChain;
 
 #[derive(Debug, Clone)]
@@ -18,6 +18,16 @@ struct Entry {
     hit: Hit,
     /// `true` if the reader has processed the hit in its present form.
     acknowledged: bool,
+    /// Number of the event that found the hit.
+    event: u64,
+}
+
+/// An item of a wallet that is searched for, or was in an earlier run.
+#[derive(Debug, Clone, Copy)]
+struct KeptItem {
+    record: ItemRecord,
+    /// Number of the event that recorded the item.
+    event: u64,
 }
 
 /// Number and size of unconfirmed hits.
@@ -67,8 +77,8 @@ pub(super) struct Hits {
     /// Roll-backs, each as the number of its event and its height. The heights strictly ascend: a
     /// later roll-back to the same or a lower height replaces the earlier ones.
     gone: Vec<(u64, u32)>,
-    /// Event number at which each wallet was last forgotten.
-    forgotten: BTreeMap<WalletId, u64>,
+    /// The items of each wallet, by their hashes.
+    items: BTreeMap<WalletId, BTreeMap<[u8; 32], KeptItem>>,
     /// Length of the journal file in bytes, including records not written yet.
     length: u64,
     /// Number of records in the journal file.
@@ -94,7 +104,8 @@ impl Hits {
         match record {
             Record::Hit(wallet, hit) => {
                 self.events += 1;
-                let entry = Entry { hit: hit.into_owned(), acknowledged: false };
+                let (hit, event) = (hit.into_owned(), self.events);
+                let entry = Entry { hit, acknowledged: false, event };
                 self.insert(Key::of(&wallet, &entry.hit), entry);
             }
             Record::Gone(height) => {
@@ -112,8 +123,12 @@ impl Hits {
                 // The earlier events were dropped when the file was rewritten. Scan progress that
                 // was noted before the last of these events is treated as lost from height 0 on.
                 self.gone = std::vec![(events, 0)];
-                self.forgotten.clear();
+                // The items before this record were recorded before the state was stored.
+                for kept in self.items.values_mut().flat_map(BTreeMap::values_mut) {
+                    kept.event = 0;
+                }
             }
+            Record::Item(wallet, record) => self.keep_item(&wallet, record),
             Record::Withdrawn(wallet, hit) => {
                 self.withdrawn.insert(Key::of(&wallet, &hit), hit.into_owned());
             }
@@ -163,17 +178,87 @@ impl Hits {
         self.gone.push((self.events, height));
     }
 
+    fn keep_item(&mut self, wallet: &WalletId, record: ItemRecord) {
+        self.events += 1;
+        let kept = KeptItem { record, event: self.events };
+        self.items.entry(wallet.clone()).or_default().insert(record.key, kept);
+    }
+
+    /// Returns the record of an item that was written before event number `events`, or as this
+    /// event.
+    pub(super) fn item_before(
+        &self,
+        wallet: &WalletId,
+        key: &[u8; 32],
+        events: u64,
+    ) -> Option<ItemRecord> {
+        let kept = self.items.get(wallet)?.get(key)?;
+        (kept.event <= events).then_some(kept.record)
+    }
+
+    /// Iterates over the recorded items of all wallets.
+    pub(super) fn items(&self) -> impl Iterator<Item = (&WalletId, &ItemRecord)> {
+        let items = |(id, items)| -> (_, &BTreeMap<_, KeptItem>) { (id, items) };
+        self.items.iter().map(items).flat_map(|(id, items)| {
+            items.values().map(move |kept| (id, &kept.record))
+        })
+    }
+
+    /// Records that an item is searched for, unless it is recorded so already.
+    pub(super) fn add_item(
+        &mut self,
+        wallet: &WalletId,
+        record: ItemRecord,
+        journal: &mut Vec<u8>,
+    ) {
+        self.record(&Record::Item(Cow::Borrowed(wallet), record), journal);
+        self.keep_item(wallet, record);
+    }
+
+    /// Returns the scripts of the coins that were found after event number `events` in blocks up to
+    /// a height, each with the first height at which the coin may be spent.
+    pub(super) fn coins_since(&self, events: u64, height: u32) -> Vec<(ScriptBuf, u32)> {
+        let late = self.entries.values().filter(|entry| entry.event > events);
+        let placed = late.filter_map(|entry| Some((entry, entry.hit.place?.block.height)));
+        let late = placed.filter(|(_, at)| *at <= height);
+        let scripts = late.flat_map(|(entry, at)| {
+            let received = entry.hit.received.iter();
+            received.filter_map(move |it| Some((it.owner.script.clone()?, at + 1)))
+        });
+        scripts.collect()
+    }
+
+    /// Gives each hit of a wallet the owners that `owner` returns: the numbers of items may differ
+    /// from those of an earlier run.
+    pub(super) fn relabel(
+        &mut self,
+        wallet: &WalletId,
+        owner: impl Fn(Option<&Script>, Option<&OutPoint>) -> Option<Owner>,
+    ) {
+        let first = Key { wallet: wallet.clone(), block: None, txid: Txid::all_zeros() };
+        let of_wallet = self.entries.range_mut(first..).take_while(|(key, _)| key.wallet == *wallet);
+        let withdrawn = self.withdrawn.iter_mut().filter(|(key, _)| key.wallet == *wallet);
+        let hits = of_wallet.map(|(_, entry)| &mut entry.hit);
+        for hit in hits.chain(withdrawn.map(|(_, hit)| hit)) {
+            for received in &mut hit.received {
+                if let Some(new) = owner(received.owner.script.as_deref(), None) {
+                    received.owner = new;
+                }
+            }
+            for spent in &mut hit.spent {
+                let script = spent.owner.as_ref().and_then(|owner| owner.script.as_deref());
+                if let Some(new) = owner(script, Some(&spent.outpoint)) {
+                    spent.owner = Some(new);
+                }
+            }
+        }
+    }
+
     /// Records as an event that a wallet was forgotten, and drops its hits.
     fn note_forgotten(&mut self, wallet: &WalletId) {
         self.events += 1;
-        self.forgotten.insert(wallet.clone(), self.events);
+        self.items.remove(wallet);
         self.drop_wallet(wallet);
-    }
-
-    /// Returns `true` if the wallet was forgotten after event number `events`. Scan progress that
-    /// was noted at that event relies on deleted hits.
-    pub(super) fn forgotten_since(&self, wallet: &WalletId, events: u64) -> bool {
-        self.forgotten.get(wallet).is_some_and(|number| *number > events)
     }
 
     /// Moves the hits in blocks above `height` to the withdrawals and returns them.
@@ -283,7 +368,8 @@ impl Hits {
         };
         self.record(&Record::Hit(Cow::Borrowed(wallet), Cow::Borrowed(hit)), journal);
         self.events += 1;
-        self.insert(key, Entry { hit: hit.clone(), acknowledged: false });
+        let (hit, event) = (hit.clone(), self.events);
+        self.insert(key, Entry { hit, acknowledged: false, event });
         novelty
     }
 
@@ -349,13 +435,25 @@ impl Hits {
         // A rewritten file has at most two records per hit and one per withdrawal. With a factor of
         // 4, the file can double before it is rewritten again. Up to 1,000 records, rewriting saves
         // little.
-        self.records > 1_000 + 4 * (self.entries.len() + self.withdrawn.len())
+        let items: usize = self.items.values().map(BTreeMap::len).sum();
+        self.records > 1_000 + 4 * (self.entries.len() + self.withdrawn.len() + items)
     }
 
     /// Returns new contents of the file, without the obsolete hits, withdrawals and
-    /// acknowledgements.
-    pub(super) fn rewrite(&mut self) -> Vec<u8> {
-        let mut records = std::vec![Record::Before(self.events)];
+    /// acknowledgements. `stored` is the number of events when the state was stored.
+    pub(super) fn rewrite(&mut self, stored: u64) -> Vec<u8> {
+        let mut items = Vec::new();
+        for (wallet, kept) in &self.items {
+            items.extend(kept.values().map(|kept| (wallet, *kept)));
+        }
+        let (old, new): (Vec<_>, Vec<_>) =
+            items.into_iter().partition(|(_, kept)| kept.event <= stored);
+        let record = |(wallet, kept): (_, KeptItem)| Record::Item(Cow::Borrowed(wallet), kept.record);
+        // The items before `Before` count as recorded before the state was stored.
+        let mut records: Vec<_> = old.into_iter().map(record).collect();
+        records.push(Record::Before(self.events));
+        let num_new = new.len();
+        records.extend(new.into_iter().map(record));
         for (key, hit) in &self.withdrawn {
             records.push(Record::Withdrawn(Cow::Borrowed(&key.wallet), Cow::Borrowed(hit)));
         }
@@ -370,9 +468,17 @@ impl Hits {
             record.encode(&mut bytes);
         }
         let records = records.len();
-        self.gone = std::vec![(self.events, 0)];
-        self.forgotten.clear();
-        self.events += self.entries.len() as u64;
+        // What replaying these records results in.
+        let (first_new, events) = (self.events, &mut self.events);
+        for kept in self.items.values_mut().flat_map(BTreeMap::values_mut) {
+            kept.event = if kept.event <= stored { 0 } else { first_new + 1 };
+        }
+        self.gone = std::vec![(first_new, 0)];
+        *events += num_new as u64;
+        for entry in self.entries.values_mut() {
+            *events += 1;
+            entry.event = *events;
+        }
         (self.length, self.records) = (bytes.len() as u64, records);
         bytes
     }

@@ -1,7 +1,7 @@
 //! The journal file: an append-only sequence of records about hits.
 //!
 //! ```text
-//! "CSHJ" | version 1
+//! "CSHJ" | version 2
 //! for each record: length u32 | checksum 4 | kind u8 | wallet: length u16, name | ...
 //!   1 hit           height, block, index (see below) | the hit
 //!   2 gone          height u32: hits above it are withdrawn
@@ -10,6 +10,7 @@
 //!   5 before        count u64: number of events dropped when the file was rewritten
 //!   6 withdrawn     the hit, whose block has left the chain
 //!   7 withdrawal acknowledged  block 32 | txid 32
+//!   8 item          hash 32 | first height of its search u32 | first index u32
 //! ```
 //! Numbers are little-endian. The checksum is the first 4 bytes of the double SHA-256 of the bytes
 //! after it. Reading stops at the first incomplete or damaged record, since a crash can leave the
@@ -29,7 +30,7 @@ use crate::btc::headers::BlockAt;
 use crate::btc::wallet::Place;
 
 /// First bytes of the file: magic and version.
-pub(super) const MAGIC: [u8; 5] = *b"CSHJ\x01";
+pub(super) const MAGIC: [u8; 5] = *b"CSHJ\x02";
 /// Bytes of the length and the checksum before each record.
 const FRAME: usize = 8;
 
@@ -61,6 +62,19 @@ pub(super) enum Record<'a> {
     Before(u64),
     Withdrawn(Cow<'a, WalletId>, Cow<'a, Hit>),
     WithdrawalAcknowledged(Cow<'a, Key>),
+    /// An item of the wallet is searched for.
+    Item(Cow<'a, WalletId>, ItemRecord),
+}
+
+/// An item that is searched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ItemRecord {
+    /// Hash of the item.
+    pub(super) key: [u8; 32],
+    /// First height of the search.
+    pub(super) from: u32,
+    /// First index of a descriptor; 0 for other items.
+    pub(super) first_index: u32,
 }
 
 impl Record<'_> {
@@ -93,6 +107,12 @@ impl Record<'_> {
                 header(7, Some(&key.wallet), &mut body);
                 encode_key(key, &mut body);
             }
+            Self::Item(wallet, ItemRecord { key, from, first_index }) => {
+                header(8, Some(wallet), &mut body);
+                body.extend(key);
+                body.extend(from.to_le_bytes());
+                body.extend(first_index.to_le_bytes());
+            }
         }
         let length = u32::try_from(body.len()).expect("a transaction is smaller than a block");
         bytes.extend(length.to_le_bytes());
@@ -120,6 +140,11 @@ impl Record<'_> {
             5 => Record::Before(u64::from_le_bytes(take(from)?)),
             6 => Record::Withdrawn(Cow::Owned(wallet), Cow::Owned(decode_hit(from)?)),
             7 => Record::WithdrawalAcknowledged(Cow::Owned(decode_key(wallet, from)?)),
+            8 => {
+                let (key, height, first_index) = (take(from)?, number(from)?, number(from)?);
+                let item = ItemRecord { key, from: height, first_index };
+                Record::Item(Cow::Owned(wallet), item)
+            }
             _ => return None,
         };
         // Trailing bytes within a record are malformed.
@@ -151,13 +176,17 @@ fn decode_key(wallet: WalletId, from: &mut &[u8]) -> Option<Key> {
     Some(Key { wallet, block, txid: consensus(from)? })
 }
 
-/// Appends a hit: optional height, block and index | transaction | evidence u8, why u8, peer |
+/// Appends a hit: optional height, block and index | optional header | transaction | evidence u8, why u8, peer |
 /// outputs | inputs.
 fn encode_hit(hit: &Hit, body: &mut Vec<u8>) {
     push_optional(hit.place.map(|place| place.block.height), body);
     if let Some(Place { block: at, index }) = hit.place {
         push_consensus(&at.hash, body);
         body.extend(index.to_le_bytes());
+    }
+    body.push(hit.header.is_some().into());
+    if let Some(header) = &hit.header {
+        push_consensus(header, body);
     }
     push_consensus(&hit.transaction, body);
     body.push(match hit.evidence {
@@ -199,6 +228,11 @@ fn decode_hit(from: &mut &[u8]) -> Option<Hit> {
         }
         None => None,
     };
+    let header = match take(from)? {
+        [0] => None,
+        [1] => Some(consensus(from)?),
+        _ => return None,
+    };
     let transaction: bitcoin::Transaction = consensus(from)?;
     let evidence = match take(from)? {
         [0] => InclusionEvidence::Block,
@@ -229,7 +263,7 @@ fn decode_hit(from: &mut &[u8]) -> Option<Hit> {
         spent.push(OwnedSpend { vin, outpoint, owner, certain: certain == 1 });
     }
     let txid = transaction.compute_txid();
-    Some(Hit { txid, transaction, place, received, spent, evidence, why, peer })
+    Some(Hit { txid, transaction, place, header, received, spent, evidence, why, peer })
 }
 
 fn encode_owner(owner: &Owner, body: &mut Vec<u8>) {

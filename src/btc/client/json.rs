@@ -7,7 +7,7 @@ use std::vec::Vec;
 use bitcoin::bip158::FilterHash;
 use bitcoin::{OutPoint, PublicKey, ScriptBuf};
 
-use super::{Item, WalletId};
+use super::{Item, WalletId, WatchId};
 use crate::btc::headers::BlockAt;
 use crate::btc::json::members;
 
@@ -20,6 +20,7 @@ members! {
     peer: String,
     seconds: u32,
     wallet: WalletId,
+    watched: WatchId,
 }
 
 /// Services as one number, whose bits are the services.

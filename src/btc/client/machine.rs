@@ -23,12 +23,14 @@ use super::filters::FilterFollower;
 use super::follower::{self, Turn, blocks_that_left};
 use super::header_sync::{self, HeaderSync};
 use super::hits::{Hits, Novelty};
+use super::journal::ItemRecord;
 use super::outbox::{Outbox, Subject};
-use super::state::{RestoreError, Saved, SavedBloom, SavedWallet};
-use super::wallets::{Birthday, Item, Wallet, Wallets};
+use super::searched::Searched;
+use super::state::{RestoreError, Saved, SavedBloom, SavedItem};
+use super::wallets::{Birthday, Item, KnownItem, Wallet, Wallets};
 use super::{
     Action, Config, Event, File, Finding, Graded, Hit, Kept, News, PeerInfo, Progress, Protocol,
-    Reason, UpdateId, WalletId, Write, WriteId,
+    Reason, UpdateId, WalletId, WatchId, Write, WriteId,
 };
 use crate::btc::bip37::session::{self, FilterPolicy, Session};
 use crate::btc::bip157::{self, FilterSync};
@@ -41,7 +43,11 @@ use crate::steady_clock::SteadyClock;
 /// crash loses about this much of the scan and never a hit. A shorter interval costs more disk
 /// writes, since each write contains the whole state: with BIP157 about 33 bytes per height.
 const SAVE_EVERY: Duration = Duration::from_secs(15);
-/// Shortest interval between two reports of progress.
+/// Shortest interval between two writes of the records of new items. A shorter interval costs a sync
+/// of the disk for each address that a program adds.
+const RECORD_EVERY: Duration = Duration::from_secs(1);
+/// Shortest interval between two reports of progress, and between two reports that the client has
+/// caught up if only items were added meanwhile.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 /// Error of [`LightClient::new`]: the stored files or the configuration cannot be used.
@@ -114,6 +120,21 @@ impl Follower {
             Self::Bloom(bloom) => bloom.first(),
         }
     }
+
+    fn searched(&self) -> &Searched {
+        match self {
+            Self::Filters(filters) => filters.searched(),
+            Self::Bloom(bloom) => bloom.searched(),
+        }
+    }
+
+    /// Returns the lowest height that was answered or reopened in this run.
+    fn answered_from(&self) -> u32 {
+        match self {
+            Self::Filters(filters) => filters.answered_from(),
+            Self::Bloom(bloom) => bloom.answered_from(),
+        }
+    }
 }
 
 /// Stage of the start, from the creation of the client to the creation of its follower.
@@ -148,12 +169,20 @@ pub struct LightClient {
     caught_up: bool,
     /// Number of changes of the watched wallets, and of rescans, so far.
     changes: u64,
+    /// The last call that added items, and the last one whose records are written.
+    watched: WatchId,
+    recorded: WatchId,
+    /// Time at which records of items were last written.
+    recorded_at: Duration,
+    /// What the stored state of an earlier run contains about items, and the number of events of
+    /// the journal at that time. `None` without a stored state.
+    known: Option<(u64, BTreeMap<(WalletId, [u8; 32]), SavedItem>)>,
     /// Value of `steps()` and time at the last write of the state.
     saved: (u64, Duration),
     /// Value of `steps()` and time at the last report of progress.
     reported: (u64, Duration),
-    /// Values of `steps()` and `changes` at the last [`News::CaughtUp`].
-    told: Option<(u64, u64)>,
+    /// Values of `steps()`, `changes` and `watched` at the last [`News::CaughtUp`], and its time.
+    told: Option<((u64, u64, WatchId), Duration)>,
     /// `true` while [`Finding::ClockBehind`] applies, so that it is reported once and not with
     /// every event.
     clock_reported: bool,
@@ -193,13 +222,6 @@ impl LightClient {
                 actions.push(Action::Write(id, write));
             }
         }
-        let mut hits = Hits::replay(kept.journal.as_deref().unwrap_or_default());
-        // Obsolete records make the journal large and its replay slow.
-        if hits.is_wasteful() {
-            let bytes = hits.rewrite();
-            let (id, write) = outbox.write(Write::Replace { file: File::Journal, bytes });
-            actions.push(Action::Write(id, write));
-        }
         let saved = kept.state.as_deref().and_then(|bytes| {
             let saved = Saved::decode(bytes, config.protocol, config.network);
             saved
@@ -208,6 +230,14 @@ impl LightClient {
                 })
                 .ok()
         });
+        let mut hits = Hits::replay(kept.journal.as_deref().unwrap_or_default());
+        // Obsolete records make the journal large and its replay slow.
+        if hits.is_wasteful() {
+            let bytes = hits.rewrite(saved.as_ref().map_or(0, |saved| saved.journal_events));
+            let (id, write) = outbox.write(Write::Replace { file: File::Journal, bytes });
+            actions.push(Action::Write(id, write));
+        }
+        let known = saved.as_ref().map(|saved| (saved.journal_events, saved.items.clone()));
         Ok(Self {
             headers: HeaderSync::new(chain, config.timeout),
             start: Start::Headers(saved),
@@ -224,6 +254,10 @@ impl LightClient {
             steps: 0,
             caught_up: false,
             changes: 0,
+            watched: WatchId::default(),
+            recorded: WatchId::default(),
+            recorded_at: Duration::ZERO,
+            known,
             saved: (0, Duration::ZERO),
             reported: (0, Duration::ZERO),
             told: None,
@@ -301,7 +335,8 @@ impl LightClient {
     pub fn progress(&self) -> Progress {
         let tip = self.chain().tip();
         let end = self.config.last.unwrap_or(u32::MAX).min(tip.height);
-        Progress { tip, work: self.chain().work(), end, settled_to: self.settled_to() }
+        let (settled_to, watched) = (self.settled_to(), self.watched);
+        Progress { tip, work: self.chain().work(), end, settled_to, watched }
     }
 
     /// Returns the number of updates that wait for writes to become durable. While the number is
@@ -366,11 +401,15 @@ impl LightClient {
             Event::Message(id, message) => self.message(id, message, now),
             // Ids with a zero byte at the start are internal, and long ids would make the journal
             // large.
-            Event::Watch(id, _) if !id.is_valid() => {
+            Event::Watch(number, id, _) if !id.is_valid() => {
+                self.watched = number.max(self.watched);
                 let finding = Finding::WalletRefused(id);
                 self.outbox.push(None, false, News::Finding(finding));
             }
-            Event::Watch(id, wallet) => self.watch(&id, *wallet, now),
+            Event::Watch(number, id, wallet) => {
+                self.watched = number.max(self.watched);
+                self.watch(&id, *wallet, now);
+            }
             // The caller must not remove the internal wallet of a broadcast.
             Event::Forget(id) if id.is_internal() => {}
             Event::Forget(id) => self.forget_wallet(&id, now),
@@ -404,6 +443,9 @@ impl LightClient {
                 self.follow(follower::Event::Tick, now);
                 self.flush_journal();
             }
+        }
+        if now.saturating_sub(self.recorded_at) >= RECORD_EVERY {
+            self.record_items(now);
         }
         self.start(now);
         self.serve(now);
@@ -528,6 +570,12 @@ impl LightClient {
                 }
                 header_sync::Action::Changed(events) => self.chain_changed(&events, now),
                 header_sync::Action::Shown(id, hash) => self.shown(id, hash, now),
+                header_sync::Action::NotReady(id) => {
+                    let (peer, info) = (self.name(id), self.peers.get(&id));
+                    let height = info.map_or(0, |info| info.start_height);
+                    let finding = Finding::NotReady { peer, height };
+                    self.outbox.push(None, false, News::Finding(finding));
+                }
             }
         }
         let is_behind = self.headers.is_clock_behind();
@@ -566,9 +614,9 @@ impl LightClient {
         }
         self.follow(follower::Event::Chain(events), now);
         // A birthday given as a time may be at a lower height on the new branch.
-        let first = self.first_wanted();
-        if is_reorganized && self.follower.as_ref().is_some_and(|it| first < it.first()) {
-            self.follow(follower::Event::Rescan(first), now);
+        if is_reorganized && self.follower.is_some() {
+            self.wallets.watch_times_again();
+            self.follow(follower::Event::Watch(Vec::new()), now);
         }
         // A block that a peer showed on a side branch may be in the best chain now.
         let shown: Vec<_> = self.headers.shown().collect();
@@ -632,9 +680,8 @@ impl LightClient {
         // Earlier hits of this script show that its index is used, so the keychain must look
         // further ahead.
         for id in self.wallets.take_relabelled() {
-            let from = self.advance_by_hits(&id);
-            let coins = self.coins(&id);
-            self.follow(follower::Event::Watch(from, coins), now);
+            self.advance_by_hits(&id);
+            self.follow(follower::Event::Watch(Vec::new()), now);
         }
     }
 
@@ -689,6 +736,8 @@ impl LightClient {
         let mut news = Vec::new();
         for (wallet, mut hit) in hits {
             hit.peer.clone_from(&peer);
+            let chain = self.headers.chain();
+            hit.header = hit.place.and_then(|place| chain.header_at(place.block.height)).copied();
             // Internal wallets watch broadcast transactions. An internal wallet has neither a
             // reader nor stored hits.
             if wallet.is_internal() {
@@ -718,11 +767,13 @@ impl LightClient {
     }
 
     /// Adds a wallet, or adds items to a wallet. Redelivers the wallet's unacknowledged updates of
-    /// earlier runs. Starts a scan from the wallet's birthday if anything is new.
+    /// earlier runs. Starts a search for what is new.
     fn watch(&mut self, id: &WalletId, wallet: Wallet, now: Duration) {
         let is_known = self.wallets.contains(id);
-        let any = match self.wallets.add(id, wallet, self.headers.chain()) {
-            Ok(any) => any,
+        let (hits, stored) = (&self.hits, self.known.as_ref());
+        let known = |key: &[u8; 32]| known_item(hits, stored, id, key);
+        let added = match self.wallets.add(id, wallet, self.headers.chain(), known) {
+            Ok(added) => added,
             Err(error) => {
                 let finding = Finding::ItemRefused { wallet: id.clone(), error };
                 return self.outbox.push(None, false, News::Finding(finding));
@@ -730,6 +781,8 @@ impl LightClient {
         };
         // A wallet that is already watched has received its unacknowledged updates in this run.
         if !is_known {
+            let wallets = &self.wallets;
+            self.hits.relabel(id, |script, outpoint| wallets.owner_in(id, script, outpoint));
             let (withdrawn, hits) = self.hits.open(id);
             let heights = withdrawn.iter().filter_map(|hit| Some(hit.place?.block.height));
             if let Some(lowest) = heights.min() {
@@ -743,15 +796,38 @@ impl LightClient {
                 self.outbox.push(Some(id.clone()), true, News::Hit(Box::new(hit)));
             }
         }
-        self.changes += u64::from(any);
-        if self.follower.is_some() && any {
+        self.changes += u64::from(added.is_new);
+        if added.has_derived {
+            // Earlier hits of the wallet show which indices are used.
             self.advance_by_hits(id);
-            let from = self.wallets.first(id, self.headers.chain()).unwrap_or(0);
+        }
+        for (wallet, item) in self.wallets.take_further() {
+            let finding = Finding::FurtherIndices { wallet, item };
+            self.outbox.push(None, false, News::Finding(finding));
+        }
+        if self.follower.is_some() && added.is_new {
             // The follower must know the coins of the wallet before it scans a block for the
             // wallet: a spend is recognised only if its coin is known.
-            let coins = self.coins(id);
-            self.follow(follower::Event::Watch(Some(from), coins), now);
-            self.caught_up = false;
+            let coins = if is_known { Vec::new() } else { self.coins(id) };
+            self.follow(follower::Event::Watch(coins), now);
+        }
+    }
+
+    /// Writes the records of new items, unless their birthdays are not resolved yet.
+    fn record_items(&mut self, now: Duration) {
+        let is_told = self.recorded == self.watched;
+        if !self.has_started() || is_told && !self.wallets.has_unrecorded() {
+            return;
+        }
+        for (id, item) in self.wallets.take_unrecorded(self.headers.chain()) {
+            let (from, first_index) = (item.from, item.indices.0);
+            let record = ItemRecord { key: item.key, from, first_index };
+            self.hits.add_item(&id, record, &mut self.journal);
+        }
+        self.flush_journal();
+        (self.recorded, self.recorded_at) = (self.watched, now);
+        if !is_told {
+            self.outbox.push(None, false, News::Watched(self.watched));
         }
     }
 
@@ -766,32 +842,20 @@ impl LightClient {
         received.flatten().collect()
     }
 
-    /// Advances the keychains of a wallet past all indices that its hits use. Returns the lowest
-    /// height of a hit that has led to new watched indices.
-    fn advance_by_hits(&mut self, id: &WalletId) -> Option<u32> {
-        let mut lowest: Option<u32> = None;
+    /// Advances the keychains of a wallet past all indices that its hits use.
+    fn advance_by_hits(&mut self, id: &WalletId) {
         // Repeat until nothing changes: a newly derived script may occur in a stored hit, and so
         // show that a further index is used.
         loop {
+            let received = self.hits.of(id).flat_map(|hit| &hit.received);
+            let scripts = received.filter_map(|it| it.owner.script.as_ref());
+            let used: Vec<_> = scripts.flat_map(|script| self.wallets.labels(script)).collect();
             let mut advanced = false;
-            let used: Vec<_> = self
-                .hits
-                .of(id)
-                .flat_map(|hit| {
-                    let height = hit.place.map(|place| place.block.height);
-                    let scripts = hit.received.iter().filter_map(|it| it.owner.script.as_ref());
-                    let labels = scripts.flat_map(|script| self.wallets.labels(script));
-                    labels.map(move |label| (height, label))
-                })
-                .collect();
-            for (height, label) in used {
-                if self.wallets.advance(label) {
-                    advanced = true;
-                    lowest = height.into_iter().chain(lowest).min();
-                }
+            for label in used {
+                advanced |= self.wallets.advance(label);
             }
             if !advanced {
-                return lowest;
+                return;
             }
         }
     }
@@ -806,14 +870,22 @@ impl LightClient {
             self.hits.forget(id, &mut self.journal);
             self.flush_journal();
         }
-        self.follow(follower::Event::Watch(None, Vec::new()), now);
+        self.follow(follower::Event::Watch(Vec::new()), now);
+    }
+
+    /// Returns `true` if the headers are caught up and have the work of the network's chain.
+    fn has_headers(&self) -> bool {
+        // A custom signet has a chain of its own.
+        let is_custom = self.config.magic != self.config.network.magic();
+        let has_work = is_custom || self.chain().work() >= self.config.minimum_work;
+        has_work && self.headers.is_caught_up()
     }
 
     /// Creates the follower once the headers are caught up. With [`Protocol::HeadersOnly`] there is
     /// no follower.
     fn start(&mut self, now: Duration) {
-        if !self.headers.is_caught_up() || self.config.protocol == Protocol::HeadersOnly {
-            if self.config.protocol == Protocol::HeadersOnly && self.headers.is_caught_up() {
+        if !self.has_headers() || self.config.protocol == Protocol::HeadersOnly {
+            if self.config.protocol == Protocol::HeadersOnly && self.has_headers() {
                 self.start = Start::Done;
             }
             return;
@@ -858,46 +930,23 @@ impl LightClient {
         if let Some(lowest) = self.hits.lowest_outside(self.headers.chain()) {
             self.roll_back(lowest.saturating_sub(1), Vec::new());
         }
-        let mut again: Option<u32> = saved.and_then(|saved| saved.again);
         // The journal may have lost hits that the stored progress relies on.
         let lost = saved.and_then(|saved| self.hits.lost_since(saved.journal_events));
-        again = again.into_iter().chain(lost).min();
-        let ids: Vec<_> = self.wallets.ids().cloned().collect();
-        for id in &ids {
-            let kept = saved.and_then(|saved| saved.wallets.get(id));
-            if let Some(kept) = kept {
-                self.wallets.derive_to(id, &kept.next);
-            }
-            let digest = self.wallets.digest(id);
-            let advanced = self.advance_by_hits(id);
-            let since = self.wallets.first(id, self.headers.chain());
-            // The stored scan covers this wallet if it searched for the same items from the same
-            // height or a lower one.
-            let was_asked = kept.is_some_and(|kept| {
-                Some(kept.digest) == digest && since.is_some_and(|since| kept.first <= since)
-            });
-            // The hits of a scan that was saved before the wallet was forgotten are deleted, so the
-            // scan must find these hits again.
-            let is_forgotten =
-                saved.is_some_and(|saved| self.hits.forgotten_since(id, saved.journal_events));
-            let from = if was_asked && !is_forgotten { advanced } else { since };
-            again = again.into_iter().chain(from).min();
-        }
+        let again = saved.and_then(|saved| saved.again).into_iter().chain(lost).min();
         // No wallet needs a scan of heights below `first`.
         let again = again.map(|again| again.max(first));
+        let ids: Vec<_> = self.wallets.ids().cloned().collect();
         let coins: Vec<_> = ids.iter().flat_map(|id| self.coins(id)).collect();
         let used: BTreeSet<_> = coins.iter().flat_map(|(_, s)| self.wallets.labels(s)).collect();
-        let mut rescan = None;
+        // Coins that were found after the state was stored, in blocks that the state has answered.
+        let since = saved.map_or(u64::MAX, |saved| saved.journal_events);
+        let mut late = self.hits.coins_since(since, u32::MAX);
+        late.retain(|(script, _)| self.wallets.is_watched(script));
         let follower = if self.config.protocol == Protocol::Bip37 {
             let answered = self.bloom.answered_to(self.headers.chain());
-            let kept_first = saved.map_or(first, |saved| saved.first);
-            // The stored progress is used only if its scan began at or below the first height that
-            // is wanted now.
-            let next = match answered {
-                Some(answered) if saved.is_some() && kept_first <= first => answered + 1,
-                _ => first,
-            };
-            let next = again.into_iter().chain([next]).min().unwrap_or(first).max(first);
+            let answered = saved.zip(answered).map(|(saved, last)| saved.first..=last);
+            // No wallet may be there yet that wants the heights of the stored progress.
+            let first = answered.as_ref().map_or(first, |it| first.min(*it.start()));
             let policy = FilterPolicy {
                 capacity: self.bloom.capacity,
                 fpr: self.config.fpr,
@@ -907,20 +956,16 @@ impl LightClient {
             config.limits.timeout = self.config.timeout;
             config.limits.in_flight = self.config.in_flight;
             let session = Session::new(config);
-            Follower::Bloom(Box::new(BloomFollower::new(session, first, self.config.last, next)))
+            let last = self.config.last;
+            Follower::Bloom(Box::new(BloomFollower::new(session, first, last, answered)))
         } else {
-            let (sync, restored) = self.filter_sync(saved, first);
-            // A new sync asks about every height anyway.
-            rescan = again.filter(|_| restored);
+            let sync = self.filter_sync(saved, first);
             let config = self.filter_config(sync.first());
             Follower::Filters(Box::new(FilterFollower::new(sync, &config)))
         };
-        let kept_first = follower.first();
         self.follower = Some(follower);
-        self.follow(follower::Event::Start { coins, used }, now);
-        // The restored sync may begin above the first height wanted now.
-        let lower = (first < kept_first).then_some(first);
-        if let Some(from) = rescan.into_iter().chain(lower).min() {
+        self.follow(follower::Event::Start { first, coins, used, late }, now);
+        if let Some(from) = again {
             self.follow(follower::Event::Rescan(from), now);
         }
         // The follower has not heard of the peers that connected before it existed, nor of their
@@ -934,20 +979,19 @@ impl LightClient {
         }
     }
 
-    /// Restores the filter sync from the stored state, or creates a new one. The returned flag is
-    /// `true` if the sync was restored.
-    fn filter_sync(&mut self, saved: Option<&Saved>, first: u32) -> (FilterSync, bool) {
+    /// Restores the filter sync from the stored state, or creates a new one.
+    fn filter_sync(&mut self, saved: Option<&Saved>, first: u32) -> FilterSync {
         if let Some(saved) = saved {
             let config = self.filter_config(saved.first);
             match FilterSync::restore(config, self.headers.chain(), &saved.filters) {
-                Ok(sync) => return (sync, true),
+                Ok(sync) => return sync,
                 Err(error) => {
                     let finding = Finding::StartedOver(RestoreError::Filters(error));
                     self.outbox.push(None, false, News::Finding(finding));
                 }
             }
         }
-        (FilterSync::new(self.filter_config(first)), false)
+        FilterSync::new(self.filter_config(first))
     }
 
     /// Builds the configuration of the filter sync from `first` on.
@@ -1082,16 +1126,41 @@ impl LightClient {
 
     /// Returns the state to store, without the parts that only the follower knows.
     fn saved_now(&self) -> Saved {
-        let wallets = self.wallets.ids().filter(|id| !id.is_internal()).map(|id| {
-            let digest = self.wallets.digest(id).unwrap_or_default();
-            let first = self.wallets.first(id, self.chain()).unwrap_or_default();
-            let next = self.wallets.next_indices(id);
-            (id.clone(), SavedWallet { digest, first, next })
-        });
+        let mut items: BTreeMap<(WalletId, [u8; 32]), SavedItem> = BTreeMap::new();
+        let answered_from = self.follower.as_ref().map_or(u32::MAX, Follower::answered_from);
+        // Items of an earlier run that this run does not watch: their progress ends where this run
+        // has answered heights.
+        for (id, record) in self.hits.items() {
+            let stored = self.known.as_ref();
+            let known = known_item(&self.hits, stored, id, &record.key);
+            let todo = known.map_or(Some(record.from), |known| known.todo);
+            let from = (answered_from < u32::MAX).then_some(answered_from.max(record.from));
+            let item = SavedItem {
+                next: known.map_or(record.first_index, |known| known.indices.1),
+                todo: todo.into_iter().chain(from).min(),
+            };
+            items.insert((id.clone(), record.key), item);
+        }
+        let owed = self.follower.as_ref().map(|follower| follower.searched().owed());
+        let mut lowest = BTreeMap::new();
+        for (script, height) in owed.unwrap_or_default() {
+            let known = lowest.entry(script).or_insert(height);
+            *known = height.min(*known);
+        }
+        let todo = self.wallets.todo(&lowest);
+        for id in self.wallets.ids().filter(|id| !id.is_internal()) {
+            for progress in self.wallets.progress(id, self.chain()) {
+                let key = (id.clone(), progress.key);
+                let todo = todo.get(&key).copied();
+                items.insert(key, SavedItem { next: progress.indices.1, todo });
+            }
+        }
+        // Most items have no progress of their own.
+        items.retain(|_, item| *item != SavedItem::default());
         Saved {
             journal_events: self.hits.events(),
             first: self.follower.as_ref().map_or_else(|| self.first_wanted(), Follower::first),
-            wallets: wallets.collect(),
+            items,
             ..Saved::default()
         }
     }
@@ -1099,6 +1168,8 @@ impl LightClient {
     /// Writes the state. The journal is written first: the stored progress must not cover hits that
     /// are not stored.
     fn save(&mut self, now: Duration) {
+        // The state counts the records of items.
+        self.record_items(now);
         self.flush_journal();
         let Some(follower) = &self.follower else { return };
         let mut saved = self.saved_now();
@@ -1109,7 +1180,7 @@ impl LightClient {
             }
             Follower::Bloom(bloom) => {
                 self.bloom.capacity = bloom.policy().capacity;
-                self.bloom.set_answered(bloom.settled_to(), self.headers.chain());
+                self.bloom.set_answered(bloom.answered_to(), self.headers.chain());
                 saved.bloom = self.bloom.clone();
             }
         }
@@ -1127,21 +1198,28 @@ impl LightClient {
             // The protocol `HeadersOnly` has no follower to wait for.
             None => self.config.protocol == Protocol::HeadersOnly,
         };
-        let caught_up = self.headers.is_caught_up() && follower_done;
+        let caught_up = self.has_headers() && follower_done;
         let is_new = caught_up && !self.caught_up;
         self.caught_up = caught_up;
         let steps = self.steps();
-        let is_due = now.saturating_sub(self.saved.1) >= SAVE_EVERY;
-        // Catching up is reported only after a change. Otherwise a hostile peer could cause many
-        // writes of the whole state by announcing blocks that it never delivers.
-        if is_new && self.told != Some((steps, self.changes)) {
+        let key = (steps, self.changes, self.watched);
+        // Catching up is reported only after a change. If only items were added, it is reported at
+        // intervals.
+        let is_told = self.told.is_some_and(|((steps, ..), at)| {
+            steps == key.0 && now.saturating_sub(at) < REPORT_EVERY
+        });
+        if caught_up && (is_new || !is_told) && self.told.is_none_or(|(told, _)| told != key) {
             self.follow(follower::Event::Flush, now);
-            self.save(now);
             self.outbox.push(None, false, News::CaughtUp(self.progress()));
             self.reported = (steps, now);
-            self.told = Some((steps, self.changes));
-        } else if is_due && (is_new || self.saved.0 != steps) {
-            // While the scan advances, the state is written at intervals.
+            self.told = Some((key, now));
+        }
+        // The state is written at intervals while the scan advances, and when it has caught up. A
+        // hostile peer could cause many writes of the whole state by announcing blocks that it never
+        // delivers, so that only progress counts.
+        let since = now.saturating_sub(self.saved.1);
+        let is_due = since >= SAVE_EVERY || caught_up && since >= REPORT_EVERY;
+        if is_due && self.saved.0 != steps {
             self.save(now);
         }
         // There is at most one report per interval, and no report without progress.
@@ -1150,6 +1228,20 @@ impl LightClient {
             self.reported = (steps, now);
         }
     }
+}
+
+/// Returns what an earlier run has stored about an item: its record in the journal, and its progress
+/// in the state. `None` if the record is newer than the state, so that the state does not cover it.
+fn known_item(
+    hits: &Hits,
+    stored: Option<&(u64, BTreeMap<(WalletId, [u8; 32]), SavedItem>)>,
+    id: &WalletId,
+    key: &[u8; 32],
+) -> Option<KnownItem> {
+    let (events, items) = stored?;
+    let ItemRecord { from, first_index, .. } = hits.item_before(id, key, *events)?;
+    let item = items.get(&(id.clone(), *key)).copied().unwrap_or_default();
+    Some(KnownItem { from, todo: item.todo, indices: (first_index, item.next) })
 }
 
 /// Picks at most two blocks of an `inv`: the first unknown block and the highest known block. These

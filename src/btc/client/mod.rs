@@ -38,6 +38,7 @@ mod journal;
 mod json;
 mod machine;
 mod outbox;
+mod searched;
 mod state;
 mod wallets;
 mod words;
@@ -50,6 +51,7 @@ use std::string::String;
 use std::vec::Vec;
 
 use bitcoin::bip158::{FilterHash, FilterHeader};
+use bitcoin::block::Header;
 use bitcoin::p2p::message::NetworkMessage;
 use bitcoin::p2p::{Magic, ServiceFlags};
 use bitcoin::{
@@ -101,6 +103,10 @@ pub struct Config {
     /// Height of the last block to scan. `None`: no limit, so new blocks and, with BIP37,
     /// unconfirmed transactions are followed too.
     pub last: Option<u32>,
+    /// Work of a chain below which the client is not caught up and starts no scan: a chain with less
+    /// work is not that of the network. Without a scan, a birthday given as a time is not resolved
+    /// too early. By default, that of [`minimum_work`](header_sync::minimum_work).
+    pub minimum_work: Work,
     /// Secret random bytes that no peer may know. The seed selects the blocks of the spot audits
     /// and the tweak of a new BIP37 filter.
     pub seed: [u8; 16],
@@ -137,6 +143,7 @@ impl Config {
             protocol: Protocol::Bip157,
             first: None,
             last: None,
+            minimum_work: header_sync::minimum_work(network),
             seed,
             timeout: Duration::from_secs(30),
             checkpoints: BTreeMap::new(),
@@ -216,8 +223,8 @@ pub enum Event {
     /// The peer sent this message.
     Message(PeerId, NetworkMessage),
     /// Add a wallet. If a wallet with this id exists, the items are added to the items that the
-    /// wallet already has.
-    Watch(WalletId, Box<Wallet>),
+    /// wallet already has. The number must be higher than that of every earlier event of this kind.
+    Watch(WatchId, WalletId, Box<Wallet>),
     /// Remove a wallet and its hits. If the process crashes before the resulting writes are
     /// [`Stored`](Self::Stored), the restarted client still treats the old acknowledged hits as
     /// acknowledged and does not deliver them again. Wait for these writes before adding a wallet
@@ -276,6 +283,15 @@ pub struct WriteId(
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct UpdateId(
+    /// The number.
+    pub u64,
+);
+
+/// Sequence number of a call that adds items to a wallet, chosen by the caller. The numbers ascend
+/// within a run; 0 is the number of no call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct WatchId(
     /// The number.
     pub u64,
 );
@@ -424,9 +440,16 @@ pub enum News {
     },
     /// Progress of the client; reported at most once a second.
     Progress(Progress),
-    /// The client has processed everything that the connected peers have. This update is repeated
-    /// after further progress, or after a change of the wallets.
+    /// The client has processed everything that the connected peers have, for all items that were
+    /// added up to [`Progress::watched`]. Each connected peer that has the whole chain has answered,
+    /// or has had its time to answer. This update is repeated after further progress, and after a
+    /// change of the wallets.
     CaughtUp(Progress),
+    /// The records of all items that were added up to this call are durable. After a restart, blocks
+    /// that the client has searched for these items are not searched again. Items of later calls may
+    /// be unknown after a crash, as if they had never been added.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::watched"))]
+    Watched(WatchId),
 }
 
 /// Progress of a [`LightClient`].
@@ -442,6 +465,9 @@ pub struct Progress {
     pub end: u32,
     /// Height up to which everything is settled: see [`LightClient::settled_to`].
     pub settled_to: Option<u32>,
+    /// The last call that added items to a wallet, among those that the client has taken in. The
+    /// progress includes the items of all calls up to this one.
+    pub watched: WatchId,
 }
 
 /// A range of heights that have the same grade.
@@ -468,6 +494,8 @@ pub struct Hit {
     pub transaction: Transaction,
     /// The block and the position in the block; `None` if unconfirmed.
     pub place: Option<Place>,
+    /// The header of the block; `None` if unconfirmed.
+    pub header: Option<Header>,
     /// Outputs that pay to the wallet.
     pub received: Vec<OwnedOutput>,
     /// Inputs that spend from the wallet.
@@ -627,6 +655,15 @@ pub enum Finding {
         #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::services"))]
         services: ServiceFlags,
     },
+    /// The named peer claims a greater height than that of the chain, but sends no headers: it is
+    /// probably in its initial download. The client does not count it as caught up with, and asks it
+    /// again from time to time.
+    NotReady {
+        /// Name of the peer.
+        peer: String,
+        /// The height that the peer claims.
+        height: u32,
+    },
     /// The stored header file ended with an incomplete or invalid header. The client cut off this
     /// many bytes when it was created.
     #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::bytes"))]
@@ -641,6 +678,15 @@ pub enum Finding {
     /// The wallet was not added because its id is invalid: see [`WalletId::is_valid`].
     #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::wallet"))]
     WalletRefused(WalletId),
+    /// An earlier run has searched for other indices of this descriptor, because its range or its
+    /// gap was different. Known indices are continued; the further ones are searched for from the
+    /// birthday on.
+    FurtherIndices {
+        /// The wallet.
+        wallet: WalletId,
+        /// Number of the descriptor in the wallet.
+        item: u32,
+    },
     /// The stored state of the scan cannot be used. The scan starts over.
     StartedOver(RestoreError),
     /// The headers of most peers are more than two hours ahead of the clock, so the clock is

@@ -1,17 +1,19 @@
 //! The state file: the progress of a scan. With BIP157, the file contains the state of the filter
-//! sync; with BIP37, the last answered block and some blocks before it. For each wallet, the file
-//! contains a hash of the items that the scan searched for.
+//! sync; with BIP37, the last answered block and some blocks before it. The journal contains the
+//! items that the scan searches for. The state adds, for each descriptor, the next index to derive,
+//! and for each item that must be searched for again, the lowest height.
 //!
 //! The state is one file, so that no part of the state is older than another part. Otherwise, a
 //! filter could seem to have been matched against a script that was derived only later.
 //!
 //! ```text
-//! "CSCS" | version 1 | protocol u8 | network magic 4 | journal events u64 | first u32 | again 5
-//! | wallets u32, for each: name (length u16) | digest 32 | first u32 | indices u32, each u32
+//! "CSCS" | version 2 | protocol u8 | network magic 4 | journal events u64 | first u32 | again 5
+//! | items u32, for each: name of the wallet (length u16) | hash 32 | next index u32 | again 5
 //! | BIP37: tweak u32 | capacity u32 | blocks u32, for each: height u32, hash 32
 //! | checksum 4: of everything so far | BIP157: `FilterSync::encode`
 //! ```
-//! Numbers are little-endian. `again` is a flag u8 (0 or 1) and a height u32.
+//! Numbers are little-endian. `again` is a flag u8 (0 or 1) and a height u32: all heights from this
+//! one on must be searched again, for one item or, in the head of the file, for all.
 
 use std::collections::BTreeMap;
 use std::vec::Vec;
@@ -25,7 +27,7 @@ use super::{Protocol, WalletId};
 use crate::btc::headers::HeaderChain;
 
 const MAGIC: [u8; 4] = *b"CSCS";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// Reason why the stored state of a scan cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -92,16 +94,13 @@ impl SavedBloom {
     }
 }
 
-/// What the stored scan searched for on behalf of one wallet: a hash of the items, the first height
-/// and the next indices of descriptors.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct SavedWallet {
-    /// Hash of the wallet's items: see [`Wallet::digest`](super::Wallet::digest).
-    pub(super) digest: [u8; 32],
-    /// The first height that the wallet wanted.
-    pub(super) first: u32,
-    /// For each keychain of the wallet, the next index to derive.
-    pub(super) next: Vec<u32>,
+/// The progress of the search for one item, beyond its record in the journal.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct SavedItem {
+    /// The next index to derive; 0 for an item that is no descriptor.
+    pub(super) next: u32,
+    /// The lowest height that must be searched again; `None` if the search is complete.
+    pub(super) todo: Option<u32>,
 }
 
 /// The stored state of a scan.
@@ -113,7 +112,8 @@ pub(super) struct Saved {
     pub(super) first: u32,
     /// The lowest height that must be searched again.
     pub(super) again: Option<u32>,
-    pub(super) wallets: BTreeMap<WalletId, SavedWallet>,
+    /// Items whose progress their records do not tell, by wallet and hash of the item.
+    pub(super) items: BTreeMap<(WalletId, [u8; 32]), SavedItem>,
     pub(super) bloom: SavedBloom,
     /// Encoded state of the filter sync; empty with BIP37.
     pub(super) filters: Vec<u8>,
@@ -126,15 +126,13 @@ impl Saved {
         bytes.extend(network.magic().to_bytes());
         bytes.extend(self.journal_events.to_le_bytes());
         bytes.extend(self.first.to_le_bytes());
-        bytes.push(self.again.is_some().into());
-        bytes.extend(self.again.unwrap_or(0).to_le_bytes());
-        push_count(self.wallets.len(), &mut bytes);
-        for (id, SavedWallet { digest, first, next }) in &self.wallets {
+        push_again(self.again, &mut bytes);
+        push_count(self.items.len(), &mut bytes);
+        for ((id, hash), SavedItem { next, todo }) in &self.items {
             push_text(&id.0, &mut bytes);
-            bytes.extend(digest);
-            bytes.extend(first.to_le_bytes());
-            push_count(next.len(), &mut bytes);
-            bytes.extend(next.iter().flat_map(|next| next.to_le_bytes()));
+            bytes.extend(hash);
+            bytes.extend(next.to_le_bytes());
+            push_again(*todo, &mut bytes);
         }
         bytes.extend(self.bloom.tweak.to_le_bytes());
         bytes.extend(self.bloom.capacity.to_le_bytes());
@@ -187,13 +185,11 @@ fn read(rest: &mut &[u8]) -> Option<(Saved, (u8, [u8; 4]))> {
         first: number(rest)?,
         ..Saved::default()
     };
-    let [has_again] = take(rest)?;
-    saved.again = Some(number(rest)?).filter(|_| has_again == 1);
+    saved.again = again(rest)?;
     for _ in 0..number(rest)? {
-        let id = WalletId(text(rest)?);
-        let (digest, first) = (take(rest)?, number(rest)?);
-        let next = (0..number(rest)?).map(|_| number(rest)).collect::<Option<_>>()?;
-        saved.wallets.insert(id, SavedWallet { digest, first, next });
+        let (id, hash) = (WalletId(text(rest)?), take(rest)?);
+        let (next, todo) = (number(rest)?, again(rest)?);
+        saved.items.insert((id, hash), SavedItem { next, todo });
     }
     (saved.bloom.tweak, saved.bloom.capacity) = (number(rest)?, number(rest)?);
     for _ in 0..number(rest)? {
@@ -212,6 +208,19 @@ fn code(protocol: Protocol) -> u8 {
     }
 }
 
+fn push_again(height: Option<u32>, bytes: &mut Vec<u8>) {
+    bytes.push(height.is_some().into());
+    bytes.extend(height.unwrap_or(0).to_le_bytes());
+}
+
+/// Reads what [`push_again`] wrote. The outer `None` means that bytes are missing.
+#[expect(clippy::option_option, reason = "missing, absent, or present")]
+fn again(rest: &mut &[u8]) -> Option<Option<u32>> {
+    let [is_some] = take(rest)?;
+    let height = number(rest)?;
+    Some((is_some == 1).then_some(height))
+}
+
 fn push_count(count: usize, bytes: &mut Vec<u8>) {
     bytes.extend(u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
 }
@@ -221,13 +230,13 @@ mod tests {
     use super::*;
 
     fn saved() -> Saved {
-        let wallet =
-            |byte| SavedWallet { digest: [byte; 32], first: byte.into(), next: std::vec![3, 9] };
+        let item = |byte: u8, todo| (([byte; 32]), SavedItem { next: byte.into(), todo });
+        let [(a, one), (b, two)] = [item(1, Some(9)), item(2, None)];
         Saved {
             journal_events: 1 << 40,
             first: 7,
             again: Some(0),
-            wallets: BTreeMap::from([("a".into(), wallet(1)), ("".into(), wallet(2))]),
+            items: BTreeMap::from([(("a".into(), a), one), (("".into(), b), two)]),
             bloom: SavedBloom {
                 tweak: 5,
                 capacity: 6,

@@ -73,6 +73,16 @@ pub enum Birthday {
 const CLOCK: u32 = 4 * 3_600;
 
 impl Birthday {
+    /// Returns `true` if this birthday is certainly not later than another one, whatever the chain.
+    fn is_no_later_than(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Height(own), Self::Height(other)) | (Self::Time(own), Self::Time(other)) => {
+                own <= other
+            }
+            _ => false,
+        }
+    }
+
     /// Returns the first height to scan.
     ///
     /// A time is converted by a binary search over the chain, and the margin of four hours and
@@ -164,6 +174,15 @@ fn digest<'a>(items: impl Iterator<Item = (&'a Item, u32)>) -> [u8; 32] {
         engine.input(&hash);
     }
     sha256::Hash::from_engine(engine).to_byte_array()
+}
+
+/// Returns the hash by which stored files name an item. The range and the gap of a descriptor do not
+/// change the hash, so that known indices stay known when they change.
+fn item_key(item: &Item) -> [u8; 32] {
+    match item {
+        Item::Descriptor(text, _) => item_digest(&Item::Descriptor(text.clone(), 0..=0), 0),
+        item => item_digest(item, 0),
+    }
 }
 
 /// Returns the hash of one item. In each encoding only the last field has no fixed length, so that
@@ -322,6 +341,33 @@ pub(super) struct ToWatch {
     pub(super) outpoint: Option<OutPoint>,
     pub(super) label: Option<Label>,
     pub(super) history: History,
+    pub(super) since: Since,
+}
+
+/// The heights at which a script must be searched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Since {
+    /// All heights from the birthday on.
+    Birthday(Birthday),
+    /// An earlier run has searched the heights from `from` on. Heights from `todo` on, and heights
+    /// that this run has answered before the script was added, must be searched.
+    Known {
+        /// First height of the search.
+        from: u32,
+        /// The lowest height that the earlier run has not searched; `None` if it has searched all.
+        todo: Option<u32>,
+    },
+}
+
+/// An item that an earlier run has searched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct KnownItem {
+    /// First height of the search.
+    pub(super) from: u32,
+    /// The lowest height that was not searched; `None` if all were.
+    pub(super) todo: Option<u32>,
+    /// For a descriptor: the first index that was searched for, and the one after the last.
+    pub(super) indices: (u32, u32),
 }
 
 /// Owner of a script or coin: a wallet and its item.
@@ -337,25 +383,40 @@ struct Holder {
 #[derive(Debug)]
 struct Watching {
     item: Item,
+    /// Hash by which stored files name the item.
+    key: [u8; 32],
     gap: u32,
+    birthday: Birthday,
+    history: History,
     /// Number of the keychain; `None` if the item is no descriptor.
     keychain: Option<u32>,
+    known: Option<KnownItem>,
 }
 
-/// A wallet: its birthday and its items.
-#[derive(Debug)]
+impl Watching {
+    /// Returns the heights at which a script of the item must be searched for.
+    fn since(&self, label: Option<Label>) -> Since {
+        let is_known = |known: &KnownItem| match label {
+            Some(label) => (known.indices.0..known.indices.1).contains(&label.index),
+            None => true,
+        };
+        match self.known.filter(is_known) {
+            Some(KnownItem { from, todo, .. }) => Since::Known { from, todo },
+            None => Since::Birthday(self.birthday),
+        }
+    }
+}
+
+/// A wallet: its items, and the number of each by a hash of the item.
+#[derive(Debug, Default)]
 struct Entry {
-    birthday: Birthday,
     items: Vec<Watching>,
+    numbers: HashMap<[u8; 32], u32>,
 }
 
 impl Entry {
-    fn digest(&self) -> [u8; 32] {
-        digest(self.items.iter().map(|watching| (&watching.item, watching.gap)))
-    }
-
-    fn keychains(&self) -> impl Iterator<Item = u32> {
-        self.items.iter().filter_map(|watching| watching.keychain)
+    fn get(&self, item: u32) -> Option<&Watching> {
+        self.items.get(item as usize)
     }
 }
 
@@ -364,7 +425,25 @@ impl Entry {
 struct KeychainHolder {
     wallet: WalletId,
     item: u32,
-    history: History,
+}
+
+/// Result of [`Wallets::add`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Added {
+    /// `true` if there is anything new to search for.
+    pub(super) is_new: bool,
+    /// `true` if a descriptor was added, or got a larger gap.
+    pub(super) has_derived: bool,
+}
+
+/// An item whose progress is to be stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ItemProgress {
+    pub(super) key: [u8; 32],
+    /// First height of the search.
+    pub(super) from: u32,
+    /// For a descriptor: the first index, and the next one to derive.
+    pub(super) indices: (u32, u32),
 }
 
 /// All wallets of a client.
@@ -383,6 +462,10 @@ pub(super) struct Wallets {
     dropped: BTreeSet<ScriptBuf>,
     /// Wallets in which a keychain has derived a script that the wallet watched already.
     relabelled: BTreeSet<WalletId>,
+    /// Items of which no record was written.
+    unrecorded: Vec<(WalletId, u32)>,
+    /// Descriptors that an earlier run has searched for with other indices.
+    further: BTreeSet<(WalletId, u32)>,
 }
 
 impl Wallets {
@@ -402,6 +485,8 @@ impl Wallets {
             new: Vec::new(),
             dropped: BTreeSet::new(),
             relabelled: BTreeSet::new(),
+            unrecorded: Vec::new(),
+            further: BTreeSet::new(),
         }
     }
 
@@ -413,24 +498,15 @@ impl Wallets {
         self.entries.contains_key(id)
     }
 
-    /// First height that a wallet must scan; `None` if the wallet is unknown.
-    pub(super) fn first(&self, id: &WalletId, chain: &HeaderChain) -> Option<u32> {
-        Some(self.entries.get(id)?.birthday.height(chain))
-    }
-
-    /// Lowest first height of all wallets; `None` without wallets.
+    /// Lowest birthday of all items; `None` without items.
     pub(super) fn lowest(&self, chain: &HeaderChain) -> Option<u32> {
-        self.entries.values().map(|entry| entry.birthday.height(chain)).min()
+        let items = self.entries.values().flat_map(|entry| &entry.items);
+        items.map(|watching| watching.birthday.height(chain)).min()
     }
 
-    /// Hash of the items of a wallet: see [`Wallet::digest`].
-    pub(super) fn digest(&self, id: &WalletId) -> Option<[u8; 32]> {
-        Some(self.entries.get(id)?.digest())
-    }
-
-    /// Adds a wallet, or adds items to an existing wallet. The earlier of both birthdays applies. A
-    /// descriptor that the wallet already has gets the larger of both gaps. Returns `true` if there
-    /// is anything new to search for.
+    /// Adds a wallet, or adds items to an existing wallet. The earlier birthday of an item applies.
+    /// A descriptor that the wallet already has gets the larger of both gaps. `known` returns what
+    /// an earlier run has stored about an item.
     ///
     /// # Errors
     /// [`ItemError`] for the first item that cannot be watched. After an error, no item is added.
@@ -439,56 +515,116 @@ impl Wallets {
         id: &WalletId,
         wallet: Wallet,
         chain: &HeaderChain,
-    ) -> Result<bool, ItemError> {
+        known: impl Fn(&[u8; 32]) -> Option<KnownItem>,
+    ) -> Result<Added, ItemError> {
         wallet.check(self.protocol)?;
         let Wallet { birthday, history, items, gap } = wallet;
-        let entry = Entry { birthday, items: Vec::new() };
-        let entry = self.entries.entry(id.clone()).or_insert(entry);
-        let is_earlier = birthday.height(chain) < entry.birthday.height(chain);
-        if is_earlier {
-            entry.birthday = birthday;
-        }
+        let first = birthday.height(chain);
+        let entry = self.entries.entry(id.clone()).or_default();
         let mut all = Vec::new();
-        let known = entry.items.iter().zip(0..).map(|(known, place)| (known.item.clone(), place));
-        let mut known: HashMap<Item, usize> = known.collect();
+        let mut again = Vec::new();
+        let mut has_derived = false;
         for item in items {
             let place = entry.items.len();
             let number = u32::try_from(place).unwrap_or(u32::MAX);
             let error = |cause| ItemError { item: place, cause };
             let descriptor = |cause| error(ItemCause::Descriptor(cause));
-            // A known item keeps its number. A larger gap of a known descriptor is treated as
-            // something new.
-            if let Some(&place) = known.get(&item) {
-                if let Some(Watching { gap: narrower, keychain: Some(keychain), .. }) =
-                    entry.items.get_mut(place).filter(|known| known.gap < gap)
+            let digest = item_digest(&item, 0);
+            // A known item keeps its number.
+            if let Some(&number) = entry.numbers.get(&digest) {
+                let Some(watching) = entry.items.get_mut(number as usize) else { continue };
+                if first < watching.birthday.height(chain) {
+                    (watching.birthday, watching.known) = (birthday, None);
+                    again.push(number);
+                }
+                // A larger gap of a known descriptor is treated as something new.
+                if let Some(keychain) = watching.keychain
+                    && watching.gap < gap
                 {
-                    *narrower = gap;
-                    let derived = self.keychains.widen(*keychain, gap).map_err(descriptor)?;
-                    let place = u32::try_from(place).unwrap_or(u32::MAX);
-                    all.push((place, derived.into_iter().map(Expanded::derived).collect()));
+                    watching.gap = gap;
+                    let derived = self.keychains.widen(keychain, gap).map_err(descriptor)?;
+                    let derived: Vec<_> = derived.into_iter().map(Expanded::derived).collect();
+                    all.push((number, derived));
+                    has_derived = true;
                 }
                 continue;
             }
-            known.insert(item.clone(), place);
+            let key = item_key(&item);
+            let known = known(&key).filter(|known| known.from <= first);
             let mut expanded = expand(&item);
             let mut number_of_keychain = None;
             if let Some(keychain) = keychain(&item, gap).map_err(error)? {
-                let (keychain, scripts) = self.keychains.add(keychain).map_err(descriptor)?;
+                let (keychain, mut scripts) = self.keychains.add(keychain).map_err(descriptor)?;
+                // The earlier run has found that further indices are used.
+                if let Some(KnownItem { indices: (_, next), .. }) = known {
+                    let further = self.keychains.extend_to(keychain, next).map_err(descriptor)?;
+                    scripts.extend(further);
+                }
                 expanded.extend(scripts.into_iter().map(Expanded::derived));
                 number_of_keychain = Some(keychain);
-                let holder = KeychainHolder { wallet: id.clone(), item: number, history };
-                self.keychain_holders.push(holder);
+                self.keychain_holders.push(KeychainHolder { wallet: id.clone(), item: number });
             }
-            entry.items.push(Watching { item, gap, keychain: number_of_keychain });
+            entry.numbers.insert(digest, number);
+            let keychain = number_of_keychain;
+            entry.items.push(Watching { item, key, gap, birthday, history, keychain, known });
+            has_derived |= keychain.is_some();
             all.push((number, expanded));
+            let is_covered = known.is_some_and(|known| {
+                let range = self.keychains.indices(keychain);
+                range.is_none_or(|(first, _)| known.indices.0 <= first)
+            });
+            if !is_covered {
+                self.unrecorded.push((id.clone(), number));
+            }
         }
-        let mut is_new = is_earlier;
+        let mut is_new = !again.is_empty();
+        for item in again {
+            self.watch_from_birthday(id, item);
+        }
         for (item, expanded) in all {
             for expanded in expanded {
-                is_new |= self.watch(id, item, expanded, history);
+                is_new |= self.watch(id, item, expanded);
             }
         }
-        Ok(is_new)
+        Ok(Added { is_new, has_derived })
+    }
+
+    /// Queues all scripts and coins of an item, whose birthday is earlier than before.
+    fn watch_from_birthday(&mut self, id: &WalletId, number: u32) {
+        let Some(watching) = self.entries.get(id).and_then(|entry| entry.get(number)) else {
+            return;
+        };
+        let mut expanded = expand(&watching.item);
+        let derived = watching.keychain.map(|keychain| self.keychains.derived(keychain));
+        // A descriptor whose indices were derived before can derive them again.
+        let derived = derived.unwrap_or(Ok(Vec::new())).unwrap_or_default();
+        expanded.extend(derived.into_iter().map(Expanded::derived));
+        let (history, since) = (watching.history, Since::Birthday(watching.birthday));
+        let all = expanded.into_iter().map(|Expanded { script, outpoint, label, .. }| ToWatch {
+            script,
+            outpoint,
+            label,
+            history,
+            since,
+        });
+        self.new.extend(all);
+        self.unrecorded.push((id.clone(), number));
+    }
+
+    /// Queues the scripts of items whose birthday is given as a time, after a reorganisation: the
+    /// birthday may be at a lower height than before.
+    pub(super) fn watch_times_again(&mut self) {
+        let mut times = Vec::new();
+        for (id, entry) in &self.entries {
+            for (number, watching) in (0..).zip(&entry.items) {
+                if matches!(watching.birthday, Birthday::Time(_)) {
+                    times.push((id.clone(), number));
+                }
+            }
+        }
+        for (id, number) in times {
+            self.watch_from_birthday(&id, number);
+        }
     }
 
     /// Records the owner of a script or coin, and queues it for the follower if it is new to the
@@ -496,64 +632,95 @@ impl Wallets {
     ///
     /// Returns `true` if anything is new. A known script with a new label is new too: its earlier
     /// transactions show that the index is used.
-    fn watch(&mut self, id: &WalletId, item: u32, expanded: Expanded, history: History) -> bool {
+    fn watch(&mut self, id: &WalletId, item: u32, expanded: Expanded) -> bool {
+        let Some(watching) = self.entries.get(id).and_then(|entry| entry.get(item)) else {
+            return false;
+        };
         let Expanded { script, outpoint, path, label } = expanded;
+        let (history, since) = (watching.history, watching.since(label));
+        let is_further = watching.known.is_some() && matches!(since, Since::Birthday(_));
         let holder = Holder { wallet: id.clone(), item, path, label };
+        let holders = match (&outpoint, &script) {
+            (Some(outpoint), _) => self.by_outpoint.get(outpoint),
+            (None, Some(script)) => self.by_script.get(script),
+            (None, None) => return false,
+        };
+        let holders = holders.map_or(&[][..], Vec::as_slice);
+        let of_wallet = || holders.iter().filter(|known| known.wallet == *id);
+        let items = of_wallet().filter_map(|known| self.entries.get(id)?.get(known.item));
+        // The wallet has the script or coin already, and searches for it from no later height.
+        let is_covered =
+            items.clone().any(|known| known.birthday.is_no_later_than(watching.birthday));
+        let labels: Vec<_> = of_wallet().map(|known| known.label).collect();
+        if is_covered && (labels.contains(&label) || label.is_none()) {
+            return false;
+        }
+        // Owners with a label come first, so that a hit names the index of a descriptor, and not a
+        // separate item with the same script.
         let holders = match (&outpoint, &script) {
             (Some(outpoint), _) => self.by_outpoint.entry(*outpoint).or_default(),
             (None, Some(script)) => self.by_script.entry(script.clone()).or_default(),
             (None, None) => return false,
         };
-        let of_wallet = holders.iter().filter(|known| known.wallet == *id);
-        let labels: Vec<_> = of_wallet.map(|known| known.label).collect();
-        // Nothing is new in two cases: the wallet has the script or coin with this label already,
-        // or it has the script or coin already and there is no label to add.
-        if labels.contains(&label) || !labels.is_empty() && label.is_none() {
-            return false;
-        }
-        // Owners with a label come first, so that a hit names the index of a descriptor, and not a
-        // separate item with the same script.
         let first = holders.iter().position(|known| known.wallet == *id && known.label.is_none());
         holders.insert(first.unwrap_or(holders.len()), holder);
-        // The follower watches the script already. The known hits of the script must still be
-        // recorded as uses of the new label (`take_relabelled`).
+        if is_further {
+            self.further.insert((id.clone(), item));
+        }
+        // The known hits of a script that the wallet watched already must be recorded as uses of the
+        // new label (`take_relabelled`). The follower watches the script already.
         if !labels.is_empty() {
             self.relabelled.insert(id.clone());
-            return true;
+            if is_covered {
+                return true;
+            }
         }
+        let label = label.filter(|_| labels.is_empty());
         // If this script is queued for removal, the follower must keep the script after all.
         if let Some(script) = &script {
             self.dropped.remove(script);
         }
-        self.new.push(ToWatch { script, outpoint, label, history });
+        self.new.push(ToWatch { script, outpoint, label, history, since });
         true
     }
 
     /// Removes a wallet. Scripts that no other wallet watches are queued for removal from the
     /// follower.
     pub(super) fn remove(&mut self, id: &WalletId) {
-        self.entries.remove(id);
-        let dropped = &mut self.dropped;
-        self.by_script.retain(|script, holders| {
-            holders.retain(|holder| holder.wallet != *id);
-            if holders.is_empty() {
-                dropped.insert(script.clone());
+        let Some(entry) = self.entries.remove(id) else { return };
+        let mut dropped = BTreeSet::new();
+        let mut kept = BTreeSet::new();
+        for watching in &entry.items {
+            let mut expanded = expand(&watching.item);
+            let derived = watching.keychain.map(|keychain| self.keychains.derived(keychain));
+            let derived = derived.unwrap_or(Ok(Vec::new())).unwrap_or_default();
+            expanded.extend(derived.into_iter().map(Expanded::derived));
+            for Expanded { script, outpoint, .. } in expanded {
+                let is_free = match (&outpoint, &script) {
+                    (Some(outpoint), _) => release(&mut self.by_outpoint, outpoint, id),
+                    (None, Some(script)) => release(&mut self.by_script, script, id),
+                    (None, None) => continue,
+                };
+                if let Some(script) = script {
+                    let list = if is_free { &mut dropped } else { &mut kept };
+                    list.insert(script);
+                }
             }
-            !holders.is_empty()
-        });
-        self.by_outpoint.retain(|_, holders| {
-            holders.retain(|holder| holder.wallet != *id);
-            !holders.is_empty()
-        });
-        // Keep the scripts of coins that other wallets watch: filters are matched against these
-        // scripts.
-        for watching in self.entries.values().flat_map(|entry| &entry.items) {
-            if let Item::Coin { script: Some(script), .. } = &watching.item {
-                dropped.remove(script);
+        }
+        // A script stays if another item watches it, or a coin of it.
+        dropped.retain(|script| !kept.contains(script) && !self.by_script.contains_key(script));
+        if !dropped.is_empty() {
+            for watching in self.entries.values().flat_map(|entry| &entry.items) {
+                if let Item::Coin { script: Some(script), .. } = &watching.item {
+                    dropped.remove(script);
+                }
             }
         }
         // Dropped scripts that the follower has not taken yet need not be watched at all.
         self.new.retain(|new| new.script.as_ref().is_none_or(|script| !dropped.contains(script)));
+        self.dropped.extend(dropped);
+        self.unrecorded.retain(|(wallet, _)| wallet != id);
+        self.further.retain(|(wallet, _)| wallet != id);
     }
 
     /// Removes and returns the scripts and coins that the follower must watch in addition.
@@ -571,6 +738,75 @@ impl Wallets {
         core::mem::take(&mut self.relabelled)
     }
 
+    /// Removes and returns the descriptors of which some scripts were searched for in an earlier
+    /// run, and others were not.
+    pub(super) fn take_further(&mut self) -> BTreeSet<(WalletId, u32)> {
+        core::mem::take(&mut self.further)
+    }
+
+    /// Removes and returns the items that have no record yet, with what to record. The items of
+    /// broadcasts are left out.
+    pub(super) fn take_unrecorded(&mut self, chain: &HeaderChain) -> Vec<(WalletId, ItemProgress)> {
+        let unrecorded = core::mem::take(&mut self.unrecorded);
+        let records = unrecorded.into_iter().filter_map(|(id, number)| {
+            let watching = self.entries.get(&id)?.get(number)?;
+            (!id.is_internal()).then(|| (id, self.progress_of(watching, chain)))
+        });
+        records.collect()
+    }
+
+    /// Returns `true` if some items have no record yet.
+    pub(super) fn has_unrecorded(&self) -> bool {
+        !self.unrecorded.is_empty()
+    }
+
+    fn progress_of(&self, watching: &Watching, chain: &HeaderChain) -> ItemProgress {
+        let from = watching.birthday.height(chain);
+        // The record of an earlier run still covers the item.
+        let from = watching.known.map_or(from, |known| known.from.min(from));
+        let indices = self.keychains.indices(watching.keychain).unwrap_or_default();
+        ItemProgress { key: watching.key, from, indices }
+    }
+
+    /// Returns the progress of all items of a wallet.
+    pub(super) fn progress(&self, id: &WalletId, chain: &HeaderChain) -> Vec<ItemProgress> {
+        let items = self.entries.get(id).into_iter().flat_map(|entry| &entry.items);
+        items.map(|watching| self.progress_of(watching, chain)).collect()
+    }
+
+    /// Returns the lowest height that was not searched for each item, given that height for each
+    /// script. An empty script stands for the coins whose script is unknown.
+    pub(super) fn todo(
+        &self,
+        owed: &BTreeMap<&Script, u32>,
+    ) -> BTreeMap<(WalletId, [u8; 32]), u32> {
+        let mut todo = BTreeMap::new();
+        let mut note = |id: &WalletId, watching: &Watching, height: u32| {
+            let lowest = todo.entry((id.clone(), watching.key)).or_insert(height);
+            *lowest = height.min(*lowest);
+        };
+        for (script, height) in owed {
+            for holder in self.by_script.get(*script).into_iter().flatten() {
+                let entry = self.entries.get(&holder.wallet);
+                if let Some(watching) = entry.and_then(|entry| entry.get(holder.item)) {
+                    note(&holder.wallet, watching, *height);
+                }
+            }
+        }
+        if !owed.is_empty() {
+            for (id, entry) in &self.entries {
+                for watching in &entry.items {
+                    let Item::Coin { script, .. } = &watching.item else { continue };
+                    let script = script.as_deref().unwrap_or(Script::from_bytes(&[]));
+                    if let Some(height) = owed.get(script) {
+                        note(id, watching, *height);
+                    }
+                }
+            }
+        }
+        todo
+    }
+
     /// Notes that an index of a keychain is used, and watches the further indices that the gap then
     /// requires. Returns `true` if any script is new to the follower.
     pub(super) fn advance(&mut self, used: Label) -> bool {
@@ -580,46 +816,42 @@ impl Wallets {
         self.watch_derived(derived)
     }
 
-    /// Returns, for each keychain of a wallet, the next index to derive.
-    pub(super) fn next_indices(&self, id: &WalletId) -> Vec<u32> {
-        let next = self.keychains.next_indices();
-        let keychains = self.entries.get(id).into_iter().flat_map(Entry::keychains);
-        keychains.filter_map(|number| next.get(number as usize).copied()).collect()
-    }
-
-    /// Derives and watches all indices below those in `next`, which has one index for each keychain
-    /// of the wallet, in order.
-    pub(super) fn derive_to(&mut self, id: &WalletId, next: &[u32]) {
-        let Some(entry) = self.entries.get(id) else { return };
-        let mut all = std::vec![0; self.keychain_holders.len()];
-        for (number, next) in entry.keychains().zip(next) {
-            if let Some(slot) = all.get_mut(number as usize) {
-                *slot = *next;
-            }
-        }
-        let derived = self.keychains.derive_to(&all).unwrap_or_default();
-        self.watch_derived(derived);
-    }
-
     /// Watches derived scripts. Returns `true` if any script is new to the follower.
     fn watch_derived(&mut self, derived: Vec<KeychainScript>) -> bool {
         let before = self.new.len();
         for derived in derived {
             let Some(label) = derived.label else { continue };
             let holder = self.keychain_holders.get(label.keychain as usize).cloned();
-            let Some(KeychainHolder { wallet, item, history }) = holder else { continue };
+            let Some(KeychainHolder { wallet, item }) = holder else { continue };
             // The keychain of a removed wallet remains, but its scripts are not watched.
-            if self.entries.contains_key(&wallet) {
-                self.watch(&wallet, item, Expanded::derived(derived), history);
+            let holds = |it: &Watching| it.keychain == Some(label.keychain);
+            if self.entries.get(&wallet).and_then(|entry| entry.get(item)).is_some_and(holds) {
+                self.watch(&wallet, item, Expanded::derived(derived));
             }
         }
         self.new.len() > before
+    }
+
+    /// Returns `true` if an item watches this script, or a coin of it.
+    pub(super) fn is_watched(&self, script: &Script) -> bool {
+        self.by_script.contains_key(script)
     }
 
     /// Returns the labels of a script, one for each keychain that derives the script.
     pub(super) fn labels<'a>(&'a self, script: &Script) -> impl Iterator<Item = Label> + 'a {
         let holders = self.by_script.get(script).into_iter().flatten();
         holders.filter_map(|holder| holder.label)
+    }
+
+    /// Returns the owner of a script or coin in one wallet.
+    pub(super) fn owner_in(
+        &self,
+        wallet: &WalletId,
+        script: Option<&Script>,
+        outpoint: Option<&OutPoint>,
+    ) -> Option<Owner> {
+        let mut owners = self.owners(script, outpoint).into_iter();
+        owners.find(|(id, _)| id == wallet).map(|(_, owner)| owner)
     }
 
     /// Returns the owners of a script or coin. Each wallet occurs once; an item that names the coin
@@ -656,6 +888,7 @@ impl Wallets {
             txid: found.txid,
             transaction: found.transaction.clone(),
             place: found.place,
+            header: None,
             received: Vec::new(),
             spent: Vec::new(),
             evidence,
@@ -680,6 +913,17 @@ impl Wallets {
         }
         hits.into_iter().collect()
     }
+}
+
+/// Removes the holders of a wallet. Returns `true` if no holder is left.
+fn release<K: Ord>(holders: &mut BTreeMap<K, Vec<Holder>>, key: &K, wallet: &WalletId) -> bool {
+    let Some(of_key) = holders.get_mut(key) else { return true };
+    of_key.retain(|holder| holder.wallet != *wallet);
+    let is_free = of_key.is_empty();
+    if is_free {
+        holders.remove(key);
+    }
+    is_free
 }
 
 #[cfg(test)]

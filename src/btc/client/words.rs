@@ -56,9 +56,11 @@ impl Finding {
             Self::NoFilter(_) => "no_filter",
             Self::FilterRefreshed(_) => "filter_refreshed",
             Self::LacksService { .. } => "lacks_service",
+            Self::NotReady { .. } => "not_ready",
             Self::HeadersCut(_) => "headers_cut",
             Self::ItemRefused { .. } => "item_refused",
             Self::WalletRefused(_) => "wallet_refused",
+            Self::FurtherIndices { .. } => "further_indices",
             Self::StartedOver(_) => "started_over",
             Self::ClockBehind => "clock_behind",
         }
@@ -132,6 +134,11 @@ impl fmt::Display for Finding {
                 let missing = service_names(*services).join("|");
                 write!(f, "peer {peer}: offers no {missing}: the peer is used for headers only")
             }
+            Self::NotReady { peer, height } => write!(
+                f,
+                "peer {peer}: claims height {height} but sends no headers: it is probably in its \
+                 initial download"
+            ),
             Self::HeadersCut(bytes) => {
                 write!(f, "headers: {bytes} invalid bytes at the end of the file are cut off")
             }
@@ -141,6 +148,11 @@ impl fmt::Display for Finding {
                 "wallet {:?}: an id has 1 to {} bytes, the first not zero",
                 id.0,
                 super::WalletId::MAX_BYTES
+            ),
+            Self::FurtherIndices { wallet, item } => write!(
+                f,
+                "wallet {wallet}: item {item}: an earlier run has searched for other indices of this \
+                 descriptor: the further ones are searched for from the birthday on"
             ),
             Self::StartedOver(error) => {
                 write!(f, "the scan starts over: {error}")

@@ -60,6 +60,29 @@ struct Run {
     headers: Vec<(BlockHash, SideHeader)>,
 }
 
+/// A branch whose headers are checked one after the other, and not added to the chain.
+#[cfg(feature = "std")]
+#[derive(Debug, Clone)]
+pub(in crate::btc) struct Candidate {
+    /// Height and total work of the block on which the branch builds.
+    fork: (u32, Work),
+    context: Context,
+    headers: Vec<Header>,
+}
+
+#[cfg(feature = "std")]
+impl Candidate {
+    /// Returns the headers of the branch.
+    pub(in crate::btc) fn headers(&self) -> &[Header] {
+        &self.headers
+    }
+
+    /// Returns the hash of the last header, or of the block on which the branch builds.
+    pub(in crate::btc) fn tip(&self) -> BlockHash {
+        self.context.at.hash
+    }
+}
+
 impl HeaderChain {
     /// Creates the chain of `network` that contains only the genesis block.
     pub fn new(network: Network) -> Self {
@@ -307,6 +330,56 @@ impl HeaderChain {
     /// Returns the total work of the active chain: Core's `nChainWork`.
     pub fn work(&self) -> Work {
         self.active.work()
+    }
+
+    /// Begins the check of a branch that builds on a known block.
+    ///
+    /// # Errors
+    /// Returns an error if the block is unknown or below the start.
+    #[cfg(feature = "std")]
+    pub(in crate::btc) fn candidate(&self, parent: BlockHash) -> Result<Candidate, HeaderError> {
+        let context = self.context(&parent)?;
+        Ok(Candidate { fork: (context.at.height, context.work), context, headers: Vec::new() })
+    }
+
+    /// Checks headers that continue a branch, and adds them to it, but not to the chain.
+    ///
+    /// # Errors
+    /// Returns the first header that is refused. The headers before it are added.
+    #[cfg(feature = "std")]
+    pub(in crate::btc) fn extend(
+        &self,
+        branch: &mut Candidate,
+        headers: &[Header],
+        now: Duration,
+    ) -> Result<(), HeaderError> {
+        let now = u32::try_from(now.as_secs()).unwrap_or(u32::MAX);
+        for header in headers {
+            let hash = check_proof_of_work(header, self.network)?;
+            let parent = header.prev_blockhash;
+            if parent != branch.context.at.hash {
+                return Err(HeaderError::Orphan { parent });
+            }
+            branch.context.check(header, self.network, now)?;
+            branch.context.advance(header, hash);
+            branch.headers.push(*header);
+        }
+        Ok(())
+    }
+
+    /// Returns `true` if a branch has less than a quarter of the work that the active chain has from
+    /// the fork up to the same height.
+    #[cfg(feature = "std")]
+    pub(in crate::btc) fn is_weak(&self, branch: &Candidate) -> bool {
+        let (fork, fork_work) = branch.fork;
+        let height = branch.context.at.height.min(self.tip().height);
+        // The fork may be in a side branch that is longer than the active chain.
+        if height <= fork || fork < self.active.start() {
+            return false;
+        }
+        let own = self.active.work_at(height) - self.active.work_at(fork);
+        let twice = |work: Work| work + work;
+        twice(twice(branch.context.work - fork_work)) < own
     }
 
     /// Returns the median time of the eleven blocks that end at `height`, in Unix seconds: Core's

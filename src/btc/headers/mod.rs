@@ -59,6 +59,8 @@ use core::fmt;
 use bitcoin::BlockHash;
 use bitcoin::block::Header;
 
+#[cfg(feature = "std")]
+pub(in crate::btc) use chain::Candidate;
 pub use chain::{HeaderChain, HeadersError, MAX_HEADERS, SIDE_HEADERS};
 pub use encoding::HeaderFileError;
 pub use trusted_start::{TrustedStart, TrustedStartError};

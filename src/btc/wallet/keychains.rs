@@ -231,6 +231,37 @@ impl Keychains {
         Ok(scripts)
     }
 
+    /// Derives the indices of one keychain below `next`, and returns the new scripts.
+    #[cfg(feature = "std")]
+    pub(in crate::btc) fn extend_to(
+        &mut self,
+        keychain: u32,
+        next: u32,
+    ) -> Result<Vec<KeychainScript>, DescriptorError> {
+        match self.keychains.get_mut(keychain as usize) {
+            Some(chain) if chain.is_ranged => chain.derive(keychain, next.min(NUM_INDICES)),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Derives again all scripts that a keychain has derived so far.
+    #[cfg(feature = "std")]
+    pub(in crate::btc) fn derived(
+        &self,
+        keychain: u32,
+    ) -> Result<Vec<KeychainScript>, DescriptorError> {
+        let Some(chain) = self.keychains.get(keychain as usize) else { return Ok(Vec::new()) };
+        let mut again = Keychain { next: chain.first, ..chain.clone() };
+        again.derive(keychain, chain.next)
+    }
+
+    /// Returns the first index of a keychain, and the next one to derive; `None` without a keychain.
+    #[cfg(feature = "std")]
+    pub(in crate::btc) fn indices(&self, keychain: Option<u32>) -> Option<(u32, u32)> {
+        let chain = self.keychains.get(keychain? as usize)?;
+        Some((chain.first, chain.next))
+    }
+
     /// Notes that an index is used: derives the indices that must now be watched and returns their
     /// scripts. Returns no scripts if enough indices are derived already, or if the keychain is
     /// unknown.

@@ -25,6 +25,7 @@ pub(in super::super) fn hit(number: u32, block: Option<BlockAt>) -> Hit {
         txid: transaction.compute_txid(),
         transaction,
         place: block.map(|block| Place { block, index: 3 }),
+        header: block.map(|_| bitcoin::constants::genesis_block(bitcoin::Network::Regtest).header),
         received: std::vec![OwnedOutput { vout: 0, value, owner }],
         spent: std::vec![spent],
         evidence: if block.is_some() {

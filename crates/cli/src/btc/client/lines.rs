@@ -320,6 +320,7 @@ mod tests {
         let transaction = coinbase();
         let owner = Owner { item: 1, path: None, index: Some(7), script: None };
         Box::new(Hit {
+            header: None,
             txid: transaction.compute_txid(),
             transaction,
             place: height.map(|height| Place { block: at(height), index: 0 }),
