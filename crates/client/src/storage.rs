@@ -92,6 +92,7 @@ pub(crate) fn file_name(file: File) -> String {
         File::Network => "network".into(),
         File::Headers => "headers".into(),
         File::Journal => "journal".into(),
+        File::DamagedJournal => "journal.damaged".into(),
         File::State => "state".into(),
         File::Filters(number) => format!("filters/{number:06}"),
         _ => "other".into(),

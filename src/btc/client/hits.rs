@@ -9,7 +9,7 @@ use std::vec::Vec;
 use bitcoin::hashes::Hash as _;
 use bitcoin::{BlockHash, OutPoint, Script, ScriptBuf, Txid};
 
-use super::journal::{ItemRecord, Key, MAGIC, Record};
+use super::journal::{ItemRecord, Key, MAGIC, Record, VERSION};
 use super::{Hit, Owner, WalletId};
 use crate::btc::headers::HeaderChain;
 
@@ -79,6 +79,9 @@ pub(super) struct Hits {
     gone: Vec<(u64, u32)>,
     /// The items of each wallet, by their hashes.
     items: BTreeMap<WalletId, BTreeMap<[u8; 32], KeptItem>>,
+    /// Hits in blocks up to this height may have been delivered by an earlier run, although no record
+    /// says so, because records were lost.
+    lost_to: Option<u32>,
     /// Length of the journal file in bytes, including records not written yet.
     length: u64,
     /// Number of records in the journal file.
@@ -86,18 +89,58 @@ pub(super) struct Hits {
 }
 
 impl Hits {
-    /// Replays the journal. Everything from the first incomplete or damaged record on is ignored,
-    /// and will be overwritten by the next record.
-    pub(super) fn replay(bytes: &[u8]) -> Self {
+    /// Replays the journal. An incomplete end is dropped, and will be overwritten by the next record.
+    /// The returned flag is `true` if the file is damaged before its end: then records are lost, and
+    /// the file must be [rewritten](Self::rewrite).
+    ///
+    /// # Errors
+    /// Returns the version of the file if it is not the supported one.
+    pub(super) fn replay(bytes: &[u8]) -> Result<(Self, bool), u8> {
         let mut hits = Self::default();
-        let Some(mut rest) = bytes.strip_prefix(&MAGIC) else { return hits };
-        while let Some(record) = Record::decode(&mut rest) {
-            hits.apply(record);
-            hits.records += 1;
+        let start: Vec<u8> = MAGIC.into_iter().chain([VERSION]).collect();
+        // A crash can leave part of the first bytes.
+        if start.starts_with(bytes) {
+            hits.length = if bytes == start { bytes.len() as u64 } else { 0 };
+            return Ok((hits, false));
         }
-        hits.length = (bytes.len() - rest.len()) as u64;
+        let version = bytes.strip_prefix(&MAGIC).and_then(|rest| rest.first());
+        if let Some(&version) = version.filter(|version| **version != VERSION) {
+            return Err(version);
+        }
+        let mut is_damaged = version.is_none();
+        let mut rest = bytes.get(start.len()..).unwrap_or_default();
+        hits.length = start.len() as u64;
+        while !rest.is_empty() {
+            if let Some(record) = Record::decode(&mut rest) {
+                hits.apply(record);
+                hits.records += 1;
+                hits.length = (bytes.len() - rest.len()) as u64;
+                continue;
+            }
+            // A whole record after this place shows that this is no incomplete end.
+            let Some(next) = (1..rest.len()).find(|start| {
+                rest.get(*start..).is_some_and(|mut after| Record::decode(&mut after).is_some())
+            }) else {
+                break;
+            };
+            is_damaged = true;
+            rest = rest.get(next..).unwrap_or_default();
+        }
         hits.replayed = hits.events;
-        hits
+        Ok((hits, is_damaged))
+    }
+
+    /// Returns `true` if a hit that is not known may have been delivered by an earlier run.
+    pub(super) fn may_be_repeated(&self, hit: &Hit) -> bool {
+        let height = hit.place.map_or(0, |place| place.block.height);
+        self.lost_to.is_some_and(|lost_to| height <= lost_to)
+    }
+
+    /// Records that records were lost, when the chain had this height.
+    pub(super) fn note_lost(&mut self, height: u32) {
+        self.lost_to = Some(height.max(self.lost_to.unwrap_or(0)));
+        // Whatever was counted before may be missing.
+        self.replayed = 0;
     }
 
     fn apply(&mut self, record: Record<'_>) {
@@ -129,6 +172,7 @@ impl Hits {
                 }
             }
             Record::Item(wallet, record) => self.keep_item(&wallet, record),
+            Record::Lost(height) => self.lost_to = Some(height),
             Record::Withdrawn(wallet, hit) => {
                 self.withdrawn.insert(Key::of(&wallet, &hit), hit.into_owned());
             }
@@ -417,7 +461,7 @@ impl Hits {
     fn record(&mut self, record: &Record<'_>, journal: &mut Vec<u8>) {
         let before = journal.len();
         if self.length == 0 && journal.is_empty() {
-            journal.extend(MAGIC);
+            journal.extend(MAGIC.into_iter().chain([VERSION]));
         }
         record.encode(journal);
         self.length += (journal.len() - before) as u64;
@@ -452,6 +496,7 @@ impl Hits {
         // The items before `Before` count as recorded before the state was stored.
         let mut records: Vec<_> = old.into_iter().map(record).collect();
         records.push(Record::Before(self.events));
+        records.extend(self.lost_to.map(Record::Lost));
         let num_new = new.len();
         records.extend(new.into_iter().map(record));
         for (key, hit) in &self.withdrawn {
@@ -463,7 +508,7 @@ impl Hits {
                 records.push(Record::Acknowledged(Cow::Borrowed(key)));
             }
         }
-        let mut bytes = MAGIC.to_vec();
+        let mut bytes: Vec<u8> = MAGIC.into_iter().chain([VERSION]).collect();
         for record in &records {
             record.encode(&mut bytes);
         }

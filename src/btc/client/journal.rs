@@ -11,10 +11,11 @@
 //!   6 withdrawn     the hit, whose block has left the chain
 //!   7 withdrawal acknowledged  block 32 | txid 32
 //!   8 item          hash 32 | first height of its search u32 | first index u32
+//!   9 lost          height u32: records were lost; hits up to it may have been delivered
 //! ```
 //! Numbers are little-endian. The checksum is the first 4 bytes of the double SHA-256 of the bytes
-//! after it. Reading stops at the first incomplete or damaged record, since a crash can leave the
-//! last records incomplete.
+//! after it. A crash can leave the last record incomplete, so that such an end is cut off. Damage
+//! before it is reported, and the file is kept as a copy.
 
 use std::borrow::Cow;
 use std::vec::Vec;
@@ -29,8 +30,10 @@ use super::{Hit, HitReason, InclusionEvidence, OwnedOutput, OwnedSpend, Owner, W
 use crate::btc::headers::BlockAt;
 use crate::btc::wallet::Place;
 
-/// First bytes of the file: magic and version.
-pub(super) const MAGIC: [u8; 5] = *b"CSHJ\x02";
+/// First bytes of the file.
+pub(super) const MAGIC: [u8; 4] = *b"CSHJ";
+/// Version of the format, the byte after [`MAGIC`].
+pub(super) const VERSION: u8 = 2;
 /// Bytes of the length and the checksum before each record.
 const FRAME: usize = 8;
 
@@ -64,6 +67,8 @@ pub(super) enum Record<'a> {
     WithdrawalAcknowledged(Cow<'a, Key>),
     /// An item of the wallet is searched for.
     Item(Cow<'a, WalletId>, ItemRecord),
+    /// Records were lost: hits in blocks up to this height may have been delivered.
+    Lost(u32),
 }
 
 /// An item that is searched for.
@@ -113,6 +118,10 @@ impl Record<'_> {
                 body.extend(from.to_le_bytes());
                 body.extend(first_index.to_le_bytes());
             }
+            Self::Lost(height) => {
+                header(9, None, &mut body);
+                body.extend(height.to_le_bytes());
+            }
         }
         let length = u32::try_from(body.len()).expect("a transaction is smaller than a block");
         bytes.extend(length.to_le_bytes());
@@ -145,6 +154,7 @@ impl Record<'_> {
                 let item = ItemRecord { key, from: height, first_index };
                 Record::Item(Cow::Owned(wallet), item)
             }
+            9 => Record::Lost(number(from)?),
             _ => return None,
         };
         // Trailing bytes within a record are malformed.

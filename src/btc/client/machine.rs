@@ -23,7 +23,7 @@ use super::filters::FilterFollower;
 use super::follower::{self, Turn, blocks_that_left};
 use super::header_sync::{self, HeaderSync};
 use super::hits::{Hits, Novelty};
-use super::journal::ItemRecord;
+use super::journal::{ItemRecord, VERSION as JOURNAL_VERSION};
 use super::outbox::{Outbox, Subject};
 use super::searched::Searched;
 use super::state::{RestoreError, Saved, SavedBloom, SavedItem};
@@ -72,6 +72,13 @@ pub enum OpenError {
         kept: Vec<u8>,
         /// Network magic of the configuration.
         wanted: Magic,
+    },
+    /// The journal has another version, such as that of a newer version of this crate. The client
+    /// does not touch it: acknowledged hits would be delivered again as new ones.
+    #[error("the journal has version {kept}, the supported version is {JOURNAL_VERSION}")]
+    Journal {
+        /// Version of the journal in the storage.
+        kept: u8,
     },
     /// BIP157: the height of a checkpoint is not a positive multiple of 1,000.
     #[error(transparent)]
@@ -199,7 +206,7 @@ impl LightClient {
     ///
     /// # Errors
     /// [`OpenError`] if the stored headers are malformed, if the stored files belong to another
-    /// network, or if the height of a checkpoint is invalid.
+    /// network, if the journal has another version, or if the height of a checkpoint is invalid.
     pub fn new(config: Config, kept: &Kept) -> Result<Self, OpenError> {
         // An invalid checkpoint must be reported here, because `Self::filter_config` relies on this
         // check.
@@ -230,9 +237,19 @@ impl LightClient {
                 })
                 .ok()
         });
-        let mut hits = Hits::replay(kept.journal.as_deref().unwrap_or_default());
+        let journal = kept.journal.as_deref().unwrap_or_default();
+        let (mut hits, is_damaged) =
+            Hits::replay(journal).map_err(|kept| OpenError::Journal { kept })?;
+        if is_damaged {
+            hits.note_lost(chain.tip().height);
+            let (file, bytes) = (File::DamagedJournal, journal.to_vec());
+            let finding = Finding::JournalDamaged(bytes.len() as u64);
+            outbox.push(None, false, News::Finding(finding));
+            let (id, write) = outbox.write(Write::Replace { file, bytes });
+            actions.push(Action::Write(id, write));
+        }
         // Obsolete records make the journal large and its replay slow.
-        if hits.is_wasteful() {
+        if is_damaged || hits.is_wasteful() {
             let bytes = hits.rewrite(saved.as_ref().map_or(0, |saved| saved.journal_events));
             let (id, write) = outbox.write(Write::Replace { file: File::Journal, bytes });
             actions.push(Action::Write(id, write));
@@ -751,7 +768,7 @@ impl LightClient {
                 continue;
             }
             let again = match self.hits.add(&wallet, &mut hit, &mut self.journal) {
-                Novelty::New => false,
+                Novelty::New => self.hits.may_be_repeated(&hit),
                 Novelty::More => true,
                 Novelty::Known => continue,
             };

@@ -306,8 +306,10 @@ pub enum File {
     /// Chain of block headers in the format of
     /// [`HeaderChain::encode`](crate::btc::headers::HeaderChain::encode).
     Headers,
-    /// Journal of hits, withdrawals and acknowledgements.
+    /// Journal of hits, withdrawals and acknowledgements, and of the items that are searched for.
     Journal,
+    /// Copy of a journal that was found damaged. The client never reads it.
+    DamagedJournal,
     /// Progress of the scan.
     State,
     /// Filters of heights 1,000·(n−1)+1 to 1,000·n. File 0 contains the filter of the genesis
@@ -687,6 +689,11 @@ pub enum Finding {
         /// Number of the descriptor in the wallet.
         item: u32,
     },
+    /// The journal, of this many bytes, was damaged before its end, and records are lost. A copy of it
+    /// is kept as [`File::DamagedJournal`]. All blocks are searched again, and hits that may have been
+    /// delivered before are marked with [`Update::again`].
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::bytes"))]
+    JournalDamaged(u64),
     /// The stored state of the scan cannot be used. The scan starts over.
     StartedOver(RestoreError),
     /// The headers of most peers are more than two hours ahead of the clock, so the clock is

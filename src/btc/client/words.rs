@@ -61,6 +61,7 @@ impl Finding {
             Self::ItemRefused { .. } => "item_refused",
             Self::WalletRefused(_) => "wallet_refused",
             Self::FurtherIndices { .. } => "further_indices",
+            Self::JournalDamaged(_) => "journal_damaged",
             Self::StartedOver(_) => "started_over",
             Self::ClockBehind => "clock_behind",
         }
@@ -153,6 +154,11 @@ impl fmt::Display for Finding {
                 f,
                 "wallet {wallet}: item {item}: an earlier run has searched for other indices of this \
                  descriptor: the further ones are searched for from the birthday on"
+            ),
+            Self::JournalDamaged(bytes) => write!(
+                f,
+                "the journal of {bytes} bytes was damaged: a copy is kept, all blocks are searched \
+                 again, and hits may be reported again"
             ),
             Self::StartedOver(error) => {
                 write!(f, "the scan starts over: {error}")

@@ -271,7 +271,8 @@ fn what_nobody_stands_by_is_asked_of_the_next() {
     assert_eq!(world.grade(21), Some(Grade::OnePeer));
 }
 
-/// The claims of a departed peer stay valid if their filters were received.
+/// The claims of a departed peer stay valid if their filters were received. Peers count as distinct if
+/// they were connected at the same time, and this count outlives them.
 #[test]
 fn what_was_answered_stands() {
     let chain = TestChain::new(1_100);
@@ -281,10 +282,17 @@ fn what_was_answered_stands() {
     world.leave(1);
     assert_eq!(world.sync.answered_to(), Some(1_100));
     assert_eq!(world.grade(11), Some(Grade::OnePeer));
+    // The second connection may be the same peer as the first.
     world.connect(2, Node::honest(&chain));
+    world.settle();
+    assert_eq!(world.grade(11), Some(Grade::OnePeer));
+    world.connect(3, Node::honest(&chain));
     world.settle();
     assert_eq!(world.grade(11), Some(Grade::Peers(2)));
     assert_eq!(world.findings(), Vec::<Finding>::new());
     let graded = |action: &&Action| matches!(action, Action::Graded(1_001, _, Grade::Peers(2)));
     assert_eq!(world.actions.iter().filter(graded).count(), 1);
+    world.leave(2);
+    world.leave(3);
+    assert_eq!(world.grade(11), Some(Grade::Peers(2)));
 }

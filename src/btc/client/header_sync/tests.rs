@@ -30,6 +30,7 @@ struct World {
     /// Number of blocks that entered or left the chain.
     changes: usize,
     shown: Vec<(PeerId, BlockHash)>,
+    not_ready: Vec<PeerId>,
 }
 
 fn chain(headers: &[&[Header]]) -> HeaderChain {
@@ -54,6 +55,7 @@ impl World {
             dropped: Vec::new(),
             changes: 0,
             shown: Vec::new(),
+            not_ready: Vec::new(),
         }
     }
 
@@ -83,6 +85,7 @@ impl World {
                     self.changes += events.len();
                 }
                 Action::Shown(id, hash) => self.shown.push((id, hash)),
+                Action::NotReady(id) => self.not_ready.push(id),
             }
         }
     }
@@ -547,4 +550,76 @@ fn nobody_is_overdue_through_a_pause() {
     world.now += 3 * TIMEOUT;
     world.handle(Event::Tick);
     assert_eq!(world.dropped.len(), 1);
+}
+
+/// The first peer sends the known headers upwards, and takes nearly two timeouts for each message.
+#[test]
+fn who_walks_through_known_headers_keeps_nobody_waiting() {
+    let headers = mine_headers(&genesis(), 8_000, 1, 1);
+    let mut world = World::fresh();
+    world.handle(Event::Connected(PeerId(1), 1_000_000));
+    world.now += Duration::from_secs(29);
+    world.take(1, &headers[..2_000]);
+    world.add(2, chain(&[&headers]));
+    world.questions.retain(|(id, _)| *id != PeerId(1));
+    let begin = world.now;
+    let mut told = None;
+    for part in headers.chunks(2_000).skip(1) {
+        for _ in 0..59 {
+            world.now += Duration::from_secs(1);
+            world.handle(Event::Tick);
+            world.questions.retain(|(id, _)| *id != PeerId(1));
+            while world.step() {}
+            if world.sync.is_caught_up() {
+                told.get_or_insert(world.now);
+            }
+        }
+        world.take(1, part);
+    }
+    // It is waited for through two timeouts, once the other has sent its headers.
+    let told = told.expect("caught up") - begin;
+    assert!(told <= 5 * TIMEOUT, "{told:?}");
+    assert_eq!(world.height(), 8_000);
+}
+
+#[test]
+fn a_peer_that_sends_nothing_of_what_it_claims_is_asked_again_and_not_believed() {
+    let headers = mine_headers(&genesis(), 3, 1, 1);
+    let mut world = World::fresh();
+    world.handle(Event::Connected(PeerId(1), 3));
+    for _ in 0..5 {
+        world.take(1, &[]);
+        assert!(!world.sync.is_caught_up());
+        world.now += READY_AGAIN_AFTER;
+        world.handle(Event::Tick);
+    }
+    assert_eq!((world.asked[&PeerId(1)], world.not_ready.len()), (6, 1));
+    world.take(1, &headers);
+    assert!(world.sync.is_caught_up());
+    // The claim is not above the chain any more.
+    world.handle(Event::Connected(PeerId(2), 3));
+    world.take(2, &[]);
+    assert!(world.sync.is_caught_up() && world.not_ready.len() == 1);
+}
+
+#[test]
+fn a_branch_that_is_collected_is_checked_as_it_comes() {
+    let headers = mine_headers(&genesis(), 4_100, 1, 1);
+    let mut own = chain(&[&headers]).with_side_limit(10);
+    own.accept(&[], UNIX).unwrap();
+    let mut other = mine_headers(&genesis(), 4_050, 2, 1);
+    // The header at this place has no proof of work.
+    other[2_500].nonce = 0;
+    while other[2_500].validate_pow(other[2_500].target()).is_ok() {
+        other[2_500].nonce += 1;
+    }
+    let mut world = World::new(own);
+    world.handle(Event::Connected(PeerId(1), 4_050));
+    world.take(1, &other[..2_000]);
+    world.take(1, &other[..2_000]);
+    assert_eq!(world.dropped, []);
+    world.take(1, &other[2_000..2_501]);
+    let [(PeerId(1), Reason::Invalid(HeaderError::ProofOfWork(_)))] = world.dropped[..] else {
+        panic!("{:?}", world.dropped);
+    };
 }

@@ -69,7 +69,22 @@ fn journal() -> (Vec<u8>, Vec<usize>) {
     let key = Key::of(&of("a"), &hit(2, Some(at(2))));
     step(&mut bytes, &mut |bytes, hits| hits.acknowledge_withdrawal(&key, bytes));
     step(&mut bytes, &mut |bytes, hits| hits.forget(&of("b"), bytes));
+    step(&mut bytes, &mut |bytes, hits| hits.add_item(&of("a"), item(1, 7), bytes));
     (bytes, ends)
+}
+
+fn item(key: u8, from: u32) -> ItemRecord {
+    ItemRecord { key: [key; 32], from, first_index: 3 }
+}
+
+/// Length of the bytes before the first record.
+const START: usize = MAGIC.len() + 1;
+
+/// Replays a journal that is not damaged before its end.
+fn replay(bytes: &[u8]) -> Hits {
+    let (hits, is_damaged) = Hits::replay(bytes).unwrap();
+    assert!(!is_damaged);
+    hits
 }
 
 /// Contents of a journal: the hits with their acknowledgements, the withdrawals, and the number of
@@ -82,7 +97,7 @@ fn says(hits: &Hits) -> (Vec<(Key, bool)>, Vec<Key>, u64) {
 #[test]
 fn a_journal_says_what_was_written() {
     let (bytes, _) = journal();
-    let hits = Hits::replay(&bytes);
+    let hits = replay(&bytes);
     assert_eq!(hits.length(), bytes.len() as u64);
     let first = hit(1, Some(at(1)));
     let (open, unconfirmed) = (hits.open(&of("a")), hit(3, None));
@@ -96,39 +111,46 @@ fn a_journal_says_what_was_written() {
 fn a_journal_that_is_cut_anywhere_keeps_its_whole_records() {
     let (bytes, ends) = journal();
     for length in 0..bytes.len() {
-        let hits = Hits::replay(&bytes[..length]);
+        let hits = replay(&bytes[..length]);
         let whole = ends.iter().copied().filter(|end| *end <= length).max();
-        let expected = whole.unwrap_or(if length < MAGIC.len() { 0 } else { MAGIC.len() });
+        let expected = whole.unwrap_or(if length < START { 0 } else { START });
         assert_eq!(hits.length(), expected as u64, "{length}");
-        assert_eq!(says(&hits), says(&Hits::replay(&bytes[..expected])), "{length}");
+        assert_eq!(says(&hits), says(&replay(&bytes[..expected])), "{length}");
     }
 }
 
+/// Damage before the last record is told. The records around it are kept.
 #[test]
-fn a_journal_with_any_bit_turned_keeps_the_records_before() {
+fn a_journal_with_any_bit_turned_keeps_the_other_records_and_says_so() {
     let (bytes, ends) = journal();
+    let last = ends[ends.len() - 2];
     for place in 0..bytes.len() {
         for bit in 0..8 {
             let mut turned = bytes.clone();
             turned[place] ^= 1 << bit;
-            let hits = Hits::replay(&turned);
-            let before = ends.iter().copied().filter(|end| *end <= place).max();
-            let expected = before.unwrap_or(if place < MAGIC.len() { 0 } else { MAGIC.len() });
-            assert_eq!(hits.length(), expected as u64, "byte {place}, bit {bit}");
+            let Ok((hits, is_damaged)) = Hits::replay(&turned) else {
+                // Another version is refused.
+                assert_eq!(place, MAGIC.len());
+                continue;
+            };
+            assert_eq!(is_damaged, place < last, "byte {place}, bit {bit}");
+            // The record that is damaged is lost, and no other.
+            let lost = usize::from(place >= START);
+            assert_eq!(hits.records, ends.len() - lost, "byte {place}, bit {bit}");
         }
     }
 }
 
 #[test]
-fn a_rewritten_journal_says_the_same_of_hits() {
+fn a_rewritten_journal_says_the_same_of_hits_and_items() {
     let (bytes, ends) = journal();
     for end in ends {
-        let mut hits = Hits::replay(&bytes[..end]);
+        let mut hits = replay(&bytes[..end]);
         let before = says(&hits);
         let noted = hits.events();
-        let rewritten = hits.rewrite();
+        let rewritten = hits.rewrite(noted);
         assert_eq!(hits.length(), rewritten.len() as u64);
-        let again = Hits::replay(&rewritten);
+        let again = replay(&rewritten);
         let after = says(&again);
         assert_eq!((&after.0, &after.1), (&before.0, &before.1));
         assert_eq!((again.events(), again.lost_since(noted)), (hits.events(), None));
@@ -136,6 +158,28 @@ fn a_rewritten_journal_says_the_same_of_hits() {
         // contains.
         assert_eq!(again.lost_since(noted - 1), Some(1));
     }
+}
+
+/// The stored state covers an item if the item was recorded before the state was stored. Rewriting
+/// the file does not change that.
+#[test]
+fn an_item_is_known_to_the_state_that_was_stored_after_it() {
+    let (mut hits, mut bytes) = (Hits::default(), Vec::new());
+    hits.add(&of("a"), &mut hit(1, Some(at(1))), &mut bytes);
+    hits.add_item(&of("a"), item(1, 7), &mut bytes);
+    let stored = hits.events();
+    hits.add(&of("a"), &mut hit(2, Some(at(2))), &mut bytes);
+    hits.add_item(&of("a"), item(2, 9), &mut bytes);
+    let mut rewritten = replay(&bytes);
+    let again = rewritten.rewrite(stored);
+    for hits in [&hits, &replay(&bytes), &rewritten, &replay(&again)] {
+        let known = |key: u8| hits.item_before(&of("a"), &[key; 32], stored);
+        assert_eq!((known(1), known(2)), (Some(item(1, 7)), None));
+        let known = |key: u8| hits.item_before(&of("a"), &[key; 32], hits.events());
+        assert_eq!((known(1), known(2)), (Some(item(1, 7)), Some(item(2, 9))));
+    }
+    hits.forget(&of("a"), &mut bytes);
+    assert_eq!(hits.items().count() + replay(&bytes).items().count(), 0);
 }
 
 #[test]
@@ -147,11 +191,11 @@ fn progress_counts_no_further_than_its_hits() {
         hits.add(&of("a"), &mut hit(height, Some(at(height))), &mut bytes);
     }
     let noted = hits.events();
-    let lost = |bytes: &[u8], noted| Hits::replay(bytes).lost_since(noted);
+    let lost = |bytes: &[u8], noted| replay(bytes).lost_since(noted);
     assert_eq!(lost(&bytes, noted), None);
     // The whole file or its last hit was lost. Later events do not hide the loss.
     assert_eq!(lost(&[], noted), Some(0));
-    let mut cut = Hits::replay(&bytes[..last]);
+    let mut cut = replay(&bytes[..last]);
     cut.forget(&of("b"), &mut Vec::new());
     assert_eq!((cut.events(), cut.lost_since(noted)), (noted, Some(0)));
     hits.roll_back(4, &mut bytes);
@@ -161,14 +205,6 @@ fn progress_counts_no_further_than_its_hits() {
     let later = hits.events();
     hits.roll_back(20, &mut bytes);
     assert_eq!((lost(&bytes, noted), lost(&bytes, later)), (Some(3), Some(21)));
-    // Only another scan can find forgotten hits again.
-    assert!(!hits.forgotten_since(&of("a"), hits.events()));
-    let noted = hits.events();
-    hits.forget(&of("a"), &mut bytes);
-    for hits in [&hits, &Hits::replay(&bytes)] {
-        assert!(hits.forgotten_since(&of("a"), noted) && !hits.forgotten_since(&of("b"), noted));
-        assert!(!hits.forgotten_since(&of("a"), hits.events()));
-    }
 }
 
 /// A hit is acknowledged, withdrawn and found again. A reader that has not acknowledged the
@@ -183,7 +219,7 @@ fn a_hit_that_is_back_takes_the_place_of_its_withdrawal() {
     hits.roll_back(4, &mut bytes);
     assert_eq!(hits.open(&of("a")), (std::vec![first.clone()], Vec::new()));
     assert_eq!(hits.add(&of("a"), &mut first.clone(), &mut bytes), Novelty::New);
-    for hits in [&hits, &Hits::replay(&bytes)] {
+    for hits in [&hits, &replay(&bytes)] {
         assert_eq!(hits.open(&of("a")), (Vec::new(), std::vec![first.clone()]));
     }
 }
