@@ -31,7 +31,7 @@ use super::connection::{Connection, Incoming, SendError};
 use super::dial::{Answered, Route, ask_seed, call, fetch};
 use super::events::{CallError, EndReason, PeerNote, PoolEvent};
 use super::gossip::{Allowance, Heard, heard};
-use super::handshake::{Ours, Theirs};
+use super::handshake::{HandshakeError, Ours, Theirs};
 use super::netgroup::Group;
 use super::random::Random;
 use super::target::{Host, Target};
@@ -60,6 +60,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const STEP: Duration = Duration::from_millis(50);
 /// Once this many addresses were dialled, [`Pool::all_tried`] returns `true`.
 const ENOUGH_CALLED: usize = 256;
+/// Number of recent nonces that are compared with the nonces of peers: more than the connections
+/// that are opened at the same time.
+const MAX_NONCES: usize = 64;
 /// Maximum number of reasons for bans that are kept: more addresses than a person reads through.
 const MAX_REASONS: usize = 1_000;
 
@@ -199,7 +202,8 @@ pub struct Pool {
     calling: usize,
     /// Number of seeds that are being asked through the proxy.
     fetching: usize,
-    nonce: u64,
+    /// The nonces of the latest connections, in the order in which they were dialled.
+    nonces: VecDeque<u64>,
     sender: SyncSender<Told>,
     told: Receiver<Told>,
     woken: Arc<AtomicBool>,
@@ -238,7 +242,6 @@ impl Pool {
         // As in Core, stored addresses are dialled before seeds are asked. The stored addresses may
         // make a request to seeds unnecessary.
         let first = if book.is_empty() { Duration::ZERO } else { SEEDS_LATER };
-        let mut random = Random::new(seed);
         let (sender, told) = sync_channel(MAX_EVENTS);
         Ok(Self {
             config,
@@ -248,9 +251,8 @@ impl Pool {
             next_id: 0,
             calling: 0,
             fetching: 0,
-            // 0 in a `version` message means that there is no nonce.
-            nonce: random.number().max(1),
-            random,
+            nonces: VecDeque::new(),
+            random: Random::new(seed),
             sender,
             told,
             woken: Arc::default(),
@@ -620,6 +622,11 @@ impl Pool {
 
     fn connected(&mut self, place: Place, answered: Answered) -> Result<(), CallError> {
         let Answered { stream, theirs, address } = answered;
+        // The handshake has compared the peer's nonce with that of the same connection only. Two
+        // connections that someone wires together show each other's nonce.
+        if self.nonces.contains(&theirs.nonce) {
+            return Err(CallError::Handshake(HandshakeError::SelfConnection));
+        }
         let at = self.moment();
         // While this connection was opened, a peer at another port may have caused a ban of the
         // whole host.
@@ -665,14 +672,22 @@ impl Pool {
         Ok(())
     }
 
-    fn ours(&self) -> Ours {
+    /// Returns our `version` message for a new connection, with a nonce of its own: a nonce that
+    /// connections share would show peers that they are connected to the same client.
+    fn ours(&mut self) -> Ours {
+        // 0 in a `version` message means that there is no nonce.
+        let nonce = self.random.number().max(1);
+        self.nonces.push_back(nonce);
+        if self.nonces.len() > MAX_NONCES {
+            self.nonces.pop_front();
+        }
         Ours {
             magic: self.config.chain.magic,
             services: ServiceFlags::NONE,
             start_height: self.config.start_height,
             user_agent: self.config.user_agent.clone(),
             relay: self.config.relay,
-            nonce: self.nonce,
+            nonce,
         }
     }
 

@@ -11,6 +11,7 @@ use chainsieve::bitcoin::p2p::address::{AddrV2, AddrV2Message, Address};
 use chainsieve::bitcoin::p2p::message_network::VersionMessage;
 
 use super::super::frame::{read_message, write_message};
+use super::super::handshake::HandshakeError;
 use super::super::socks::SocksError;
 use super::*;
 
@@ -156,6 +157,79 @@ fn a_peer_that_the_owner_drops_is_called_again() {
     until(&mut pool, |event| matches!(event, PoolEvent::Connected(PeerId(2), _)));
     drop(pool);
     node.join().unwrap();
+}
+
+/// Accepts one connection, and returns it with the `version` message that it began with.
+fn answer(listener: &TcpListener) -> (TcpStream, VersionMessage) {
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(limit())).unwrap();
+    let NetworkMessage::Version(version) = read_message(&mut stream, MAGIC).unwrap() else {
+        panic!()
+    };
+    (stream, version)
+}
+
+/// A nonce that two connections share would show their peers that both lead to the same client,
+/// also through Tor and after a change of the network.
+#[test]
+fn no_two_connections_share_a_nonce() {
+    let listeners = [(); 3].map(|()| TcpListener::bind(("127.0.0.1", 0)).unwrap());
+    let targets = listeners.iter().map(|it| it.local_addr().unwrap().into()).collect();
+    let nodes = listeners.map(|listener| {
+        // Each node is dialled twice: the first connection ends before the handshake is done.
+        thread::spawn(move || [(); 2].map(|()| answer(&listener).1.nonce))
+    });
+    let mut pool = pool(config(targets));
+    let begun = Instant::now();
+    while nodes.iter().any(|node| !node.is_finished()) {
+        assert!(begun.elapsed() < limit());
+        pool.wait(Duration::from_millis(100));
+    }
+    let nonces = nodes.map(|node| node.join().unwrap());
+    let different: std::collections::BTreeSet<_> = nonces.iter().flatten().collect();
+    assert_eq!(different.len(), 6, "{nonces:x?}");
+    assert!(!different.contains(&0), "{nonces:x?}");
+}
+
+/// Two of our connections that someone wires together lead to this client, although each has a
+/// nonce of its own.
+#[test]
+fn a_nonce_of_any_own_connection_is_a_connection_to_ourselves() {
+    let listeners = [(); 2].map(|()| TcpListener::bind(("127.0.0.1", 0)).unwrap());
+    let targets: Vec<Target> = listeners.iter().map(|it| it.local_addr().unwrap().into()).collect();
+    let relay = thread::spawn(move || {
+        let (mut ends, versions): (Vec<_>, Vec<_>) = listeners.iter().map(answer).unzip();
+        for (end, version) in ends.iter_mut().zip(versions.into_iter().rev()) {
+            for message in [NetworkMessage::Version(version), NetworkMessage::Verack] {
+                // The client may close the connection before it has read everything.
+                drop(write_message(end, MAGIC, message));
+            }
+        }
+        for end in ends {
+            drop((&end).read_to_end(&mut Vec::new()));
+        }
+    });
+    let mut pool = pool(config(targets));
+    let mut ended = Vec::new();
+    while ended.len() < 2 {
+        let mut events = until(&mut pool, |event| {
+            assert!(!matches!(event, PoolEvent::Connected(..)));
+            matches!(event, PoolEvent::Note(PeerNote::NotConnected { .. }))
+        });
+        ended.extend(events.pop());
+    }
+    let why = |event: &PoolEvent| {
+        matches!(
+            event,
+            PoolEvent::Note(PeerNote::NotConnected {
+                why: CallError::Handshake(HandshakeError::SelfConnection),
+                ..
+            })
+        )
+    };
+    assert!(ended.iter().all(why), "{ended:?}");
+    assert!(!pool.all_banned());
+    relay.join().unwrap();
 }
 
 #[test]
