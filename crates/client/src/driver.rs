@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use chainsieve::bitcoin::BlockHash;
 use chainsieve::btc::client::{Action, Event, File, LightClient, PeerInfo, Update, WriteId};
 
+use crate::clocks::{ForwardSteps, Reading};
 use crate::error::RunError;
 use crate::net::events::{PeerNote, PoolEvent};
 use crate::net::pool::Pool;
@@ -49,6 +50,11 @@ pub(crate) struct Driver {
     written: Option<(WriteId, Instant)>,
     ticked: Instant,
     kept: Instant,
+    /// The system's clock.
+    unix: fn() -> Duration,
+    /// The start of this run, from which the monotonic time is measured.
+    begun: Instant,
+    steps: ForwardSteps,
 }
 
 /// Returns the time since the Unix epoch by the system's clock.
@@ -77,6 +83,9 @@ impl Driver {
             written: None,
             ticked: now,
             kept: now,
+            unix: unix_time,
+            begun: now,
+            steps: ForwardSteps::new(Reading { steady: Duration::ZERO, unix: unix_time() }),
         }
     }
 
@@ -199,7 +208,17 @@ impl Driver {
 
     /// Passes an event to the machine, and carries out the actions that the machine returns.
     pub(crate) fn feed(&mut self, event: Event) -> Result<(), StorageError> {
-        for action in self.machine.handle(event, unix_time()) {
+        let now = Reading { steady: self.begun.elapsed(), unix: (self.unix)() };
+        // The machine measures timeouts by the system's clock. If this clock was set forward, every
+        // open request would be overdue at once, and its peer would be disconnected.
+        if let Some(ahead) = self.steps.read(now) {
+            self.pass(Event::Paused(ahead), now.unix)?;
+        }
+        self.pass(event, now.unix)
+    }
+
+    fn pass(&mut self, event: Event, unix: Duration) -> Result<(), StorageError> {
+        for action in self.machine.handle(event, unix) {
             match action {
                 Action::Send(id, message) => self.pool.send(id, message),
                 Action::Disconnect(id, reason) => {

@@ -239,7 +239,8 @@ pub enum Event {
     /// Write the scan state now, for example before the program exits.
     Save,
     /// The caller read no messages of peers for this long, up to now, because the reader of updates
-    /// was slow. The pause does not count towards the timeouts of peers.
+    /// was slow; or the clock that gives `now` was set forward by this much since the last event.
+    /// The pause does not count towards the timeouts of peers.
     Paused(Duration),
     /// Time has passed: the client checks its timeouts.
     Tick,
