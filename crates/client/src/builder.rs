@@ -83,7 +83,11 @@ impl Builder {
     pub fn new(chain: impl Into<Chain>) -> Self {
         let chain = chain.into();
         Self {
-            config: Config { magic: chain.magic, ..Config::new(chain.network, [0; 16]) },
+            config: Config {
+                magic: chain.magic,
+                block_time: chain.block_time,
+                ..Config::new(chain.network, [0; 16])
+            },
             chain,
             peers: Vec::new(),
             others: false,

@@ -32,7 +32,9 @@ use super::{
 };
 use crate::btc::bip37::session::{self, FilterPolicy, Session};
 use crate::btc::bip157::{self, FilterSync};
-use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain, HeaderFileError};
+use crate::btc::headers::{
+    BlockAt, BlockTimeError, ChainEvent, HeaderChain, HeaderFileError, HeaderRules,
+};
 use crate::btc::peer::PeerId;
 use crate::btc::protocol::{MAX_INV_SIZE, PROTOCOL_VERSION};
 use crate::steady_clock::SteadyClock;
@@ -70,6 +72,9 @@ pub enum OpenError {
     /// BIP157: the height of a checkpoint is not a positive multiple of 1,000.
     #[error(transparent)]
     Config(#[from] bip157::ConfigError),
+    /// The network cannot have the configured block time.
+    #[error(transparent)]
+    BlockTime(#[from] BlockTimeError),
 }
 
 /// The follower: the part that scans the blocks of the chain for the wallets.
@@ -170,7 +175,7 @@ impl LightClient {
     ///
     /// # Errors
     /// [`OpenError`] if the stored headers are malformed, if the stored files belong to another
-    /// network, or if the height of a checkpoint is invalid.
+    /// network, or if the height of a checkpoint or the block time is invalid.
     pub fn new(config: Config, kept: &Kept) -> Result<Self, OpenError> {
         // An invalid checkpoint must be reported here, because `Self::filter_config` relies on this
         // check.
@@ -1198,7 +1203,8 @@ fn open_headers(
     outbox: &mut Outbox,
     actions: &mut Vec<Action>,
 ) -> Result<HeaderChain, OpenError> {
-    let fresh = HeaderChain::new(config.network);
+    let rules = HeaderRules::new(config.network, config.block_time)?;
+    let fresh = HeaderChain::new(rules);
     let bytes = bytes.unwrap_or_default();
     let mut write = |write| {
         let (id, write) = outbox.write(write);
@@ -1210,24 +1216,23 @@ fn open_headers(
         write(Write::Replace { file: File::Headers, bytes: fresh.encode() });
         return Ok(fresh);
     }
-    let chain = match HeaderChain::decode(bytes) {
-        Ok(chain) => chain,
+    match HeaderChain::decode_with(bytes, rules) {
+        Ok(chain) => Ok(chain),
+        // Headers of another network would never connect to those of the peers.
+        Err(HeaderFileError::OtherNetwork { kept, wanted }) => {
+            Err(OpenError::Network { kept, wanted })
+        }
         Err(error) => {
             let intact = error.intact_len().ok_or(OpenError::Headers(error))?;
             let length = usize::try_from(intact).unwrap_or(bytes.len()).min(bytes.len());
             let prefix = bytes.get(..length).unwrap_or_default();
-            let chain = HeaderChain::decode(prefix).map_err(OpenError::Headers)?;
+            let chain = HeaderChain::decode_with(prefix, rules).map_err(OpenError::Headers)?;
             write(Write::Append { file: File::Headers, at: intact, bytes: Vec::new() });
             let cut = (bytes.len() - length) as u64;
             outbox.push(None, false, News::Finding(Finding::HeadersCut(cut)));
-            chain
+            Ok(chain)
         }
-    };
-    // Headers of another network would never connect to those of the peers.
-    if chain.network() != config.network {
-        return Err(OpenError::Network { kept: chain.network(), wanted: config.network });
     }
-    Ok(chain)
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ use bitcoin::{
 use thiserror::Error;
 
 use crate::btc::bip157;
-use crate::btc::headers::BlockAt;
+use crate::btc::headers::{BLOCK_TIME, BlockAt};
 use crate::btc::peer::{Grade, PeerId};
 use crate::btc::protocol::MAX_INV_SIZE;
 use crate::btc::wallet::Place;
@@ -92,6 +92,10 @@ pub struct Config {
     /// Network magic, the four bytes at the start of each message: that of
     /// [`network`](Self::network), except on a custom signet.
     pub magic: Magic,
+    /// Block time in seconds at which the difficulty of the network aims: 600, except on a custom
+    /// signet whose nodes run with another `-signetblocktime`. With the wrong block time, the
+    /// client refuses the headers of every honest peer.
+    pub block_time: u32,
     /// The protocol by which the client finds the transactions of wallets.
     pub protocol: Protocol,
     /// Block from which the client scans even if no wallet asks for it; a wallet with an earlier
@@ -134,6 +138,7 @@ impl Config {
         Self {
             network,
             magic: network.magic(),
+            block_time: BLOCK_TIME,
             protocol: Protocol::Bip157,
             first: None,
             last: None,
