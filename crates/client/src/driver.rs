@@ -132,6 +132,7 @@ impl Driver {
             if self.ticked.elapsed() >= TICK {
                 self.ticked = Instant::now();
                 self.feed(Event::Tick)?;
+                self.pool.set_tip_is_stale(self.machine.is_tip_stale());
                 self.make_room()?;
             }
             if self.kept.elapsed() >= KEEP_ADDRESSES {
@@ -168,7 +169,14 @@ impl Driver {
                 let (services, start_height) = (theirs.services, theirs.start_height);
                 Event::Connected(id, PeerInfo { name, services, start_height })
             }
-            PoolEvent::Message(id, message) => Event::Message(id, message),
+            PoolEvent::Message(id, message) => {
+                let before = self.machine.chain().work();
+                self.feed(Event::Message(id, message))?;
+                if self.machine.chain().work() > before {
+                    self.pool.brought_block(id);
+                }
+                return Ok(());
+            }
             PoolEvent::Disconnected(id) => Event::Disconnected(id),
             PoolEvent::Note(note) => {
                 if let Some(log) = &mut self.log {
@@ -284,7 +292,7 @@ impl Driver {
 
     fn keep_addresses(&mut self) {
         self.kept = Instant::now();
-        let bytes = self.pool.book().encode(self.pool.chain().magic);
+        let bytes = self.pool.encode_book();
         // Losing the address book is no failure: seeds and peers provide addresses again.
         drop(self.storage.keep_addresses(&bytes));
     }

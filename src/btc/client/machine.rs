@@ -24,6 +24,7 @@ use super::follower::{self, Turn, blocks_that_left};
 use super::header_sync::{self, HeaderSync};
 use super::hits::{Hits, Novelty};
 use super::outbox::{Outbox, Subject};
+use super::stale_tip::StaleTip;
 use super::state::{RestoreError, Saved, SavedBloom, SavedWallet};
 use super::wallets::{Birthday, Item, Wallet, Wallets};
 use super::{
@@ -162,6 +163,7 @@ pub struct LightClient {
     /// `true` while [`Finding::ClockBehind`] applies, so that it is reported once and not with
     /// every event.
     clock_reported: bool,
+    stale_tip: StaleTip,
     clock: SteadyClock,
     actions: Vec<Action>,
 }
@@ -233,6 +235,7 @@ impl LightClient {
             reported: (0, Duration::ZERO),
             told: None,
             clock_reported: false,
+            stale_tip: StaleTip::new(config.network, config.block_time),
             clock: SteadyClock::default(),
             actions,
             config,
@@ -351,6 +354,12 @@ impl LightClient {
         matches!(self.start, Start::Done)
     }
 
+    /// Returns `true` if no new block has arrived for three block times, at least half an hour. The
+    /// peers may withhold blocks, so the caller should connect to one more peer.
+    pub fn is_tip_stale(&self) -> bool {
+        self.stale_tip.is_stale()
+    }
+
     /// Takes an event and returns the actions to carry out, in order.
     ///
     /// `now` is the [current time](crate#time).
@@ -408,6 +417,10 @@ impl LightClient {
                 self.feed_headers(header_sync::Event::Tick, now);
                 self.follow(follower::Event::Tick, now);
                 self.flush_journal();
+                if let Some(passed) = self.stale_tip.check(now) {
+                    let finding = Finding::StaleTip { seconds: passed.as_secs() };
+                    self.outbox.push(None, false, News::Finding(finding));
+                }
             }
         }
         self.start(now);
@@ -554,6 +567,9 @@ impl LightClient {
     /// Stores a change of the chain first, then forwards it to the follower.
     fn chain_changed(&mut self, events: &[ChainEvent], now: Duration) {
         self.steps += events.len() as u64;
+        if events.iter().any(|event| matches!(event, ChainEvent::Connected { .. })) {
+            self.stale_tip.extended(now);
+        }
         let chain = self.headers.chain();
         let heights = events.iter().map(|event| match event {
             ChainEvent::Connected { at, .. } | ChainEvent::Disconnected { at } => at.height,

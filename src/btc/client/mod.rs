@@ -38,6 +38,7 @@ mod journal;
 mod json;
 mod machine;
 mod outbox;
+mod stale_tip;
 mod state;
 mod wallets;
 mod words;
@@ -653,6 +654,14 @@ pub enum Finding {
     /// probably slow. The client refuses these headers until the clock is corrected. The finding is
     /// reported once.
     ClockBehind,
+    /// No new block has arrived for three block times, at least half an hour: the peers may
+    /// withhold blocks, or the network is down. One block in twenty takes as long. The finding is
+    /// repeated each time the time has doubled. It is not reported on regtest.
+    StaleTip {
+        /// Time in seconds since the last new block arrived. If none has arrived since the client
+        /// was created, time since the creation.
+        seconds: u64,
+    },
 }
 
 /// Reason why a peer is disconnected.

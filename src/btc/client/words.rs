@@ -61,6 +61,7 @@ impl Finding {
             Self::WalletRefused(_) => "wallet_refused",
             Self::StartedOver(_) => "started_over",
             Self::ClockBehind => "clock_behind",
+            Self::StaleTip { .. } => "stale_tip",
         }
     }
 
@@ -148,6 +149,12 @@ impl fmt::Display for Finding {
             Self::ClockBehind => f.write_str(
                 "the headers of most peers are more than two hours ahead of the clock: correct the \
                  clock if it is wrong",
+            ),
+            Self::StaleTip { seconds } => write!(
+                f,
+                "no new block for {} minutes: if this lasts, the peers withhold blocks or the \
+                 network is down",
+                seconds / 60
             ),
         }
     }

@@ -172,8 +172,8 @@ JSON: one object per line, of one of these kinds:
   graded     from, to, grade, peers: the new grade of the filters of these blocks
   reopened   from, to: the earlier grades of these blocks are withdrawn; new ones will follow
   finding    finding (disputed | false_filter | undecided | suspicious | block_unavailable | refused |
-             none_seen | first_unknown | lacks_service | clock_behind | privacy | …), height, block (null
-             if no block is concerned), text: what is disputed, missing or not certain
+             none_seen | first_unknown | lacks_service | clock_behind | stale_tip | privacy | …), height,
+             block (null if no block is concerned), text: what is disputed, missing or not certain
   caught_up  height, block, work, answered_to (complete up to this height, or null), confirmed,
              unconfirmed: every block that the peers have is scanned
   summary    ended (caught_up | interrupted | gave_up | closed), network, protocol, tip{height, block,
