@@ -29,7 +29,8 @@
 //! The library reads no clock. Where a method needs the time, its argument `now` is the current
 //! time as a [`Duration`](core::time::Duration) since the Unix epoch, for example from
 //! `SystemTime::now().duration_since(UNIX_EPOCH)`. If the clock is set back, timeouts continue to
-//! run from that moment. If the clock is set forward, timeouts expire early.
+//! run from that moment. If the clock is set forward, timeouts expire early, unless the machine is
+//! told with an event that time was paused.
 //!
 //! # Features
 //! - `std` (default): chooses SIMD at run time and converts the messages of `bitcoin::p2p`.

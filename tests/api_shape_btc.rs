@@ -155,6 +155,8 @@ fn types_are_send_sync_and_debug() {
     check::<headers::TrustedStart>();
     check::<headers::TrustedStartError>();
     check::<headers::BlockAt>();
+    check::<headers::BlockTimeError>();
+    check::<headers::HeaderRules>();
     check::<headers::ChainEvent>();
     check::<headers::HeaderChain>();
     check::<headers::HeaderError>();
@@ -235,6 +237,7 @@ fn errors_are_errors() {
     check::<client::OpenError>();
     check::<client::RestoreError>();
     check::<descriptors::DescriptorError>();
+    check::<headers::BlockTimeError>();
     check::<headers::TrustedStartError>();
     check::<headers::HeaderError>();
     check::<headers::HeaderFileError>();

@@ -232,6 +232,7 @@ fn findings_of_the_client() {
             json!({"kind": "started_over", "error": "damaged", "length": 5}),
         ),
         (Finding::ClockBehind, json!({"kind": "clock_behind"})),
+        (Finding::StaleTip { seconds: 5 }, json!({"kind": "stale_tip", "seconds": 5})),
     ];
     for (finding, mut json) in forms {
         assert_eq!(json["kind"], finding.kind());

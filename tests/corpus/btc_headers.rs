@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use chainsieve::bitcoin::block::Header;
 use chainsieve::bitcoin::{BlockHash, Network, Work, consensus};
 use chainsieve::btc::headers::{
-    ChainEvent, HeaderChain, HeaderError, HeaderFileError, MAX_HEADERS, TrustedStart,
+    ChainEvent, HeaderChain, HeaderError, HeaderFileError, HeaderRules, MAX_HEADERS, TrustedStart,
 };
 use chainsieve::btc::proof_of_work::ProofOfWorkError;
 
@@ -145,6 +145,30 @@ fn every_run_is_a_chain() {
     // The chain already contained the genesis block.
     assert_eq!(events.len(), 2015);
     assert_eq!(chain.tip().hash, hash_in_index(&corpus, name));
+    // With a block time of 20 minutes, these blocks would have come too fast, and the first target
+    // would have changed after 1,008 blocks. With 30 seconds, it changes after 40,320 blocks.
+    for (block_time, refused) in [(30, None), (1_200, Some(1_008))] {
+        let rules = HeaderRules::new(Network::Signet, block_time).expect("a signet");
+        let mut chain = HeaderChain::new(rules);
+        let error = chain.accept(&run, seconds(run[run.len() - 1].time)).err();
+        let height = error.map(|error| match error.cause {
+            HeaderError::WrongBits { height, .. } => height,
+            cause => panic!("{cause}"),
+        });
+        assert_eq!(height, refused, "{block_time}");
+        let file = chain.encode();
+        let decoded = HeaderChain::decode_with(&file, rules).expect("what was written");
+        assert_eq!((decoded.tip(), decoded.rules()), (chain.tip(), rules));
+        assert_eq!(
+            HeaderChain::decode_with(&file, Network::Bitcoin).expect_err("another network"),
+            HeaderFileError::OtherNetwork { kept: Network::Signet, wanted: Network::Bitcoin }
+        );
+    }
+    // The file does not say the block time, and is read with the one that the caller gives.
+    let rules = HeaderRules::new(Network::Signet, 1_200).expect("a signet");
+    let error = HeaderChain::decode_with(&chain.encode(), rules).expect_err("other targets");
+    assert!(matches!(error, HeaderFileError::Header { height: 1_008, .. }), "{error}");
+    assert_eq!(error.intact_len(), Some(chain.record_offset(1_008)));
 }
 
 /// Checks the work of every target that mainnet had up to height 878,976.

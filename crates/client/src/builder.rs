@@ -83,7 +83,11 @@ impl Builder {
     pub fn new(chain: impl Into<Chain>) -> Self {
         let chain = chain.into();
         Self {
-            config: Config { magic: chain.magic, ..Config::new(chain.network, [0; 16]) },
+            config: Config {
+                magic: chain.magic,
+                block_time: chain.block_time,
+                ..Config::new(chain.network, [0; 16])
+            },
             chain,
             peers: Vec::new(),
             others: false,
@@ -101,7 +105,7 @@ impl Builder {
     /// Adds a peer to connect to: `HOST`, `HOST:PORT`, an IPv6 or onion address.
     ///
     /// If at least one peer is named, the client connects to no other peers unless
-    /// [`other_peers`](Self::other_peers) is called.
+    /// [`other_peers`](Self::other_peers) is called. This holds also while no new block arrives.
     pub fn peer(mut self, address: impl Into<String>) -> Self {
         self.peers.push(address.into());
         self
@@ -121,8 +125,11 @@ impl Builder {
 
     /// Sets the maximum number of simultaneous connections, from 1 to 8 (default: 4). Other values
     /// are clamped to this range.
+    ///
+    /// While no new block arrives for half an hour, the client connects to one more peer, and then
+    /// disconnects the one whose last new block is the oldest. Every two minutes on average, a
+    /// connection of a few seconds tests an address that no peer was found at before.
     pub fn max_peers(mut self, count: usize) -> Self {
-        // `Limits::peers` of BIP157 is 8: a ninth peer would be disconnected with `TooManyPeers`.
         self.max_peers = count.clamp(1, 8);
         self
     }
@@ -266,6 +273,9 @@ impl Builder {
             Place::Folder(path) => Box::new(Folder::open(&path)?),
             Place::Other(storage) => storage,
         };
+        // The pool connects to one peer more while no new block arrives. Beyond its limit, the
+        // machine would disconnect this peer.
+        config.filter_limits.peers = config.filter_limits.peers.max(self.max_peers + 1);
         let protocol = config.protocol;
         let machine = LightClient::new(config, &storage.load()?)?;
         pool.services = ServiceFlags::NETWORK | ServiceFlags::WITNESS | machine.services();

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use chainsieve::bitcoin::BlockHash;
 use chainsieve::btc::client::{Action, Event, File, LightClient, News, PeerInfo, Update, WriteId};
 
+use crate::clocks::{ForwardSteps, Reading};
 use crate::error::RunError;
 use crate::net::events::{PeerNote, PoolEvent};
 use crate::net::pool::Pool;
@@ -49,6 +50,11 @@ pub(crate) struct Driver {
     written: Option<(WriteId, Instant)>,
     ticked: Instant,
     kept: Instant,
+    /// The system's clock.
+    unix: fn() -> Duration,
+    /// The start of this run, from which the monotonic time is measured.
+    begun: Instant,
+    steps: ForwardSteps,
 }
 
 /// Returns the time since the Unix epoch by the system's clock.
@@ -77,6 +83,9 @@ impl Driver {
             written: None,
             ticked: now,
             kept: now,
+            unix: unix_time,
+            begun: now,
+            steps: ForwardSteps::new(Reading { steady: Duration::ZERO, unix: unix_time() }),
         }
     }
 
@@ -123,6 +132,7 @@ impl Driver {
             if self.ticked.elapsed() >= TICK {
                 self.ticked = Instant::now();
                 self.feed(Event::Tick)?;
+                self.pool.set_tip_is_stale(self.machine.is_tip_stale());
                 self.make_room()?;
             }
             if self.kept.elapsed() >= KEEP_ADDRESSES {
@@ -159,7 +169,14 @@ impl Driver {
                 let (services, start_height) = (theirs.services, theirs.start_height);
                 Event::Connected(id, PeerInfo { name, services, start_height })
             }
-            PoolEvent::Message(id, message) => Event::Message(id, message),
+            PoolEvent::Message(id, message) => {
+                let before = self.machine.chain().work();
+                self.feed(Event::Message(id, message))?;
+                if self.machine.chain().work() > before {
+                    self.pool.brought_block(id);
+                }
+                return Ok(());
+            }
             PoolEvent::Disconnected(id) => Event::Disconnected(id),
             PoolEvent::Note(note) => {
                 if let Some(log) = &mut self.log {
@@ -199,7 +216,17 @@ impl Driver {
 
     /// Passes an event to the machine, and carries out the actions that the machine returns.
     pub(crate) fn feed(&mut self, event: Event) -> Result<(), StorageError> {
-        for action in self.machine.handle(event, unix_time()) {
+        let now = Reading { steady: self.begun.elapsed(), unix: (self.unix)() };
+        // The machine measures timeouts by the system's clock. If this clock was set forward, every
+        // open request would be overdue at once, and its peer would be disconnected.
+        if let Some(ahead) = self.steps.read(now) {
+            self.pass(Event::Paused(ahead), now.unix)?;
+        }
+        self.pass(event, now.unix)
+    }
+
+    fn pass(&mut self, event: Event, unix: Duration) -> Result<(), StorageError> {
+        for action in self.machine.handle(event, unix) {
             match action {
                 Action::Send(id, message) => self.pool.send(id, message),
                 Action::Disconnect(id, reason) => {
@@ -270,7 +297,7 @@ impl Driver {
 
     fn keep_addresses(&mut self) {
         self.kept = Instant::now();
-        let bytes = self.pool.book().encode(self.pool.chain().magic);
+        let bytes = self.pool.encode_book();
         // Losing the address book is no failure: seeds and peers provide addresses again.
         drop(self.storage.keep_addresses(&bytes));
     }

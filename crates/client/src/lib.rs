@@ -2,6 +2,7 @@
 
 mod builder;
 mod client;
+mod clocks;
 mod driver;
 mod error;
 #[doc(hidden)]

@@ -26,6 +26,7 @@ use super::hits::{Hits, Novelty};
 use super::journal::{ItemRecord, VERSION as JOURNAL_VERSION};
 use super::outbox::{Outbox, Subject};
 use super::searched::Searched;
+use super::stale_tip::StaleTip;
 use super::state::{RestoreError, Saved, SavedBloom, SavedItem};
 use super::wallets::{Birthday, Item, KnownItem, Wallet, Wallets};
 use super::{
@@ -34,7 +35,9 @@ use super::{
 };
 use crate::btc::bip37::session::{self, FilterPolicy, Session};
 use crate::btc::bip157::{self, FilterSync};
-use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain, HeaderFileError};
+use crate::btc::headers::{
+    BlockAt, BlockTimeError, ChainEvent, HeaderChain, HeaderFileError, HeaderRules,
+};
 use crate::btc::peer::PeerId;
 use crate::btc::protocol::{MAX_INV_SIZE, PROTOCOL_VERSION};
 use crate::steady_clock::SteadyClock;
@@ -83,6 +86,9 @@ pub enum OpenError {
     /// BIP157: the height of a checkpoint is not a positive multiple of 1,000.
     #[error(transparent)]
     Config(#[from] bip157::ConfigError),
+    /// The network cannot have the configured block time.
+    #[error(transparent)]
+    BlockTime(#[from] BlockTimeError),
 }
 
 /// The follower: the part that scans the blocks of the chain for the wallets.
@@ -193,6 +199,7 @@ pub struct LightClient {
     /// `true` while [`Finding::ClockBehind`] applies, so that it is reported once and not with
     /// every event.
     clock_reported: bool,
+    stale_tip: StaleTip,
     clock: SteadyClock,
     actions: Vec<Action>,
 }
@@ -206,7 +213,8 @@ impl LightClient {
     ///
     /// # Errors
     /// [`OpenError`] if the stored headers are malformed, if the stored files belong to another
-    /// network, if the journal has another version, or if the height of a checkpoint is invalid.
+    /// network, if the journal has another version, or if the height of a checkpoint or the block time
+    /// is invalid.
     pub fn new(config: Config, kept: &Kept) -> Result<Self, OpenError> {
         // An invalid checkpoint must be reported here, because `Self::filter_config` relies on this
         // check.
@@ -279,6 +287,7 @@ impl LightClient {
             reported: (0, Duration::ZERO),
             told: None,
             clock_reported: false,
+            stale_tip: StaleTip::new(config.network, config.block_time),
             clock: SteadyClock::default(),
             actions,
             config,
@@ -398,6 +407,12 @@ impl LightClient {
         matches!(self.start, Start::Done)
     }
 
+    /// Returns `true` if no new block has arrived for three block times, at least half an hour. The
+    /// peers may withhold blocks, so the caller should connect to one more peer.
+    pub fn is_tip_stale(&self) -> bool {
+        self.stale_tip.is_stale()
+    }
+
     /// Takes an event and returns the actions to carry out, in order.
     ///
     /// `now` is the [current time](crate#time).
@@ -459,6 +474,10 @@ impl LightClient {
                 self.feed_headers(header_sync::Event::Tick, now);
                 self.follow(follower::Event::Tick, now);
                 self.flush_journal();
+                if let Some(passed) = self.stale_tip.check(now) {
+                    let finding = Finding::StaleTip { seconds: passed.as_secs() };
+                    self.outbox.push(None, false, News::Finding(finding));
+                }
             }
         }
         if now.saturating_sub(self.recorded_at) >= RECORD_EVERY {
@@ -614,6 +633,9 @@ impl LightClient {
     /// Stores a change of the chain first, then forwards it to the follower.
     fn chain_changed(&mut self, events: &[ChainEvent], now: Duration) {
         self.steps += events.len() as u64;
+        if events.iter().any(|event| matches!(event, ChainEvent::Connected { .. })) {
+            self.stale_tip.extended(now);
+        }
         let chain = self.headers.chain();
         let heights = events.iter().map(|event| match event {
             ChainEvent::Connected { at, .. } | ChainEvent::Disconnected { at } => at.height,
@@ -1307,7 +1329,8 @@ fn open_headers(
     outbox: &mut Outbox,
     actions: &mut Vec<Action>,
 ) -> Result<HeaderChain, OpenError> {
-    let fresh = HeaderChain::new(config.network);
+    let rules = HeaderRules::new(config.network, config.block_time)?;
+    let fresh = HeaderChain::new(rules);
     let bytes = bytes.unwrap_or_default();
     let mut write = |write| {
         let (id, write) = outbox.write(write);
@@ -1319,24 +1342,23 @@ fn open_headers(
         write(Write::Replace { file: File::Headers, bytes: fresh.encode() });
         return Ok(fresh);
     }
-    let chain = match HeaderChain::decode(bytes) {
-        Ok(chain) => chain,
+    match HeaderChain::decode_with(bytes, rules) {
+        Ok(chain) => Ok(chain),
+        // Headers of another network would never connect to those of the peers.
+        Err(HeaderFileError::OtherNetwork { kept, wanted }) => {
+            Err(OpenError::Network { kept, wanted })
+        }
         Err(error) => {
             let intact = error.intact_len().ok_or(OpenError::Headers(error))?;
             let length = usize::try_from(intact).unwrap_or(bytes.len()).min(bytes.len());
             let prefix = bytes.get(..length).unwrap_or_default();
-            let chain = HeaderChain::decode(prefix).map_err(OpenError::Headers)?;
+            let chain = HeaderChain::decode_with(prefix, rules).map_err(OpenError::Headers)?;
             write(Write::Append { file: File::Headers, at: intact, bytes: Vec::new() });
             let cut = (bytes.len() - length) as u64;
             outbox.push(None, false, News::Finding(Finding::HeadersCut(cut)));
-            chain
+            Ok(chain)
         }
-    };
-    // Headers of another network would never connect to those of the peers.
-    if chain.network() != config.network {
-        return Err(OpenError::Network { kept: chain.network(), wanted: config.network });
     }
-    Ok(chain)
 }
 
 #[cfg(test)]

@@ -39,6 +39,7 @@ mod json;
 mod machine;
 mod outbox;
 mod searched;
+mod stale_tip;
 mod state;
 mod wallets;
 mod words;
@@ -60,7 +61,7 @@ use bitcoin::{
 use thiserror::Error;
 
 use crate::btc::bip157;
-use crate::btc::headers::BlockAt;
+use crate::btc::headers::{BLOCK_TIME, BlockAt};
 use crate::btc::peer::{Grade, PeerId};
 use crate::btc::protocol::MAX_INV_SIZE;
 use crate::btc::wallet::Place;
@@ -94,6 +95,10 @@ pub struct Config {
     /// Network magic, the four bytes at the start of each message: that of
     /// [`network`](Self::network), except on a custom signet.
     pub magic: Magic,
+    /// Block time in seconds at which the difficulty of the network aims: 600, except on a custom
+    /// signet whose nodes run with another `-signetblocktime`. With the wrong block time, the
+    /// client refuses the headers of every honest peer.
+    pub block_time: u32,
     /// The protocol by which the client finds the transactions of wallets.
     pub protocol: Protocol,
     /// Block from which the client scans even if no wallet asks for it; a wallet with an earlier
@@ -140,6 +145,7 @@ impl Config {
         Self {
             network,
             magic: network.magic(),
+            block_time: BLOCK_TIME,
             protocol: Protocol::Bip157,
             first: None,
             last: None,
@@ -246,7 +252,8 @@ pub enum Event {
     /// Write the scan state now, for example before the program exits.
     Save,
     /// The caller read no messages of peers for this long, up to now, because the reader of updates
-    /// was slow. The pause does not count towards the timeouts of peers.
+    /// was slow; or the clock that gives `now` was set forward by this much since the last event.
+    /// The pause does not count towards the timeouts of peers.
     Paused(Duration),
     /// Time has passed: the client checks its timeouts.
     Tick,
@@ -700,6 +707,14 @@ pub enum Finding {
     /// probably slow. The client refuses these headers until the clock is corrected. The finding is
     /// reported once.
     ClockBehind,
+    /// No new block has arrived for three block times, at least half an hour: the peers may
+    /// withhold blocks, or the network is down. One block in twenty takes as long. The finding is
+    /// repeated each time the time has doubled. It is not reported on regtest.
+    StaleTip {
+        /// Time in seconds since the last new block arrived. If none has arrived since the client
+        /// was created, time since the creation.
+        seconds: u64,
+    },
 }
 
 /// Reason why a peer is disconnected.

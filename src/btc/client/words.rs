@@ -64,6 +64,7 @@ impl Finding {
             Self::JournalDamaged(_) => "journal_damaged",
             Self::StartedOver(_) => "started_over",
             Self::ClockBehind => "clock_behind",
+            Self::StaleTip { .. } => "stale_tip",
         }
     }
 
@@ -166,6 +167,12 @@ impl fmt::Display for Finding {
             Self::ClockBehind => f.write_str(
                 "the headers of most peers are more than two hours ahead of the clock: correct the \
                  clock if it is wrong",
+            ),
+            Self::StaleTip { seconds } => write!(
+                f,
+                "no new block for {} minutes: if this lasts, the peers withhold blocks or the \
+                 network is down",
+                seconds / 60
             ),
         }
     }

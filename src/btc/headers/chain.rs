@@ -8,9 +8,9 @@ use bitcoin::block::Header;
 use bitcoin::{BlockHash, Network, Work};
 
 use super::active::ActiveChain;
-use super::rules::{Context, MEDIAN_SPAN, PERIOD, PeriodFirst, median};
+use super::rules::{Context, MEDIAN_SPAN, PeriodFirst, median};
 use super::side::{SideBranches, SideHeader};
-use super::{BlockAt, ChainEvent, HeaderError, TrustedStart, TrustedStartError};
+use super::{BlockAt, ChainEvent, HeaderError, HeaderRules, TrustedStart, TrustedStartError};
 use crate::btc::proof_of_work::check_proof_of_work;
 
 /// Maximum number of headers in a `headers` message: Core's `MAX_HEADERS_RESULTS`.
@@ -44,7 +44,7 @@ pub const SIDE_HEADERS: usize = 131_072;
 /// ```
 #[derive(Clone)]
 pub struct HeaderChain {
-    network: Network,
+    rules: HeaderRules,
     trusted_start: TrustedStart,
     active: ActiveChain,
     side: SideBranches,
@@ -84,9 +84,11 @@ impl Candidate {
 }
 
 impl HeaderChain {
-    /// Creates the chain of `network` that contains only the genesis block.
-    pub fn new(network: Network) -> Self {
-        Self::from_trusted_start(network, TrustedStart::genesis(network))
+    /// Creates the chain that contains only the genesis block. `rules` is a [`Network`], or the
+    /// [`HeaderRules`] of a custom signet.
+    pub fn new(rules: impl Into<HeaderRules>) -> Self {
+        let rules = rules.into();
+        Self::from_trusted_start(rules, TrustedStart::genesis(rules.network()))
             .expect("genesis is a start")
     }
 
@@ -96,12 +98,13 @@ impl HeaderChain {
     /// # Errors
     /// Returns an error if the trusted start contradicts itself: see [`TrustedStartError`].
     pub fn from_trusted_start(
-        network: Network,
+        rules: impl Into<HeaderRules>,
         trusted_start: TrustedStart,
     ) -> Result<Self, TrustedStartError> {
-        let start = trusted_start.check(network)?;
+        let rules = rules.into();
+        let start = trusted_start.check(rules)?;
         let active = ActiveChain::new(&trusted_start, start);
-        Ok(Self { network, trusted_start, active, side: SideBranches::new(SIDE_HEADERS) })
+        Ok(Self { rules, trusted_start, active, side: SideBranches::new(SIDE_HEADERS) })
     }
 
     /// Limits the number of side-branch headers to `limit`. If there are more, the tips with the
@@ -156,7 +159,7 @@ impl HeaderChain {
         events: &mut Vec<ChainEvent>,
     ) -> Result<(), (usize, HeaderError)> {
         let refuse = |cause| (index, cause);
-        let hash = check_proof_of_work(header, self.network).map_err(|e| refuse(e.into()))?;
+        let hash = check_proof_of_work(header, self.network()).map_err(|e| refuse(e.into()))?;
         let parent = header.prev_blockhash;
         if run.as_ref().is_none_or(|run| run.context.at.hash != parent) {
             self.settle(run.take(), events)?;
@@ -169,7 +172,7 @@ impl HeaderChain {
             *run = Some(Run { index, parent, context, headers: Vec::new() });
         }
         let run = run.as_mut().expect("begun if there was none");
-        run.context.check(header, self.network, now).map_err(refuse)?;
+        run.context.check(header, now).map_err(refuse)?;
         run.context.advance(header, hash);
         let Context { at, work, first, .. } = run.context;
         run.headers.push((hash, SideHeader { header: *header, height: at.height, work, first }));
@@ -226,7 +229,7 @@ impl HeaderChain {
     /// Returns the time and bits of the first block of the period that contains `height`. The block
     /// at `height` is in the active chain and not below the start.
     fn period_first(&self, height: u32) -> PeriodFirst {
-        let first = self.header_at(height - height % PERIOD);
+        let first = self.header_at(height - height % self.rules.period());
         let first = first.unwrap_or(&self.trusted_start.period_first);
         (first.time, first.bits)
     }
@@ -246,7 +249,8 @@ impl HeaderChain {
             },
             (None, None) => return Err(HeaderError::Orphan { parent: *hash }),
         };
-        Ok(Context::new(BlockAt { height, hash: *hash }, work, self.back_from(*hash), first))
+        let at = BlockAt { height, hash: *hash };
+        Ok(Context::new(self.rules, at, work, self.back_from(*hash), first))
     }
 
     /// Iterates over the header of a known block and those of its ancestors, highest first.
@@ -278,7 +282,12 @@ impl HeaderChain {
 
     /// Returns the network that the chain belongs to.
     pub fn network(&self) -> Network {
-        self.network
+        self.rules.network()
+    }
+
+    /// Returns the network and the block time, which determine the rules for the headers.
+    pub fn rules(&self) -> HeaderRules {
+        self.rules
     }
 
     /// Returns the block that the chain started from: genesis or the trusted start's block.
@@ -355,12 +364,12 @@ impl HeaderChain {
     ) -> Result<(), HeaderError> {
         let now = u32::try_from(now.as_secs()).unwrap_or(u32::MAX);
         for header in headers {
-            let hash = check_proof_of_work(header, self.network)?;
+            let hash = check_proof_of_work(header, self.network())?;
             let parent = header.prev_blockhash;
             if parent != branch.context.at.hash {
                 return Err(HeaderError::Orphan { parent });
             }
-            branch.context.check(header, self.network, now)?;
+            branch.context.check(header, now)?;
             branch.context.advance(header, hash);
             branch.headers.push(*header);
         }
@@ -451,7 +460,7 @@ impl HeaderChain {
 impl fmt::Debug for HeaderChain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HeaderChain")
-            .field("network", &self.network)
+            .field("rules", &self.rules)
             .field("start", &self.start())
             .field("tip", &self.tip())
             .field("work", &self.work())

@@ -11,6 +11,8 @@
 //! | 80 × min(11, height + 1) | the headers that end with the start |
 //! | 4 | first bytes of the double SHA-256 of all the bytes so far |
 //! | 80 × n | the headers after the start |
+//!
+//! The block time of a custom signet is not stored: [`HeaderChain::decode_with`] is told.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -22,7 +24,7 @@ use bitcoin::{Network, Work, consensus};
 
 use super::chain::MAX_HEADERS;
 use super::rules::MEDIAN_SPAN;
-use super::{HeaderChain, HeaderError, TrustedStart, TrustedStartError};
+use super::{HeaderChain, HeaderError, HeaderRules, TrustedStart, TrustedStartError};
 
 const MAGIC: [u8; 8] = *b"csheader";
 const VERSION: u8 = 1;
@@ -109,7 +111,24 @@ impl HeaderChain {
     /// Returns the first fault. If a header is at fault, the bytes before that header are intact,
     /// and [`HeaderFileError::intact_len`] returns their length.
     pub fn decode(bytes: &[u8]) -> Result<Self, HeaderFileError> {
-        let (mut chain, records) = decode_preamble(bytes)?;
+        Self::decode_by(bytes, None)
+    }
+
+    /// Decodes the bytes of [`encode`](Self::encode) as [`decode`](Self::decode) does, but only if
+    /// they belong to the network of `rules`. The bytes do not contain the block time of a custom
+    /// signet, so `rules` must.
+    ///
+    /// # Errors
+    /// Those of [`decode`](Self::decode), and [`HeaderFileError::OtherNetwork`].
+    pub fn decode_with(
+        bytes: &[u8],
+        rules: impl Into<HeaderRules>,
+    ) -> Result<Self, HeaderFileError> {
+        Self::decode_by(bytes, Some(rules.into()))
+    }
+
+    fn decode_by(bytes: &[u8], rules: Option<HeaderRules>) -> Result<Self, HeaderFileError> {
+        let (mut chain, records) = decode_preamble(bytes, rules)?;
         let (records, cut) = records.as_chunks::<HEADER_LEN>();
         let mut height = chain.trusted_start().height;
         for records in records.chunks(MAX_HEADERS) {
@@ -162,7 +181,11 @@ fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_LEN] {
 }
 
 /// Decodes the preamble. Returns the chain up to its start, and the bytes after the preamble.
-fn decode_preamble(bytes: &[u8]) -> Result<(HeaderChain, &[u8]), HeaderFileError> {
+/// `None` stands for the rules of the network that the preamble names.
+fn decode_preamble(
+    bytes: &[u8],
+    rules: Option<HeaderRules>,
+) -> Result<(HeaderChain, &[u8]), HeaderFileError> {
     let mut rest = bytes;
     if take(&mut rest, bytes)? != MAGIC {
         return Err(HeaderFileError::Magic);
@@ -186,11 +209,15 @@ fn decode_preamble(bytes: &[u8]) -> Result<(HeaderChain, &[u8]), HeaderFileError
     }
     let network = Network::from_chain_hash(genesis);
     let network = network.ok_or(HeaderFileError::UnknownChain { genesis })?;
+    let rules = rules.unwrap_or(network.into());
+    if rules.network() != network {
+        return Err(HeaderFileError::OtherNetwork { kept: network, wanted: rules.network() });
+    }
     let period_first = header(&take(&mut rest, bytes)?);
     let (headers, _) = rest[..rest.len() - records.len() - CHECKSUM_LEN].as_chunks();
     let headers = headers.iter().map(header).collect();
     let trusted_start = TrustedStart { height, headers, period_first, work };
-    Ok((HeaderChain::from_trusted_start(network, trusted_start)?, records))
+    Ok((HeaderChain::from_trusted_start(rules, trusted_start)?, records))
 }
 
 /// Takes the next `N` bytes from `rest`, which is the end of `bytes`.
@@ -234,6 +261,14 @@ pub enum HeaderFileError {
     UnknownChain {
         /// The hash of the unknown genesis block.
         genesis: ChainHash,
+    },
+    /// The headers belong to another network than the caller expects.
+    #[error("the headers belong to {kept}, not to {wanted}")]
+    OtherNetwork {
+        /// The network of the headers.
+        kept: Network,
+        /// The network that the caller expects.
+        wanted: Network,
     },
     /// The preamble contains an invalid trusted start.
     #[error(transparent)]

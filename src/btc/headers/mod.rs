@@ -23,6 +23,9 @@
 //! | testnet4 | as testnet3, but the new target is computed from the bits of the *first* block of the 2016 (BIP94) |
 //! | regtest | always the easiest target |
 //!
+//! A custom signet may have another block time than ten minutes, and so another number of blocks
+//! between two targets: see [`HeaderRules`].
+//!
 //! # Side branches
 //! Headers of branches with less work are kept, up to a limit on their number ([`SIDE_HEADERS`],
 //! [`HeaderChain::with_side_limit`]). The limit stops peers from filling the memory with cheap
@@ -48,6 +51,7 @@
 //! Source: Bitcoin Core 28.1, `validation.cpp`, `pow.cpp`, `chain.cpp`, `kernel/chainparams.cpp`.
 
 mod active;
+mod block_time;
 mod chain;
 mod encoding;
 mod rules;
@@ -59,6 +63,7 @@ use core::fmt;
 use bitcoin::BlockHash;
 use bitcoin::block::Header;
 
+pub use block_time::{BLOCK_TIME, BlockTimeError, HeaderRules};
 #[cfg(feature = "std")]
 pub(in crate::btc) use chain::Candidate;
 pub use chain::{HeaderChain, HeadersError, MAX_HEADERS, SIDE_HEADERS};

@@ -3,7 +3,7 @@
 use bitcoin::block::Header;
 use bitcoin::{BlockHash, CompactTarget, Network, Work};
 
-use super::BlockAt;
+use super::{BlockAt, HeaderRules};
 use crate::btc::proof_of_work::ProofOfWorkError;
 
 /// Number of block times whose median the next block's time must exceed: Core's `nMedianTimeSpan`.
@@ -16,14 +16,6 @@ const MAX_FUTURE: u32 = 2 * 60 * 60;
 /// Maximum number of seconds that the first block of a period may be earlier than its parent under
 /// BIP94: Core's `MAX_TIMEWARP`.
 const MAX_TIMEWARP: u32 = 600;
-
-/// Number of blocks between two changes of the target, on every network with such changes.
-pub(super) const PERIOD: u32 = 2016;
-
-/// Returns `true` if `height` is the first height of a period.
-pub(super) const fn starts_period(height: u32) -> bool {
-    height.is_multiple_of(PERIOD)
-}
 
 /// Reason why a header is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -116,12 +108,13 @@ pub enum HeaderError {
 /// This function uses the first block of the period instead: all later blocks of the period have
 /// either the bits of the first block or the easiest bits.
 fn required_bits(
-    network: Network,
+    rules: HeaderRules,
     height: u32,
     last: (u32, CompactTarget),
     first: PeriodFirst,
     time: u32,
 ) -> CompactTarget {
+    let network = rules.network();
     let params = network.params();
     let easiest = params.max_attainable_target.to_compact_lossy();
     // Regtest never changes its target.
@@ -129,7 +122,7 @@ fn required_bits(
         return easiest;
     }
     // Inside a period the target does not change, except under the 20-minute rule of the testnets.
-    if !starts_period(height + 1) {
+    if !rules.starts_period(height + 1) {
         let late = u64::from(time) > u64::from(last.0) + 2 * params.pow_target_spacing;
         return if params.allow_min_difficulty_blocks && late { easiest } else { first.1 };
     }
@@ -172,6 +165,7 @@ pub(super) type PeriodFirst = (u32, CompactTarget);
 /// The facts about a block that the rules for the next header need.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Context {
+    rules: HeaderRules,
     pub(super) at: BlockAt,
     /// The total work of the chain up to and including the block.
     pub(super) work: Work,
@@ -191,6 +185,7 @@ impl Context {
     /// `back` yields the header of `at` and those before it, highest first: eleven headers, or all
     /// headers down to genesis. `first` is the first block of the period.
     pub(super) fn new<'a>(
+        rules: HeaderRules,
         at: BlockAt,
         work: Work,
         back: impl Iterator<Item = &'a Header>,
@@ -202,7 +197,8 @@ impl Context {
         for (height, header) in (0..=at.height).rev().zip(back) {
             times[(height % MEDIAN_SPAN) as usize] = header.time;
         }
-        Self { at, work, time: last.time, bits: last.bits, bits_work: last.work(), times, first }
+        let (time, bits, bits_work) = (last.time, last.bits, last.work());
+        Self { rules, at, work, time, bits, bits_work, times, first }
     }
 
     /// Returns the median of the last eleven times: Core's `GetMedianTimePast`.
@@ -213,16 +209,12 @@ impl Context {
     }
 
     /// Checks the next header: Core's `ContextualCheckBlockHeader`.
-    pub(super) fn check(
-        &self,
-        header: &Header,
-        network: Network,
-        now: u32,
-    ) -> Result<(), HeaderError> {
+    pub(super) fn check(&self, header: &Header, now: u32) -> Result<(), HeaderError> {
+        let network = self.rules.network();
         let height = self.at.height + 1;
         let time = header.time;
         let last = (self.time, self.bits);
-        let required = required_bits(network, self.at.height, last, self.first, time);
+        let required = required_bits(self.rules, self.at.height, last, self.first, time);
         if header.bits != required {
             let (bits, required) = (header.bits.to_consensus(), required.to_consensus());
             return Err(HeaderError::WrongBits { height, bits, required });
@@ -233,7 +225,7 @@ impl Context {
             return Err(HeaderError::TimeTooOld { height, time, median });
         }
         let earliest = self.time.saturating_sub(MAX_TIMEWARP);
-        if is_bip94(network) && starts_period(height) && time < earliest {
+        if is_bip94(network) && self.rules.starts_period(height) && time < earliest {
             return Err(HeaderError::TimeWarp { height, time, earliest });
         }
         let latest = now.saturating_add(MAX_FUTURE);
@@ -257,7 +249,7 @@ impl Context {
         self.work = self.work + self.bits_work;
         self.time = header.time;
         self.times[(self.at.height % MEDIAN_SPAN) as usize] = header.time;
-        if starts_period(self.at.height) {
+        if self.rules.starts_period(self.at.height) {
             self.first = (header.time, header.bits);
         }
     }

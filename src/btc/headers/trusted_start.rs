@@ -8,9 +8,9 @@ use bitcoin::constants::genesis_block;
 use bitcoin::hashes::Hash as _;
 use bitcoin::{BlockHash, Network, Work};
 
-use super::BlockAt;
 use super::active::sum_of_work;
-use super::rules::{MEDIAN_SPAN, PERIOD};
+use super::rules::MEDIAN_SPAN;
+use super::{BlockAt, HeaderRules};
 use crate::btc::proof_of_work::{ProofOfWorkError, check_proof_of_work};
 
 /// The highest height of a start: Core stores heights as `int`.
@@ -22,7 +22,8 @@ const MAX_HEIGHT: u32 = i32::MAX as u32;
 /// block, but also for the block's height and total work.
 ///
 /// A trusted start whose height is a multiple of 2016 needs eleven headers and the total work. At
-/// other heights, it also needs the first header of the period.
+/// other heights, it also needs the first header of the period. On a custom signet with another
+/// block time, [`HeaderRules::period`] takes the place of 2016.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TrustedStart {
@@ -49,7 +50,8 @@ impl TrustedStart {
     }
 
     /// Checks that the trusted start is consistent, and returns its block.
-    pub(super) fn check(&self, network: Network) -> Result<BlockAt, TrustedStartError> {
+    pub(super) fn check(&self, rules: HeaderRules) -> Result<BlockAt, TrustedStartError> {
+        let network = rules.network();
         let height = self.height;
         if height > MAX_HEIGHT {
             return Err(TrustedStartError::TooHigh { height, limit: MAX_HEIGHT });
@@ -66,7 +68,7 @@ impl TrustedStart {
             check_proof_of_work(header, network)
                 .map_err(|error| TrustedStartError::ProofOfWork { height, error })
         };
-        let first = height - height % PERIOD;
+        let first = height - height % rules.period();
         let first_hash = work_of(first, &self.period_first)?;
         let mut hash = BlockHash::all_zeros();
         for (place, header) in self.headers.iter().enumerate() {

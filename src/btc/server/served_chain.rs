@@ -14,7 +14,7 @@ use thiserror::Error;
 use super::filters::{MemoryFilterStore, StoreError};
 use super::mempool::{Mempool, TransactionError};
 use crate::btc::bip158::{BindError, BlockFilter, BoundBlock, BuildError};
-use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain, HeaderError};
+use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain, HeaderError, HeaderRules};
 use crate::btc::protocol::STALE_RELAY_AGE_LIMIT;
 
 /// The blocks that a node serves, with the best chain among them, their compact filters and the
@@ -83,15 +83,17 @@ pub struct Added {
 }
 
 impl ServedChain {
-    /// Creates the chain of `network` with its genesis block. The chain has compact filters if
-    /// `with_filters` is `true`; without filters, a node does not offer BIP157, whatever
+    /// Creates the chain with the genesis block of its network. `rules` is a [`Network`], or the
+    /// [`HeaderRules`] of a custom signet. The chain has compact filters if `with_filters` is
+    /// `true`; without filters, a node does not offer BIP157, whatever
     /// [`Config::bip157`](super::Config::bip157) states.
     ///
     /// # Cost
     /// Building a filter hashes the scripts that its block creates and spends.
-    pub fn new(network: Network, with_filters: bool) -> Self {
+    pub fn new(rules: impl Into<HeaderRules>, with_filters: bool) -> Self {
+        let rules = rules.into();
         let mut chain = Self {
-            headers: HeaderChain::new(network),
+            headers: HeaderChain::new(rules),
             blocks: HashMap::new(),
             waiting: HashMap::new(),
             outputs: HashMap::new(),
@@ -101,7 +103,7 @@ impl ServedChain {
             version: 0,
         };
         let hash = chain.tip().hash;
-        chain.hold(hash, genesis_block(network).into());
+        chain.hold(hash, genesis_block(rules.network()).into());
         let mut added = Added::default();
         chain.connect(BlockAt { height: 0, hash }, &mut added);
         debug_assert_eq!(added.errors, [], "genesis spends nothing");

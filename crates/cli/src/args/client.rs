@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use chainsieve::bitcoin::Network;
+use chainsieve::bitcoin::{Network, ScriptBuf};
 use chainsieve_client::{Birthday, Protocol};
 use clap::Args;
 
@@ -32,6 +32,23 @@ pub(crate) struct PeerArgs {
     /// See the exit codes 3, 4 and 5 below
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = count(1..=86_400_u32))]
     pub(crate) give_up: u32,
+    /// With --network signet, the challenge of a custom signet (BIP325); needs a --peer
+    #[arg(long, value_name = "HEX", value_parser = challenge, hide_short_help = true)]
+    pub(crate) signet_challenge: Option<ScriptBuf>,
+    /// The block time of the custom signet, which its nodes are given as -signetblocktime
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 600,
+        requires = "signet_challenge",
+        value_parser = count(1..=1_209_600_u32),
+        hide_short_help = true
+    )]
+    pub(crate) signet_block_time: u32,
+}
+
+fn challenge(text: &str) -> Result<ScriptBuf, &'static str> {
+    ScriptBuf::from_hex(text).map_err(|_| "not hex")
 }
 
 /// Trusted data and blocks with which the filters of peers are compared.
@@ -155,8 +172,8 @@ JSON: one object per line, of one of these kinds:
   graded     from, to, grade, peers: the new grade of the filters of these blocks
   reopened   from, to: the earlier grades of these blocks are withdrawn; new ones will follow
   finding    finding (disputed | false_filter | undecided | suspicious | block_unavailable | refused |
-             none_seen | first_unknown | lacks_service | clock_behind | privacy | …), height, block (null
-             if no block is concerned), text: what is disputed, missing or not certain
+             none_seen | first_unknown | lacks_service | clock_behind | stale_tip | privacy | …), height,
+             block (null if no block is concerned), text: what is disputed, missing or not certain
   caught_up  height, block, work, answered_to (complete up to this height, or null), confirmed,
              unconfirmed: every block that the peers have is scanned
   summary    ended (caught_up | interrupted | gave_up | closed), network, protocol, tip{height, block,

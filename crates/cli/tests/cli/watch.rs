@@ -10,11 +10,16 @@ use std::thread;
 
 use chainsieve::bitcoin::p2p::Magic;
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
+use chainsieve::bitcoin::{Network, ScriptBuf};
+use chainsieve::btc::headers::HeaderRules;
+use chainsieve::btc::server::ServedChain;
+use chainsieve_client::Chain;
 use chainsieve_client::net::frame::{read_message, write_message};
+use chainsieve_client::testnode::NodeBuilder;
 use serde_json::Value;
 
 use super::serve::{Folder, Server};
-use super::{Output, UNDECIDED, YES, run};
+use super::{Output, UNDECIDED, USAGE, YES, run};
 
 struct Data(PathBuf);
 
@@ -83,4 +88,36 @@ fn a_watch_ends_when_every_peer_is_banned() {
     assert_eq!(output.code, UNDECIDED, "{}", output.stderr);
     assert_eq!(end(&output)["warnings"][1], "gave up: every peer is banned");
     garbage.join().expect("it ends");
+}
+
+/// The magic of a custom signet comes from its challenge, and a block time is for such a signet.
+#[test]
+fn a_custom_signet_is_named_by_its_challenge() {
+    let challenge = "51";
+    let rules = HeaderRules::new(Network::Signet, 30).expect("a signet");
+    let node = NodeBuilder::new(ServedChain::new(rules, true))
+        .magic(Chain::signet(&ScriptBuf::from_hex(challenge).expect("hex")).magic)
+        .start()
+        .expect("a port");
+    let (peer, data) = (node.address().to_string(), Data::new("signet"));
+    let folder = data.0.to_str().expect("UTF-8");
+    let sync = |options: &str| {
+        let fixed = ["btc", "sync", "--json", "--give-up", "60", "--data", folder, "--peer", &peer];
+        let options = options.split(' ').filter(|word| !word.is_empty());
+        run(&fixed.into_iter().chain(options).collect::<Vec<_>>())
+    };
+    let own = format!("--network signet --signet-challenge {challenge} --signet-block-time 30");
+    let output = sync(&own);
+    assert_eq!(output.code, YES, "{}", output.stderr);
+    let report: Value = serde_json::from_str(&output.stdout).expect("JSON");
+    assert_eq!(report["peers"][0]["state"], "connected");
+    for options in [
+        "--network signet --signet-block-time 30",
+        "--signet-challenge 51",
+        "--network signet --signet-challenge 5g",
+        "--network signet --signet-challenge 51 --signet-block-time 0",
+        "--network signet --signet-challenge 51 --signet-block-time 1209601",
+    ] {
+        assert_eq!(sync(options).code, USAGE, "{options}");
+    }
 }

@@ -1,14 +1,20 @@
 //! Tests of the client's thread: slow readers, failing storages, dropped clients.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use chainsieve::bitcoin::p2p::ServiceFlags;
+use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve::bitcoin::{Block, ScriptBuf, Txid};
-use chainsieve::btc::client::{Birthday, Item, Kept, News, Wallet, Write};
+use chainsieve::btc::client::{Birthday, Config, Item, Kept, News, Wallet, Write};
 
 use super::*;
+use crate::net::book::AddressBook;
+use crate::net::frame::{read_message, write_message};
+use crate::net::pool::PoolConfig;
 use crate::testnode::Node;
 use crate::{Builder, Client, Memory, Network};
 
@@ -284,4 +290,54 @@ fn a_folder_is_free_once_its_client_is_dropped() {
     assert!(updates.last().is_none_or(|update| update.id.0 > 0));
     builder(&node).data_dir(&data).start().unwrap().shutdown().unwrap();
     std::fs::remove_dir_all(&data).unwrap();
+}
+
+/// Starts a peer that claims to have 7 blocks, and answers nothing after the handshake. The thread
+/// ends with the connection.
+fn silent_peer() -> (std::net::SocketAddr, thread::JoinHandle<()>) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let magic = Network::Regtest.magic();
+    let peer = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        let first = read_message(&mut stream, magic).unwrap();
+        let NetworkMessage::Version(mut version) = first else { panic!("{first:?}") };
+        version.nonce ^= 1;
+        version.start_height = 7;
+        version.services =
+            ServiceFlags::NETWORK | ServiceFlags::WITNESS | ServiceFlags::COMPACT_FILTERS;
+        for message in [NetworkMessage::Version(version), NetworkMessage::Verack] {
+            write_message(&mut stream, magic, message).unwrap();
+        }
+        while read_message(&mut stream, magic).is_ok() {}
+    });
+    (address, peer)
+}
+
+/// Time counts towards timeouts as it passes, and not as the system's clock is set.
+#[test]
+fn a_clock_that_is_set_forward_disconnects_no_peer() {
+    static AHEAD: AtomicU64 = AtomicU64::new(0);
+    let (address, peer) = silent_peer();
+    let mut config = PoolConfig::new(Network::Regtest.into());
+    config.peers = vec![address.into()];
+    let pool = Pool::new(config, AddressBook::new(), [3; 16]).unwrap();
+    let machine = LightClient::new(Config::new(Network::Regtest, [0; 16]), &Kept::default());
+    let shared = Arc::new(Shared::new(16, pool.waker()));
+    let mut driver = Driver::new(machine.unwrap(), pool, Box::new(Memory::new()), shared, None);
+    driver.unix = || unix_time() + Duration::from_secs(AHEAD.load(Ordering::Relaxed));
+    let begun = Instant::now();
+    while driver.pool.peers().count() == 0 {
+        assert!(begun.elapsed() < LIMIT);
+        driver.take_events(TICK).unwrap();
+    }
+    // The peer owes the headers that it claims to have. Its timeout is a minute.
+    for ahead in [600, 1_200, 100_000] {
+        AHEAD.store(ahead, Ordering::Relaxed);
+        driver.feed(Event::Tick).unwrap();
+        assert_eq!(driver.pool.peers().count(), 1, "the clock is set forward by {ahead} s");
+    }
+    drop(driver);
+    peer.join().unwrap();
 }

@@ -24,7 +24,11 @@
 //! failure is counted only if another peer is connected at that time. If no other peer is
 //! connected, the cause may be our own network.
 //!
-//! For each connection, a random bit chooses between tried and new addresses. So an attacker who
+//! Up to [`MAX_ANCHORS`] addresses are *anchors*: peers that served well until the end of the last
+//! run. They are dialled first, once, so that an attacker cannot eclipse a client by making it
+//! restart (Core's `anchors.dat`).
+//!
+//! For each other connection, a random bit chooses between tried and new addresses. So an attacker who
 //! fills one table gets at most half of the connections, as long as the other table has addresses
 //! to dial. No two automatic connections share a netgroup while addresses of other netgroups are
 //! available. An address is available if it is idle, not banned, and has fewer than three failures
@@ -50,6 +54,9 @@ pub const MAX_PER_SOURCE: usize = 256;
 pub const MAX_PER_GROUP: usize = 64;
 /// Maximum number of addresses that the user names.
 pub const MAX_NAMED: usize = 256;
+/// Maximum number of anchors: see the module's documentation. As in Core
+/// (`MAX_BLOCK_RELAY_ONLY_ANCHORS`).
+pub const MAX_ANCHORS: usize = 2;
 /// Maximum number of bans. When the list is full, the ban that ends first is lifted.
 pub const MAX_BANS: usize = 1_024;
 /// Duration of a ban in seconds: 24 hours.
@@ -117,6 +124,8 @@ pub(crate) struct Entry {
     /// Number of failures after the last success. Failures while no other peer was connected are
     /// not included.
     pub(crate) blamed: u16,
+    /// `true` if the address is an anchor: see the module's documentation.
+    pub(crate) is_anchor: bool,
     /// Number of failures in a row, in this run.
     failures: u32,
     /// Monotonic time before which the address is not dialled.
@@ -162,6 +171,8 @@ pub(crate) struct Wish {
     pub(crate) automatic: bool,
     /// `true` if onion services can be reached.
     pub(crate) onion: bool,
+    /// Maximum number of connections to anchors.
+    pub(crate) anchors: usize,
 }
 
 /// The known addresses of peers, and the bans.
@@ -389,6 +400,7 @@ impl AddressBook {
             seen,
             success: 0,
             blamed: 0,
+            is_anchor: false,
             failures: 0,
             due: Duration::ZERO,
             busy: false,
@@ -407,7 +419,8 @@ impl AddressBook {
     /// Chooses an address to dial now: a named address if one is due, otherwise an address that
     /// suits `wish`.
     ///
-    /// Addresses that the user did not name are ordered by netgroup and services, then by a random
+    /// Anchors that were not dialled in this run come next, as many as `wish` allows. All other
+    /// addresses that the user did not name are ordered by netgroup and services, then by a random
     /// choice between tried and new, then by failures in a row, and then at random.
     pub(crate) fn due(&self, at: Moment, wish: Wish, random: &mut Random) -> Option<Place> {
         let is_idle = |entry: &Entry| !entry.busy && !self.bans.holds(entry, at.unix);
@@ -421,6 +434,17 @@ impl AddressBook {
         if !wish.automatic {
             return None;
         }
+        let is_reachable =
+            |entry: &Entry| wish.onion || !matches!(entry.target.host, Host::Onion(_));
+        let is_waiting = |entry: &Entry| {
+            entry.is_anchor && entry.is_automatic() && !entry.called && is_reachable(entry)
+        };
+        let anchors = self.entries.values().filter(|entry| entry.is_anchor && entry.busy);
+        let may_anchor = anchors.count() < wish.anchors;
+        let mut waiting = self.entries.iter().filter(|(_, entry)| is_waiting(entry));
+        if may_anchor && let Some((place, _)) = waiting.find(|(_, entry)| is_idle(entry)) {
+            return Some(*place);
+        }
         let busy = self.entries.values().filter(|entry| entry.busy);
         let occupied: BTreeSet<Group> = busy.filter_map(|entry| entry.group).collect();
         let is_near = |entry: &Entry| entry.group.is_some_and(|group| occupied.contains(&group));
@@ -428,18 +452,21 @@ impl AddressBook {
         let mut least = u8::MAX;
         let mut others_available = false;
         for (place, entry) in &self.entries {
-            let reachable = wish.onion || !matches!(entry.target.host, Host::Onion(_));
-            if !entry.is_automatic() || !reachable || !is_idle(entry) {
+            if !entry.is_automatic() || !is_reachable(entry) || !is_idle(entry) {
                 continue;
             }
             let near = is_near(entry);
-            others_available |= !near && entry.failures < AVAILABLE_FAILURES;
+            // An anchor beyond the allowed number is dialled only if the book has nobody else.
+            let spare = is_waiting(entry);
+            others_available |= !near && !spare && entry.failures < AVAILABLE_FAILURES;
             if entry.due > at.elapsed {
                 continue;
             }
             // An address of an unused netgroup is preferred to an address with the wanted services,
             // because services are only claims: an attacker claims all services.
-            let rank = entry.service_rank(wish.services) + if near { 3 } else { 0 };
+            let rank = entry.service_rank(wish.services)
+                + if near { 3 } else { 0 }
+                + if spare { 6 } else { 0 };
             if rank < least {
                 least = rank;
                 best.clear();
@@ -463,6 +490,46 @@ impl AddressBook {
         let failures = best.iter().map(|(_, entry)| entry.failures).min()?;
         best.retain(|(_, entry)| entry.failures == failures);
         best.get(random.below(best.len())).map(|(place, _)| *place)
+    }
+
+    /// Chooses an untried address to test: at random among the new addresses that are due.
+    ///
+    /// While the table of tried addresses is full, the result is `None`: addresses that cost an
+    /// attacker nothing must not push out tried ones by tests.
+    pub(crate) fn untried(&self, at: Moment, wish: Wish, random: &mut Random) -> Option<Place> {
+        let tried = self.entries.values().filter(|entry| entry.standing == Standing::Tried);
+        if tried.count() >= MAX_TRIED {
+            return None;
+        }
+        let fits = |entry: &Entry| {
+            entry.standing == Standing::New
+                && !entry.busy
+                && entry.due <= at.elapsed
+                && (wish.onion || !matches!(entry.target.host, Host::Onion(_)))
+                && entry.service_rank(wish.services) < 2
+                && !self.bans.holds(entry, at.unix)
+        };
+        let fitting = self.entries.iter().filter(|(_, entry)| fits(entry));
+        let places: Vec<Place> = fitting.map(|(place, _)| *place).collect();
+        places.get(random.below(places.len())).copied()
+    }
+
+    /// Records that an untried address has completed the handshake of a test.
+    pub(crate) fn tested(&mut self, place: Place, services: ServiceFlags, unix: u64) {
+        let was_called = self.was_called(place);
+        self.succeeded(place, services, None, unix);
+        if let Some(entry) = self.entries.get_mut(&place) {
+            // The address was not dialled to stay, so it counts as not dialled: it may take the
+            // place of a peer without the needed services.
+            (entry.busy, entry.failures, entry.called) = (false, 0, was_called);
+        }
+    }
+
+    /// Replaces the anchors.
+    pub(crate) fn set_anchors(&mut self, anchors: &[Place]) {
+        for (place, entry) in &mut self.entries {
+            entry.is_anchor = anchors.contains(place);
+        }
     }
 
     /// Marks an address as being dialled.
@@ -542,7 +609,7 @@ impl AddressBook {
     /// otherwise the whole host.
     pub(crate) fn ban(&mut self, place: Place, unix: u64) {
         let Some(entry) = self.entries.get_mut(&place) else { return };
-        (entry.busy, entry.called) = (false, true);
+        (entry.busy, entry.called, entry.is_anchor) = (false, true, false);
         self.bans.insert(Bans::key(&entry.target, entry.standing), unix.saturating_add(BAN_TIME));
     }
 

@@ -4,7 +4,7 @@
 //!
 //! - The name `CSADDR`, the version of the format (2 bytes), and the magic of the chain (4 bytes).
 //! - The number of addresses (4 bytes), then each address: host, port (2), table (1; 0 is new, 1 is
-//!   tried), source (6), services (8), last seen (8), last success (8), failures (2).
+//!   tried, 2 is tried and an anchor), source (6), services (8), last seen (8), last success (8), failures (2).
 //! - The number of bans (4 bytes), then each ban: host, 1 if the ban covers one port or else 0 (1),
 //!   the port or 0 (2), end of the ban (8).
 //! - A checksum: the first 8 bytes of the SHA-256 of all preceding bytes.
@@ -12,6 +12,8 @@
 //! A host is a type byte (1: IPv4, 2: IPv6, 4: onion, as in BIP155; 0: host name), followed by an
 //! address of 4, 16 or 32 bytes. For a host name, the type byte is followed by one byte with the
 //! length, and the name. Times are Unix times in seconds.
+//!
+//! Version 1, which is still read, has no anchors.
 //!
 //! Peers named by the user are not stored, because the user names them again in the next run. Bans
 //! of named peers are stored.
@@ -21,13 +23,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use chainsieve::bitcoin::hashes::{Hash as _, sha256};
 use chainsieve::bitcoin::p2p::{Magic, ServiceFlags};
 
-use super::book::{AddressBook, MAX_ADDRESSES, MAX_BANS, Standing};
+use super::book::{AddressBook, MAX_ADDRESSES, MAX_ANCHORS, MAX_BANS, Standing};
 use super::gossip::Heard;
 use super::netgroup::Group;
 use super::target::{Host, Target};
 
 const NAME: &[u8; 6] = b"CSADDR";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const CHECKSUM: usize = 8;
 
 /// Reason why bytes cannot be decoded as an address book. The caller then starts with an empty
@@ -45,11 +47,11 @@ pub enum BookError {
         bytes: usize,
     },
     /// The file has a version of the format that this program does not know.
-    #[error("address book of version {got}, the only known version is {known}")]
+    #[error("address book of version {got}, the newest known version is {known}")]
     Version {
         /// The version in the file.
         got: u16,
-        /// The version that this program reads and writes.
+        /// The version that this program writes. It reads this version and all earlier ones.
         known: u16,
     },
     /// The book belongs to another chain.
@@ -79,7 +81,11 @@ impl AddressBook {
         for entry in kept() {
             put_host(&mut out, &entry.target.host);
             out.extend(entry.target.port.to_le_bytes());
-            out.push(u8::from(entry.standing == Standing::Tried));
+            out.push(match entry.standing {
+                Standing::Tried if entry.is_anchor => 2,
+                Standing::Tried => 1,
+                Standing::New | Standing::Named => 0,
+            });
             out.extend(entry.source.to_bytes());
             out.extend(entry.services.to_u64().to_le_bytes());
             out.extend(entry.seen.to_le_bytes());
@@ -114,7 +120,7 @@ impl AddressBook {
         }
         let mut from = Reader { bytes: body, at: NAME.len() };
         let version = u16::from_le_bytes(from.take()?);
-        if version != VERSION {
+        if !(1..=VERSION).contains(&version) {
             return Err(BookError::Version { got: version, known: VERSION });
         }
         let got = Magic::from_bytes(from.take()?);
@@ -122,15 +128,18 @@ impl AddressBook {
             return Err(BookError::Chain { got, expected: magic });
         }
         let mut book = Self::new();
+        let mut anchors = 0;
         for _ in 0..from.count(MAX_ADDRESSES)? {
             let start = from.at;
             let host = from.host()?;
             let port = u16::from_le_bytes(from.take()?);
-            let standing = match from.take()? {
-                [0] => Standing::New,
-                [1] => Standing::Tried,
+            let (standing, is_anchor) = match from.take()? {
+                [0] => (Standing::New, false),
+                [1] => (Standing::Tried, false),
+                [2] if version > 1 && anchors < MAX_ANCHORS => (Standing::Tried, true),
                 _ => return Err(BookError::Malformed { offset: from.at - 1 }),
             };
+            anchors += usize::from(is_anchor);
             let source = Group::from_bytes(from.take()?);
             let services = ServiceFlags::from(from.number()?);
             let seen = from.number()?;
@@ -143,7 +152,7 @@ impl AddressBook {
             }
             let place = book.insert(Heard { target, services, seen }, standing, source);
             if let Some(entry) = book.entries.get_mut(&place) {
-                (entry.success, entry.blamed) = (success, blamed);
+                (entry.success, entry.blamed, entry.is_anchor) = (success, blamed, is_anchor);
             }
         }
         for _ in 0..from.count(MAX_BANS)? {

@@ -4,6 +4,7 @@ use chainsieve::bitcoin::consensus::encode::serialize;
 use chainsieve::bitcoin::hashes::{Hash as _, sha256d};
 use chainsieve::bitcoin::p2p::Magic;
 use chainsieve::bitcoin::{Network, Script};
+use chainsieve::btc::headers::BLOCK_TIME;
 use chainsieve::btc::protocol::default_port;
 
 /// A chain with the parameters of its peer-to-peer network.
@@ -16,6 +17,9 @@ pub struct Chain {
     pub magic: Magic,
     /// The default port of nodes, used for addresses without a port.
     pub port: u16,
+    /// Block time in seconds at which the difficulty aims: 600, except on a custom signet whose
+    /// nodes run with another `-signetblocktime`.
+    pub block_time: u32,
     /// Host names of DNS seeds. With a proxy, onion addresses and `HOST:PORT` are possible too.
     pub seeds: Vec<String>,
 }
@@ -25,11 +29,23 @@ impl Chain {
     /// (`kernel/chainparams.cpp`).
     pub fn new(network: Network) -> Self {
         let seeds = seeds(network).iter().map(|seed| (*seed).to_owned()).collect();
-        Self { network, magic: network.magic(), port: default_port(network), seeds }
+        let (magic, port) = (network.magic(), default_port(network));
+        Self { network, magic, port, block_time: BLOCK_TIME, seeds }
     }
 
     /// Returns the signet with this challenge (BIP325). Signets other than the default one have no
-    /// seeds.
+    /// seeds. Their block time is ten minutes, unless [`block_time`](Self::block_time) is changed.
+    ///
+    /// ```
+    /// use chainsieve_client::{Builder, Chain, chainsieve::bitcoin::ScriptBuf};
+    ///
+    /// // Mutinynet: a block every 30 seconds.
+    /// let challenge = "512102f7561d208dd9ae99bf497273e16f389bdbd6c4742ddb8e6b216e64fa2928ad8f51ae";
+    /// let mut mutinynet = Chain::signet(&ScriptBuf::from_hex(challenge)?);
+    /// mutinynet.block_time = 30;
+    /// let builder = Builder::new(mutinynet).peer("45.79.52.207");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn signet(challenge: &Script) -> Self {
         let default = Self::new(Network::Signet);
         // BIP325: the magic is the start of SHA256d of the challenge, serialised with its length.
@@ -94,5 +110,6 @@ mod tests {
         let mutinynet = Chain::signet(&ScriptBuf::from_hex(challenge).unwrap());
         assert_eq!(mutinynet.magic.to_bytes(), [0xa5, 0xdf, 0x2d, 0xcb]);
         assert_eq!((mutinynet.port, mutinynet.seeds.len()), (38_333, 0));
+        assert_eq!(mutinynet.block_time, 600);
     }
 }

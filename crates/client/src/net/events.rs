@@ -42,6 +42,12 @@ pub enum PeerNote {
         /// The services that the peer offers.
         services: ServiceFlags,
     },
+    /// A short connection has shown that a node listens at the address. The connection is closed
+    /// again.
+    Tested {
+        /// The address that was dialled.
+        address: String,
+    },
     /// An attempt to connect failed.
     NotConnected {
         /// The address that was dialled.
@@ -91,6 +97,7 @@ impl fmt::Display for PeerNote {
                     "peer {address}: connected: {agent:?}, height {height}, services {services}"
                 )
             }
+            Self::Tested { address } => write!(f, "peer {address}: tested: a node listens"),
             Self::NotConnected { address, why, again } => {
                 write!(f, "peer {address}: {why}; again in {:.0} s", again.as_secs_f64())
             }
@@ -160,6 +167,10 @@ pub enum EndReason {
     /// The peer sent a message with too many addresses.
     #[error(transparent)]
     Addresses(#[from] TooMany),
+    /// While no new block arrived, one more peer was connected. This peer's last new block is the
+    /// oldest, or it has brought none.
+    #[error("another peer takes its place, since no new block arrived for a while")]
+    Replaced,
     /// The owner of the pool closed the connection for this reason.
     #[error("{0}")]
     Owner(String),

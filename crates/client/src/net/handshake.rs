@@ -36,8 +36,9 @@ pub struct Ours {
     pub user_agent: String,
     /// `true` if the peer should announce transactions before a filter is loaded (BIP37).
     pub relay: bool,
-    /// Random number that identifies our connections. A peer that sends the same number is this
-    /// client itself. The value 0 disables this check.
+    /// Random number of this connection. A peer that sends the same number is this client itself.
+    /// The value 0 disables this check. Connections must not share a number: peers that compare
+    /// their numbers would learn that they are connected to the same client.
     pub nonce: u64,
 }
 
@@ -55,6 +56,9 @@ pub struct Theirs {
     pub protocol: u32,
     /// `true` if the peer wants transactions announced before it has loaded a filter (BIP37).
     pub relay: bool,
+    /// The peer's nonce. If another connection of this client has sent it, the connection leads to
+    /// this client itself.
+    pub nonce: u64,
 }
 
 /// Reason why a handshake failed.
@@ -68,7 +72,7 @@ pub enum HandshakeError {
     /// answered instead of the peer.
     #[error("handshake: {0}")]
     NoVersion(#[source] FrameError),
-    /// The peer's nonce is our own: the client has connected to itself.
+    /// The peer's nonce is one of our own: the client has connected to itself.
     #[error("handshake: a connection to ourselves")]
     SelfConnection,
     /// The peer's protocol version is too old.
@@ -222,6 +226,7 @@ impl Theirs {
             user_agent: agent.map(print).collect(),
             protocol: version.version,
             relay: version.relay,
+            nonce: version.nonce,
         })
     }
 }

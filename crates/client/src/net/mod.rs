@@ -6,6 +6,7 @@ pub mod book_file;
 pub mod chain;
 pub mod connection;
 mod dial;
+mod eclipse;
 pub mod events;
 pub mod frame;
 pub mod gossip;

@@ -2,9 +2,14 @@
 //! dials again after a back-off, and bans peers that break the protocol.
 //!
 //! Memory is bounded. For each peer, at most 4 MB of received messages are queued, one more message
-//! (4 MB) is being read, and 8 MB are queued to be sent. For eight peers, these limits add up to
-//! 128 MB. At most 1,024 events of all peers are queued. If the owner does not call [`Pool::wait`],
+//! (4 MB) is being read, and 8 MB are queued to be sent. For eight peers, and one more while no new
+//! block arrives, these limits add up to 144 MB. At most 1,024 events of all peers are queued. If the owner does not call [`Pool::wait`],
 //! TCP slows the peers down.
+//!
+//! An attacker who owns all peers of a pool could withhold blocks for ever. So the pool connects to
+//! one more peer while no new block arrives ([`Pool::set_tip_is_stale`]), dials peers that served
+//! well in the last run first, and tests untried addresses by short connections (Core's feelers).
+//! If the user named the peers and allowed no others, nobody else is dialled.
 //!
 //! A pool has two threads for each connection, and one for each connection that is being opened.
 //! One more thread resolves the names of seeds, or up to three threads ask the seeds through the
@@ -25,13 +30,14 @@ use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve::btc::peer::PeerId;
 use chainsieve::btc::protocol::USER_AGENT;
 
-use super::book::{AddressBook, AddressState, Moment, Place, Wish};
+use super::book::{AddressBook, AddressState, GOOD_AFTER, MAX_ANCHORS, Moment, Place, Wish};
 use super::chain::Chain;
 use super::connection::{Connection, Incoming, SendError};
 use super::dial::{Answered, Route, ask_seed, call, fetch};
+use super::eclipse::{Candidate, ExtraPeer, TIME_TO_SHOW, worst};
 use super::events::{CallError, EndReason, PeerNote, PoolEvent};
 use super::gossip::{Allowance, Heard, heard};
-use super::handshake::{Ours, Theirs};
+use super::handshake::{HandshakeError, Ours, Theirs};
 use super::netgroup::Group;
 use super::random::Random;
 use super::target::{Host, Target};
@@ -56,10 +62,16 @@ const CALL_EVERY: Duration = Duration::from_millis(100);
 /// Minimum time between two rounds of searches of the book for an address to dial. A search reads
 /// the whole book, so without this limit, peers that send many messages would cause as many searches.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Minimum and maximum time between two short connections that test an untried address: 2 minutes
+/// on average (Core's `FEELER_INTERVAL`).
+const TEST_EVERY: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(3 * 60)];
 /// Maximum wait for an event before timers are checked.
 const STEP: Duration = Duration::from_millis(50);
 /// Once this many addresses were dialled, [`Pool::all_tried`] returns `true`.
 const ENOUGH_CALLED: usize = 256;
+/// Number of recent nonces that are compared with the nonces of peers: more than the connections
+/// that are opened at the same time.
+const MAX_NONCES: usize = 64;
 /// Maximum number of reasons for bans that are kept: more addresses than a person reads through.
 const MAX_REASONS: usize = 1_000;
 
@@ -67,6 +79,8 @@ const MAX_REASONS: usize = 1_000;
 #[derive(Debug)]
 enum Told {
     Called(Place, Result<Answered, CallError>),
+    /// The result of a short connection that tests an address.
+    Tested(Place, Result<Answered, CallError>),
     Incoming(PeerId, Incoming),
     Seeded(Vec<(Group, Vec<Heard>)>),
     Fetched(String, Result<Vec<Heard>, CallError>),
@@ -105,6 +119,8 @@ struct Peer {
     /// `true` if the peer was asked for addresses.
     asked: bool,
     allowance: Allowance,
+    /// Time of the last new block that this peer was the first to show.
+    last_block: Option<Duration>,
 }
 
 /// Reason why a pool could not be created.
@@ -199,7 +215,8 @@ pub struct Pool {
     calling: usize,
     /// Number of seeds that are being asked through the proxy.
     fetching: usize,
-    nonce: u64,
+    /// The nonces of the latest connections, in the order in which they were dialled.
+    nonces: VecDeque<u64>,
     sender: SyncSender<Told>,
     told: Receiver<Told>,
     woken: Arc<AtomicBool>,
@@ -211,6 +228,13 @@ pub struct Pool {
     call_after: Duration,
     /// Time before which the book is not searched for an address to dial.
     look_after: Duration,
+    /// `true` while no new block arrives: see [`Pool::set_tip_is_stale`].
+    tip_is_stale: bool,
+    extra: ExtraPeer,
+    /// Time before which no address is tested.
+    test_after: Duration,
+    /// `true` while an address is tested.
+    is_testing: bool,
 }
 
 impl Pool {
@@ -238,8 +262,9 @@ impl Pool {
         // As in Core, stored addresses are dialled before seeds are asked. The stored addresses may
         // make a request to seeds unnecessary.
         let first = if book.is_empty() { Duration::ZERO } else { SEEDS_LATER };
-        let mut random = Random::new(seed);
         let (sender, told) = sync_channel(MAX_EVENTS);
+        let mut random = Random::new(seed);
+        let test_after = between(TEST_EVERY, &mut random);
         Ok(Self {
             config,
             book,
@@ -248,8 +273,7 @@ impl Pool {
             next_id: 0,
             calling: 0,
             fetching: 0,
-            // 0 in a `version` message means that there is no nonce.
-            nonce: random.number().max(1),
+            nonces: VecDeque::new(),
             random,
             sender,
             told,
@@ -259,6 +283,10 @@ impl Pool {
             seeds_due: asks_seeds.then_some(first),
             call_after: Duration::ZERO,
             look_after: Duration::ZERO,
+            tip_is_stale: false,
+            extra: ExtraPeer::default(),
+            test_after,
+            is_testing: false,
         })
     }
 
@@ -278,7 +306,9 @@ impl Pool {
     pub fn wait(&mut self, timeout: Duration) -> Option<PoolEvent> {
         let begun = Instant::now();
         loop {
+            self.replace_worst(self.now());
             self.call_due();
+            self.test_untried(self.now());
             self.ping_silent();
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
@@ -319,9 +349,51 @@ impl Pool {
         Waker { sender: self.sender.clone(), set: self.woken.clone() }
     }
 
-    /// Returns the address book, for example to store it.
+    /// Returns the address book.
     pub fn book(&self) -> &AddressBook {
         &self.book
+    }
+
+    /// Encodes the address book, to store it. The peers that have served best so far become the
+    /// anchors of the next run, which dials them first.
+    pub fn encode_book(&mut self) -> Vec<u8> {
+        self.choose_anchors(self.now());
+        self.book.encode(self.config.chain.magic)
+    }
+
+    /// Chooses the anchors among the connected peers: those that have been connected for longest
+    /// and offer the wanted services.
+    fn choose_anchors(&mut self, now: Duration) {
+        let lasted = |peer: &Peer| now.saturating_sub(peer.since.duration_since(self.start));
+        let good = self.peers.values().filter(|peer| {
+            lasted(peer) >= GOOD_AFTER
+                && peer.theirs.services.has(self.config.services)
+                && !self.book.is_named(peer.place)
+        });
+        // Ids ascend with time, so the first peers are the oldest.
+        let good: Vec<Place> = good.map(|peer| peer.place).take(MAX_ANCHORS).collect();
+        // While our own network is down, the anchors of the last run are the best ones known.
+        if !good.is_empty() {
+            self.book.set_anchors(&good);
+        }
+    }
+
+    /// Tells the pool whether no new block has arrived for so long that the peers may withhold
+    /// blocks.
+    ///
+    /// Meanwhile the pool connects to one peer more than the maximum, again every ten minutes. 45
+    /// seconds after the newest connection, the peer whose last new block is the oldest is
+    /// disconnected: see [`brought_block`](Self::brought_block).
+    pub fn set_tip_is_stale(&mut self, is_stale: bool) {
+        self.tip_is_stale = is_stale;
+    }
+
+    /// Notes that this peer was the first to show a new block.
+    pub fn brought_block(&mut self, id: PeerId) {
+        let now = self.now();
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.last_block = Some(now);
+        }
     }
 
     /// Returns the chain whose peers are dialled.
@@ -442,7 +514,15 @@ impl Pool {
             services: self.config.services,
             automatic: self.config.is_automatic(),
             onion: self.config.proxy.is_some(),
+            // At least one peer is none of the anchors: whoever owned all peers of the last run
+            // must not own all peers of this run.
+            anchors: MAX_ANCHORS.min(self.config.max_peers.saturating_sub(1)),
         }
+    }
+
+    /// Returns the maximum number of connections at this time.
+    fn limit(&self) -> usize {
+        self.config.max_peers + usize::from(self.extra.is_allowed())
     }
 
     /// Queues a message to a peer. Does nothing if the peer is not connected.
@@ -524,6 +604,13 @@ impl Pool {
             Told::Called(place, result) => {
                 self.calling = self.calling.saturating_sub(1);
                 match result.and_then(|answered| self.connected(place, answered)) {
+                    Ok(()) => {}
+                    Err(why) => self.call_failed(place, why),
+                }
+            }
+            Told::Tested(place, result) => {
+                self.is_testing = false;
+                match result.and_then(|answered| self.tested(place, &answered)) {
                     Ok(()) => {}
                     Err(why) => self.call_failed(place, why),
                 }
@@ -618,8 +705,28 @@ impl Pool {
         }
     }
 
+    /// Fails if a connection leads to this client itself.
+    ///
+    /// The handshake has compared the peer's nonce with that of the same connection only. Two
+    /// connections that someone wires together show each other's nonce.
+    fn check_nonce(&self, theirs: &Theirs) -> Result<(), CallError> {
+        if self.nonces.contains(&theirs.nonce) {
+            return Err(CallError::Handshake(HandshakeError::SelfConnection));
+        }
+        Ok(())
+    }
+
+    /// Notes that a tested address has answered. The connection ends when the caller drops it.
+    fn tested(&mut self, place: Place, answered: &Answered) -> Result<(), CallError> {
+        self.check_nonce(&answered.theirs)?;
+        self.book.tested(place, answered.theirs.services, self.moment().unix);
+        self.note(place, |address| PeerNote::Tested { address });
+        Ok(())
+    }
+
     fn connected(&mut self, place: Place, answered: Answered) -> Result<(), CallError> {
         let Answered { stream, theirs, address } = answered;
+        self.check_nonce(&theirs)?;
         let at = self.moment();
         // While this connection was opened, a peer at another port may have caused a ban of the
         // whole host.
@@ -660,19 +767,28 @@ impl Pool {
             pinged: false,
             asked: ask,
             allowance,
+            last_block: None,
         };
         self.peers.insert(id, peer);
         Ok(())
     }
 
-    fn ours(&self) -> Ours {
+    /// Returns our `version` message for a new connection, with a nonce of its own: a nonce that
+    /// connections share would show peers that they are connected to the same client.
+    fn ours(&mut self) -> Ours {
+        // 0 in a `version` message means that there is no nonce.
+        let nonce = self.random.number().max(1);
+        self.nonces.push_back(nonce);
+        if self.nonces.len() > MAX_NONCES {
+            self.nonces.pop_front();
+        }
         Ours {
             magic: self.config.chain.magic,
             services: ServiceFlags::NONE,
             start_height: self.config.start_height,
             user_agent: self.config.user_agent.clone(),
             relay: self.config.relay,
-            nonce: self.nonce,
+            nonce,
         }
     }
 
@@ -682,13 +798,14 @@ impl Pool {
 
     fn call_due(&mut self) {
         let now = self.now();
-        if now < self.look_after || self.peers.len() + self.calling >= self.config.max_peers {
+        self.extra.check(self.tip_is_stale, now);
+        if now < self.look_after || self.peers.len() + self.calling >= self.limit() {
             return;
         }
         self.look_after = now + LOOK_EVERY;
         let at = self.moment();
         let mut lacks_addresses = self.peers.is_empty();
-        while self.peers.len() + self.calling < self.config.max_peers {
+        while self.peers.len() + self.calling < self.limit() {
             let automatic =
                 self.config.is_automatic() && now >= self.call_after && !self.waits_for_named(at);
             let wish = Wish { automatic, ..self.wish() };
@@ -718,7 +835,55 @@ impl Pool {
         };
         let out = self.book.places(false).filter(is_out).count();
         let kept = out.min(self.config.max_peers / 2);
-        self.peers.len() + self.calling + kept >= self.config.max_peers
+        self.peers.len() + self.calling + kept >= self.limit()
+    }
+
+    /// Disconnects a peer if more than the maximum are connected, and the newest of them has had
+    /// time to bring a block.
+    fn replace_worst(&mut self, now: Duration) {
+        if self.peers.len() <= self.config.max_peers {
+            return;
+        }
+        let newest = self.peers.values().map(|peer| peer.since.duration_since(self.start)).max();
+        if newest.is_none_or(|newest| now.saturating_sub(newest) < TIME_TO_SHOW) {
+            return;
+        }
+        let candidate = |(id, peer): (&PeerId, &Peer)| Candidate {
+            id: *id,
+            is_named: self.book.is_named(peer.place),
+            last_block: peer.last_block,
+        };
+        if let Some(id) = worst(self.peers.iter().map(candidate)) {
+            self.extra.done();
+            self.end(id, EndReason::Replaced);
+            self.ready.push_back(PoolEvent::Disconnected(id));
+        }
+    }
+
+    /// Tests an untried address from time to time, by a connection that is closed after the
+    /// handshake. So the book has addresses that work when a peer is needed, and not only those of
+    /// whoever sent the most.
+    fn test_untried(&mut self, now: Duration) {
+        // As in Core, connections to stay come first.
+        if self.is_testing
+            || now < self.test_after
+            || !self.config.is_automatic()
+            || self.peers.len() < self.config.max_peers
+        {
+            return;
+        }
+        self.test_after = now + between(TEST_EVERY, &mut self.random);
+        let (at, wish) = (self.moment(), self.wish());
+        let Some(place) = self.book.untried(at, wish, &mut self.random) else { return };
+        let Some(target) = self.book.target(place).cloned() else { return };
+        self.book.calls(place);
+        self.is_testing = true;
+        let (sender, ours, route) = (self.sender.clone(), self.ours(), self.route());
+        let run = move || drop(sender.send(Told::Tested(place, call(&target, &ours, route))));
+        if let Err(error) = spawn("peer test", run) {
+            self.is_testing = false;
+            self.call_failed(place, CallError::Thread(error));
+        }
     }
 
     fn call(&mut self, place: Place) {
@@ -787,6 +952,12 @@ impl Pool {
             let _sent = peer.connection.send(NetworkMessage::Ping(nonce));
         }
     }
+}
+
+/// Returns a random time in a range, to the second.
+fn between([least, most]: [Duration; 2], random: &mut Random) -> Duration {
+    let seconds = usize::try_from(most.saturating_sub(least).as_secs() + 1).unwrap_or(usize::MAX);
+    least + Duration::from_secs(random.below(seconds) as u64)
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {

@@ -67,8 +67,9 @@ pub(super) fn talk(
     nonce: u64,
     met: impl FnOnce(&Peer),
 ) -> Ended {
-    let peer = Peer::new(shared.config, &shared.chain(), nonce, unix_time());
-    let mut talk = Talk { stream, shared, peer, version: 0, met: Some(met) };
+    let began = (Instant::now(), unix_time());
+    let peer = Peer::new(shared.config, &shared.chain(), nonce, began.1);
+    let mut talk = Talk { stream, shared, peer, began, version: 0, met: Some(met) };
     talk.run().err().unwrap_or(Ended::Stopped)
 }
 
@@ -76,6 +77,10 @@ struct Talk<'a, F> {
     stream: &'a TcpStream,
     shared: &'a Shared,
     peer: Peer,
+    /// The begin of the connection by the monotonic and by the system's clock. Later times are
+    /// measured by the monotonic clock: a system's clock that is set forward must end no
+    /// connection.
+    began: (Instant, Duration),
     /// The chain's version at the last announcement.
     version: u64,
     met: Option<F>,
@@ -137,7 +142,8 @@ impl<F: FnOnce(&Peer)> Talk<'_, F> {
     fn tell(&mut self, event: Event) -> Result<(), Ended> {
         let mut next = Some(event);
         while let Some(event) = next.take() {
-            let actions = self.peer.handle(&self.shared.chain(), event, unix_time());
+            let now = self.began.1 + self.began.0.elapsed();
+            let actions = self.peer.handle(&self.shared.chain(), event, now);
             for action in actions {
                 match action {
                     Action::Send(message) => {

@@ -7,8 +7,11 @@ use bitcoin::block::{Header, Version};
 use bitcoin::constants::genesis_block;
 use bitcoin::{CompactTarget, Network};
 
-use super::{Context, HeaderError, PERIOD, required_bits};
-use crate::btc::headers::BlockAt;
+use super::{Context, HeaderError, required_bits};
+use crate::btc::headers::{BlockAt, HeaderRules};
+
+/// Number of blocks of a period with the block time of the well-known networks.
+const PERIOD: u32 = 2016;
 
 fn bits(bits: u32) -> CompactTarget {
     CompactTarget::from_consensus(bits)
@@ -38,12 +41,12 @@ fn next_work_as_core() {
         ),
     ] {
         let (first, last) = ((first, bits(old)), (last, bits(old)));
-        let next = required_bits(Network::Bitcoin, height, last, first, last.0 + 1);
+        let next = required_bits(Network::Bitcoin.into(), height, last, first, last.0 + 1);
         assert_eq!(next, bits(new), "{name}");
         // If the last block of a period is earlier than the first, the timespan is the shortest
         // allowed.
-        let back = required_bits(Network::Bitcoin, height, (0, bits(old)), first, 1);
-        let least = required_bits(Network::Bitcoin, height, first, first, 1);
+        let back = required_bits(Network::Bitcoin.into(), height, (0, bits(old)), first, 1);
+        let least = required_bits(Network::Bitcoin.into(), height, first, first, 1);
         assert_eq!(back, least, "{name}: negative timespan");
     }
 }
@@ -51,13 +54,16 @@ fn next_work_as_core() {
 /// Oracle: a chain of times and bits with Core's rules, written step by step.
 struct Naive {
     network: Network,
+    /// Core's `nPowTargetTimespan / nPowTargetSpacing`.
+    period: usize,
     blocks: Vec<(u32, u32)>,
 }
 
 impl Naive {
-    fn new(network: Network) -> Self {
+    fn new(network: Network, period: usize) -> Self {
         let genesis = genesis_block(network).header;
-        Self { network, blocks: Vec::from([(genesis.time, genesis.bits.to_consensus())]) }
+        let blocks = Vec::from([(genesis.time, genesis.bits.to_consensus())]);
+        Self { network, period, blocks }
     }
 
     /// Core's `GetNextWorkRequired`, including its walk back to earlier blocks.
@@ -69,7 +75,7 @@ impl Naive {
         };
         let last = self.blocks.len() - 1;
         let testnet = !matches!(self.network, Network::Bitcoin | Network::Signet);
-        if !(last + 1).is_multiple_of(2016) {
+        if !(last + 1).is_multiple_of(self.period) {
             if !testnet {
                 return self.blocks[last].1;
             }
@@ -77,7 +83,7 @@ impl Naive {
                 return limit;
             }
             let mut at = last;
-            while at > 0 && !at.is_multiple_of(2016) && self.blocks[at].1 == limit {
+            while at > 0 && !at.is_multiple_of(self.period) && self.blocks[at].1 == limit {
                 at -= 1;
             }
             return self.blocks[at].1;
@@ -85,7 +91,7 @@ impl Naive {
         if self.network == Network::Regtest {
             return self.blocks[last].1;
         }
-        let (first_time, first_bits) = self.blocks[last - 2015];
+        let (first_time, first_bits) = self.blocks[last + 1 - self.period];
         let (last_time, last_bits) = self.blocks[last];
         let base = if self.network == Network::Testnet4 { first_bits } else { last_bits };
         let timespan = u64::try_from(i64::from(last_time) - i64::from(first_time)).unwrap_or(0);
@@ -102,10 +108,12 @@ impl Naive {
 }
 
 /// Returns the context of genesis. The tests use the genesis hash for all other blocks too.
-fn genesis_context(network: Network) -> (Header, Context) {
-    let header = genesis_block(network).header;
+fn genesis_context(rules: impl Into<HeaderRules>) -> (Header, Context) {
+    let rules = rules.into();
+    let header = genesis_block(rules.network()).header;
     let at = BlockAt { height: 0, hash: header.block_hash() };
-    (header, Context::new(at, header.work(), [&header].into_iter(), (header.time, header.bits)))
+    let first = (header.time, header.bits);
+    (header, Context::new(rules, at, header.work(), [&header].into_iter(), first))
 }
 
 /// On every network, a chain of more than four periods has Core's bits, medians and sums of work.
@@ -115,7 +123,7 @@ fn each_network_block_by_block() {
     let networks =
         [Network::Bitcoin, Network::Testnet, Network::Testnet4, Network::Signet, Network::Regtest];
     for network in networks {
-        let mut naive = Naive::new(network);
+        let mut naive = Naive::new(network, 2016);
         let (genesis, mut context) = genesis_context(network);
         let mut work = genesis.work();
         let mut different = alloc::collections::BTreeSet::new();
@@ -150,22 +158,22 @@ fn each_network_block_by_block() {
                 ..genesis
             };
             assert_eq!(context.median_time_past(), naive.median(), "{network} {height}");
-            assert_eq!(context.check(&header, network, time - 7_200), Ok(()), "{network} {height}");
+            assert_eq!(context.check(&header, time - 7_200), Ok(()), "{network} {height}");
             let wrong = Header { bits: bits(required ^ 1), ..header };
             assert_eq!(
-                context.check(&wrong, network, time),
+                context.check(&wrong, time),
                 Err(HeaderError::WrongBits { height, bits: required ^ 1, required }),
                 "{network}"
             );
             let median = naive.median();
             let old = Header { time: median, bits: bits(naive.required(median)), ..header };
             assert_eq!(
-                context.check(&old, network, time),
+                context.check(&old, time),
                 Err(HeaderError::TimeTooOld { height, time: median, median }),
                 "{network}"
             );
             assert_eq!(
-                context.check(&header, network, time - 7_201),
+                context.check(&header, time - 7_201),
                 Err(HeaderError::TimeTooNew { height, time, latest: time - 1 }),
                 "{network}"
             );
@@ -186,6 +194,39 @@ fn each_network_block_by_block() {
     }
 }
 
+/// A signet with `-signetblocktime` changes its target every two weeks / block time blocks, by the
+/// time that these took, as its nodes do. With 30 s (Mutinynet and others), the target at height
+/// 2016 is that of genesis, as at every height below 40,320.
+#[test]
+fn a_signet_changes_its_target_by_its_own_block_time() {
+    for (block_time, period) in [(30, 40_320), (60, 20_160), (600, 2_016), (1_000, 1_209)] {
+        let rules = HeaderRules::new(Network::Signet, block_time).unwrap();
+        let mut naive = Naive::new(Network::Signet, period);
+        let (genesis, mut context) = genesis_context(rules);
+        let mut changes = Vec::new();
+        for height in 1..u32::try_from(2 * period + 100).unwrap() {
+            // The blocks come faster than the block time, and later slower.
+            let pace = if height < 40_000 { block_time - block_time / 3 } else { 2 * block_time };
+            let time = naive.blocks.last().unwrap().0 + pace;
+            let required = naive.required(time);
+            let version = Version::from_consensus(4);
+            let header = Header { version, time, bits: bits(required), ..genesis };
+            assert_eq!(context.check(&header, time), Ok(()), "{block_time} s, height {height}");
+            let wrong = Header { bits: bits(required ^ 1), ..header };
+            assert_eq!(
+                context.check(&wrong, time),
+                Err(HeaderError::WrongBits { height, bits: required ^ 1, required })
+            );
+            if context.bits != bits(required) {
+                changes.push(usize::try_from(height).unwrap());
+            }
+            naive.blocks.push((time, required));
+            context.advance(&header, header.prev_blockhash);
+        }
+        assert_eq!(changes, [period, 2 * period], "{block_time} s");
+    }
+}
+
 /// A context made from headers in the middle of a chain equals the context advanced from genesis.
 #[test]
 fn context_from_headers_is_the_one_led_there() {
@@ -194,13 +235,14 @@ fn context_from_headers_is_the_one_led_there() {
     let mut headers = Vec::from([genesis]);
     for height in 1..2 * PERIOD + 20 {
         let time = headers[headers.len() - 1].time + if height % 7 == 0 { 1_300 } else { 600 };
-        let required = required_bits(network, height - 1, (led.time, led.bits), led.first, time);
+        let required =
+            required_bits(network.into(), height - 1, (led.time, led.bits), led.first, time);
         let header = Header { time, bits: required, ..genesis };
         led.advance(&header, header.prev_blockhash);
         headers.push(header);
         let first = &headers[(height - height % PERIOD) as usize];
         let first = (first.time, first.bits);
-        let made = Context::new(led.at, led.work, headers.iter().rev(), first);
+        let made = Context::new(network.into(), led.at, led.work, headers.iter().rev(), first);
         assert_eq!(made.median_time_past(), led.median_time_past(), "{height}");
         assert_eq!(
             (made.time, made.bits, made.first, made.bits_work),
@@ -218,7 +260,7 @@ fn time_warp() {
     let networks = [Network::Bitcoin, Network::Testnet, Network::Testnet4, Network::Signet];
     for network in networks {
         let (genesis, mut context) = genesis_context(network);
-        let mut naive = Naive::new(network);
+        let mut naive = Naive::new(network, 2016);
         for height in 1..=PERIOD {
             // The parent of the tested block is two hours ahead of all other blocks.
             let ahead = if height == PERIOD - 1 || height == 50 { 7_200 } else { 0 };
@@ -236,8 +278,8 @@ fn time_warp() {
                     HeaderError::TimeWarp { height, time: last - 601, earliest: last - 600 };
                 let warp = network == Network::Testnet4 && height == PERIOD;
                 let expected = if warp { Err(refused) } else { Ok(()) };
-                assert_eq!(context.check(&early, network, last), expected, "{network} {height}");
-                assert_eq!(context.check(&edge, network, last), Ok(()), "{network} {height}");
+                assert_eq!(context.check(&early, last), expected, "{network} {height}");
+                assert_eq!(context.check(&edge, last), Ok(()), "{network} {height}");
             }
             let header = header(time);
             context.advance(&header, header.prev_blockhash);
@@ -261,11 +303,11 @@ fn obsolete_versions() {
             let at = BlockAt { height: height - 1, hash: genesis.block_hash() };
             let back = [genesis; 11];
             let last = (genesis.time, genesis.bits);
-            let context = Context::new(at, genesis.work(), back.iter(), last);
+            let context = Context::new(network.into(), at, genesis.work(), back.iter(), last);
             let time = genesis.time + 1;
-            let bits = required_bits(network, height - 1, last, last, time);
+            let bits = required_bits(network.into(), height - 1, last, last, time);
             let version = Version::from_consensus(version);
-            context.check(&Header { version, time, bits, ..genesis }, network, time)
+            context.check(&Header { version, time, bits, ..genesis }, time)
         };
         for (least, height) in (2..).zip(heights) {
             let refused = |version| Err(HeaderError::Version { height, version, least });

@@ -12,11 +12,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 use chainsieve::bitcoin::Network;
 use chainsieve::btc::client::OpenError;
 use chainsieve_client::net::pool::PoolError;
-use chainsieve_client::{Birthday, Builder, Client, Folder, StartError, StorageError};
+use chainsieve_client::{Birthday, Builder, Chain, Client, Folder, StartError, StorageError};
 
 use directories::ProjectDirs;
 
@@ -29,11 +29,22 @@ use crate::output::print_log;
 pub(crate) use sync::run as sync;
 pub(crate) use watch::{rescan, watch};
 
+/// Returns the chain of the network, or the custom signet that the arguments describe.
+fn chain(args: &PeerArgs, network: Network) -> anyhow::Result<Chain> {
+    let Some(challenge) = &args.signet_challenge else { return Ok(network.into()) };
+    if network != Network::Signet {
+        bail!(UsageError("--signet-challenge is for --network signet"));
+    }
+    let mut chain = Chain::signet(challenge);
+    chain.block_time = args.signet_block_time;
+    Ok(chain)
+}
+
 /// Returns the builder of a client. Headers are stored in the folder `data`, everything else in its
 /// subfolder `name`, if there is one.
 fn builder(
     args: &PeerArgs,
-    network: Network,
+    chain: Chain,
     data: &Path,
     name: Option<&str>,
 ) -> anyhow::Result<Builder> {
@@ -41,7 +52,7 @@ fn builder(
         Some(name) => Folder::open_within(data, name),
         None => Folder::open(data),
     };
-    let mut builder = Builder::new(network)
+    let mut builder = Builder::new(chain)
         .storage(folder.map_err(|error| data_error(data, error))?)
         .max_peers(args.max_peers.into())
         .timeout(Duration::from_secs(args.timeout.into()))
@@ -77,14 +88,19 @@ fn start(builder: Builder, data: &Path, network: Network) -> anyhow::Result<Clie
     })
 }
 
-/// Returns `--data`, or the network's folder in the platform's data folder, created if missing.
-fn data_folder(args: &PeerArgs, network: Network) -> anyhow::Result<PathBuf> {
+/// Returns `--data`, or the chain's folder in the platform's data folder, created if missing.
+fn data_folder(args: &PeerArgs, chain: &Chain) -> anyhow::Result<PathBuf> {
     if let Some(data) = &args.data {
         return Ok(data.clone());
     }
     let platform = ProjectDirs::from("", "", "chainsieve");
     let platform = platform.context("the platform has no data folder: give --data")?;
-    let data = platform.data_dir().join(network_name(network));
+    let mut name = network_name(chain.network);
+    // Custom signets have a folder each, since the client refuses the headers of another signet.
+    if chain.magic != chain.network.magic() {
+        name = format!("{name}_{}", chain.magic);
+    }
+    let data = platform.data_dir().join(name);
     fs::create_dir_all(&data).with_context(|| format!("cannot create {}", data.display()))?;
     Ok(data)
 }

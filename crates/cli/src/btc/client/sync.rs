@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::drive::{Reader, drive};
 use super::summary::{graded_json, grades_in_words, peers_json, tip_json, warnings, work_hex};
-use super::{birthday_name, builder, data_folder, start, trusting};
+use super::{birthday_name, builder, chain, data_folder, start, trusting};
 use crate::args::client::SyncArgs;
 use crate::args::network_name;
 use crate::output::{Page, Report, grouped, print_log};
@@ -41,15 +41,16 @@ impl Reader for Disputes {
 }
 
 pub(crate) fn run(args: &SyncArgs) -> anyhow::Result<Report> {
+    let network = args.network;
+    let chain = chain(&args.peers, network)?;
     // From here on, Ctrl-C ends the run and the state is stored; it does not kill the process.
     stop::on_signals()?;
-    let network = args.network;
-    let data = data_folder(&args.peers, network)?;
+    let data = data_folder(&args.peers, &chain)?;
     let client = if args.headers_only {
-        builder(&args.peers, network, &data, None)?.protocol(Protocol::HeadersOnly)
+        builder(&args.peers, chain, &data, None)?.protocol(Protocol::HeadersOnly)
     } else {
         let name = format!("filters-{}", birthday_name(args.birthday));
-        let builder = builder(&args.peers, network, &data, Some(&name))?.start_at(args.birthday);
+        let builder = builder(&args.peers, chain, &data, Some(&name))?.start_at(args.birthday);
         trusting(builder, &args.trust)
     };
     let client = start(client, &data, network)?;

@@ -8,7 +8,7 @@ use super::drive::{Ended, drive};
 use super::items;
 use super::lines::Printer;
 use super::summary::{graded_json, grades_in_words, peers_json, tip_json, warnings, work_hex};
-use super::{birthday_name, builder, data_folder, start, trusting};
+use super::{birthday_name, builder, chain, data_folder, start, trusting};
 use crate::args::client::{LookArgs, RescanArgs, WatchLiveArgs};
 use crate::args::{UsageError, network_name};
 use crate::output::{Page, Report, count, grouped};
@@ -52,17 +52,18 @@ impl Job<'_> {
         let history = if is_complete { History::Complete } else { History::Unknown };
         let (items, gap) = (&self.look.watch, self.look.gap_limit);
         let (wallet, names) = items::read(items, gap, protocol, self.first, history)?;
+        let network = self.look.watch.network;
+        let chain = chain(&self.look.peers, network)?;
         // From here on, Ctrl-C ends the run and the state is stored; it does not kill the process.
         stop::on_signals()?;
-        let network = self.look.watch.network;
         // The folder's name contains the digest of the items, so a run with other items starts from
         // the beginning.
         let mut id = hex::encode(wallet.digest());
         id.truncate(16);
         let name = self.folder(protocol, &id);
         let id = WalletId(id);
-        let data = data_folder(&self.look.peers, network)?;
-        let mut builder = builder(&self.look.peers, network, &data, Some(&name))?
+        let data = data_folder(&self.look.peers, &chain)?;
+        let mut builder = builder(&self.look.peers, chain, &data, Some(&name))?
             .protocol(protocol)
             .false_positive_rate(self.look.fpr)
             .wallet(id.clone(), wallet);

@@ -37,7 +37,7 @@ fn source(number: u8) -> Group {
 }
 
 fn wish() -> Wish {
-    Wish { services: ServiceFlags::NETWORK, automatic: true, onion: false }
+    Wish { services: ServiceFlags::NETWORK, automatic: true, onion: false, anchors: MAX_ANCHORS }
 }
 
 fn place(book: &AddressBook, target: &Target) -> Place {
@@ -324,6 +324,7 @@ fn full() -> AddressBook {
     let services = ServiceFlags::NETWORK | ServiceFlags::COMPACT_FILTERS;
     book.succeeded(place(&book, &v4(7, 1, 1, 1)), services, None, UNIX + 5);
     book.ended(place(&book, &v4(7, 2, 1, 1)), Duration::ZERO, true, at(0), &mut random);
+    book.set_anchors(&[place(&book, &v4(7, 1, 1, 1))]);
     for banned in [v4(7, 3, 1, 1), Target::parse("node.example:5", 1).unwrap()] {
         book.ban(place(&book, &banned), UNIX);
     }
@@ -339,9 +340,9 @@ fn a_book_is_kept() {
     let facts = |book: &AddressBook| -> Vec<_> {
         let automatic = book.entries.values().filter(|entry| entry.is_automatic());
         let fact = |entry: &Entry| {
-            let Entry { target, standing, source, group, services, seen, success, blamed, .. } =
-                entry.clone();
-            (target, standing, source, group, services, seen, success, blamed)
+            let Entry { target, standing, source, group, services, seen, .. } = entry.clone();
+            let Entry { success, blamed, is_anchor, .. } = *entry;
+            (target, standing, source, group, services, seen, success, blamed, is_anchor)
         };
         automatic.map(fact).collect()
     };
@@ -364,7 +365,7 @@ fn the_format_is_the_documented_one() {
     let (mut book, mut random) = (AddressBook::new(), random());
     book.hear(says(v4(7, 8, 9, 10)), source(3), UNIX, &mut random);
     book.bans.insert((Host::Name("a.b".into()), Some(258)), 1);
-    let mut expected = b"CSADDR\x01\x00\xfa\xbf\xb5\xda\x01\0\0\0".to_vec();
+    let mut expected = b"CSADDR\x02\x00\xfa\xbf\xb5\xda\x01\0\0\0".to_vec();
     expected.extend([1, 7, 8, 9, 10, 0x8d, 0x20, 0, 1, 80, 3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
     // Two hours are subtracted from the time that a source claims.
     expected.extend((1_700_000_000_u64 - 7_200).to_le_bytes());
@@ -416,8 +417,11 @@ fn contents_that_nobody_writes() {
         assert!(sealed(&body[..end]).is_err(), "{end}");
     }
     let mut later = body.to_vec();
-    later[6] = 2;
-    assert_eq!(sealed(&later).unwrap_err(), BookError::Version { got: 2, known: 1 });
+    for got in [0, 3] {
+        later[6] = got;
+        let error = BookError::Version { got: got.into(), known: 2 };
+        assert_eq!(sealed(&later).unwrap_err(), error);
+    }
     let mut many = body.to_vec();
     many[12..16].copy_from_slice(&[0xff; 4]);
     assert_eq!(sealed(&many).unwrap_err(), BookError::Malformed { offset: 12 });
@@ -431,6 +435,130 @@ fn contents_that_nobody_writes() {
                 assert_eq!(book.entries.len(), book.places.len());
                 assert!(book.entries.len() <= 7);
             }
+        }
+    }
+}
+
+/// Writes the version into an encoded book, and renews its checksum.
+fn with_version(bytes: &[u8], version: u8) -> Vec<u8> {
+    use chainsieve::bitcoin::hashes::{Hash as _, sha256};
+
+    let mut bytes = bytes[..bytes.len() - 8].to_vec();
+    bytes[6] = version;
+    let sum = sha256::Hash::hash(&bytes).to_byte_array();
+    [&bytes[..], &sum[..8]].concat()
+}
+
+#[test]
+fn a_book_of_version_1_is_read_and_has_no_anchors() {
+    let mut book = full();
+    let anchored = with_version(&book.encode(Magic::REGTEST), 1);
+    assert!(matches!(
+        AddressBook::decode(&anchored, Magic::REGTEST),
+        Err(BookError::Malformed { .. })
+    ));
+    book.set_anchors(&[]);
+    let old = with_version(&book.encode(Magic::REGTEST), 1);
+    let kept = AddressBook::decode(&old, Magic::REGTEST).unwrap();
+    assert_eq!((kept.len(), count(&kept, |entry| entry.is_anchor)), (7, 0));
+}
+
+/// A book of tried addresses of different netgroups. The first two are anchors.
+fn anchored(count: u8) -> (AddressBook, Vec<Place>) {
+    let (mut book, mut random) = (AddressBook::new(), random());
+    for b in 0..count {
+        book.hear(says(v4(7, b, 1, 1)), source(b), UNIX, &mut random);
+        book.succeeded(place(&book, &v4(7, b, 1, 1)), ServiceFlags::NETWORK, None, UNIX);
+    }
+    let places: Vec<_> = (0..count).map(|b| place(&book, &v4(7, b, 1, 1))).collect();
+    book.set_anchors(&places[..2]);
+    (AddressBook::decode(&book.encode(Magic::REGTEST), Magic::REGTEST).unwrap(), places)
+}
+
+/// Peers that served well in the last run come first in the next one, but never alone.
+#[test]
+fn anchors_are_called_first_and_somebody_else_beside_them() {
+    for seed in 0..50 {
+        let mut random = Random::new([seed; 16]);
+        for most in [2, 3, 4] {
+            let (mut book, anchors) = anchored(40);
+            let wish = Wish { anchors: MAX_ANCHORS.min(most - 1), ..wish() };
+            let mut called = Vec::new();
+            for _ in 0..most {
+                let place = book.due(at(0), wish, &mut random).unwrap();
+                book.calls(place);
+                called.push(place);
+            }
+            let own: Vec<_> = called.iter().map(|it| anchors[..2].contains(it)).collect();
+            let expected: Vec<_> = (0..most).map(|number| number < wish.anchors).collect();
+            assert_eq!(own, expected, "{most} peers");
+        }
+    }
+    // If the book has nobody else, the anchors are better than nobody.
+    let (mut book, _) = anchored(2);
+    let wish = Wish { anchors: 0, ..wish() };
+    for _ in 0..2 {
+        let place = book.due(at(0), wish, &mut random()).unwrap();
+        book.calls(place);
+    }
+    // Peers that the user named need no anchors beside them.
+    let (book, _) = anchored(40);
+    let named = Wish { automatic: false, ..wish };
+    assert_eq!(book.due(at(0), named, &mut random()), None);
+}
+
+/// An anchor that could not be reached is an address like any other from then on, and a banned one
+/// is no anchor any more.
+#[test]
+fn an_anchor_is_called_once() {
+    let (mut book, places) = anchored(40);
+    let mut random = random();
+    let first = book.due(at(0), wish(), &mut random).unwrap();
+    book.calls(first);
+    book.ended(first, Duration::ZERO, true, at(0), &mut random);
+    let second = book.due(at(600), wish(), &mut random).unwrap();
+    assert!(second != first && places[..2].contains(&second));
+    book.ban(second, UNIX);
+    assert!(!book.entries[&second].is_anchor);
+    let others = (0..30).map(|_| book.due(at(600), wish(), &mut random).unwrap());
+    assert!(others.collect::<BTreeSet<_>>().iter().all(|place| !places[..2].contains(place)));
+}
+
+#[test]
+fn tests_move_new_addresses_to_the_tried_ones_as_long_as_there_is_room() {
+    let (mut book, mut random) = (AddressBook::new(), random());
+    for b in 0..20 {
+        book.hear(says(v4(7, b, 1, 1)), source(b), UNIX, &mut random);
+    }
+    let lacks = Heard { services: ServiceFlags::BLOOM, ..says(v4(8, 1, 1, 1)) };
+    book.hear(lacks, source(1), UNIX, &mut random);
+    let banned = place(&book, &v4(7, 3, 1, 1));
+    book.ban(banned, UNIX);
+    let mut tested = BTreeSet::new();
+    while let Some(place) = book.untried(at(1), wish(), &mut random) {
+        assert!(tested.insert(place) && place != banned);
+        book.calls(place);
+        if tested.len() % 2 == 0 {
+            book.ended(place, Duration::ZERO, true, at(1), &mut random);
+        } else {
+            book.tested(place, ServiceFlags::NETWORK, UNIX + 1);
+        }
+    }
+    // The address that lacks the services and the banned one are left out.
+    assert_eq!(tested.len(), 19);
+    assert_eq!(count(&book, |entry| entry.standing == Standing::Tried), 10);
+    // A tested address is idle, and counts as not dialled.
+    assert_eq!(count(&book, |entry| entry.busy), 0);
+    assert_eq!(count(&book, |entry| entry.called), 10);
+    // While the table of tried addresses is full, nothing is tested.
+    let (mut book, mut random) = (AddressBook::new(), Random::new([8; 16]));
+    for number in 0..=MAX_TRIED {
+        let [.., a, b] = number.to_be_bytes();
+        let target = v4(20 + a, b, 1, 1);
+        book.hear(says(target.clone()), source(b), UNIX, &mut random);
+        assert!(book.untried(at(1), wish(), &mut random).is_some() == (number < MAX_TRIED));
+        if number < MAX_TRIED {
+            book.succeeded(place(&book, &target), ServiceFlags::NETWORK, None, UNIX);
         }
     }
 }

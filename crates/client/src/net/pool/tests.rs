@@ -11,6 +11,7 @@ use chainsieve::bitcoin::p2p::address::{AddrV2, AddrV2Message, Address};
 use chainsieve::bitcoin::p2p::message_network::VersionMessage;
 
 use super::super::frame::{read_message, write_message};
+use super::super::handshake::HandshakeError;
 use super::super::socks::SocksError;
 use super::*;
 
@@ -156,6 +157,79 @@ fn a_peer_that_the_owner_drops_is_called_again() {
     until(&mut pool, |event| matches!(event, PoolEvent::Connected(PeerId(2), _)));
     drop(pool);
     node.join().unwrap();
+}
+
+/// Accepts one connection, and returns it with the `version` message that it began with.
+fn answer(listener: &TcpListener) -> (TcpStream, VersionMessage) {
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(limit())).unwrap();
+    let NetworkMessage::Version(version) = read_message(&mut stream, MAGIC).unwrap() else {
+        panic!()
+    };
+    (stream, version)
+}
+
+/// A nonce that two connections share would show their peers that both lead to the same client,
+/// also through Tor and after a change of the network.
+#[test]
+fn no_two_connections_share_a_nonce() {
+    let listeners = [(); 3].map(|()| TcpListener::bind(("127.0.0.1", 0)).unwrap());
+    let targets = listeners.iter().map(|it| it.local_addr().unwrap().into()).collect();
+    let nodes = listeners.map(|listener| {
+        // Each node is dialled twice: the first connection ends before the handshake is done.
+        thread::spawn(move || [(); 2].map(|()| answer(&listener).1.nonce))
+    });
+    let mut pool = pool(config(targets));
+    let begun = Instant::now();
+    while nodes.iter().any(|node| !node.is_finished()) {
+        assert!(begun.elapsed() < limit());
+        pool.wait(Duration::from_millis(100));
+    }
+    let nonces = nodes.map(|node| node.join().unwrap());
+    let different: std::collections::BTreeSet<_> = nonces.iter().flatten().collect();
+    assert_eq!(different.len(), 6, "{nonces:x?}");
+    assert!(!different.contains(&0), "{nonces:x?}");
+}
+
+/// Two of our connections that someone wires together lead to this client, although each has a
+/// nonce of its own.
+#[test]
+fn a_nonce_of_any_own_connection_is_a_connection_to_ourselves() {
+    let listeners = [(); 2].map(|()| TcpListener::bind(("127.0.0.1", 0)).unwrap());
+    let targets: Vec<Target> = listeners.iter().map(|it| it.local_addr().unwrap().into()).collect();
+    let relay = thread::spawn(move || {
+        let (mut ends, versions): (Vec<_>, Vec<_>) = listeners.iter().map(answer).unzip();
+        for (end, version) in ends.iter_mut().zip(versions.into_iter().rev()) {
+            for message in [NetworkMessage::Version(version), NetworkMessage::Verack] {
+                // The client may close the connection before it has read everything.
+                drop(write_message(end, MAGIC, message));
+            }
+        }
+        for end in ends {
+            drop((&end).read_to_end(&mut Vec::new()));
+        }
+    });
+    let mut pool = pool(config(targets));
+    let mut ended = Vec::new();
+    while ended.len() < 2 {
+        let mut events = until(&mut pool, |event| {
+            assert!(!matches!(event, PoolEvent::Connected(..)));
+            matches!(event, PoolEvent::Note(PeerNote::NotConnected { .. }))
+        });
+        ended.extend(events.pop());
+    }
+    let why = |event: &PoolEvent| {
+        matches!(
+            event,
+            PoolEvent::Note(PeerNote::NotConnected {
+                why: CallError::Handshake(HandshakeError::SelfConnection),
+                ..
+            })
+        )
+    };
+    assert!(ended.iter().all(why), "{ended:?}");
+    assert!(!pool.all_banned());
+    relay.join().unwrap();
 }
 
 #[test]
@@ -498,4 +572,164 @@ fn a_proxy_that_says_nothing_is_not_waited_for() {
     let target = Target::parse("8.8.8.8", 1).unwrap();
     let error = socks::connect(&mut Timed::new(&stream, until), &target, 1).unwrap_err();
     assert!(matches!(error, SocksError::Io(error) if error.kind() == io::ErrorKind::TimedOut));
+}
+
+/// Adds nine new addresses of different netgroups.
+fn add_strangers(book: &mut AddressBook) {
+    for number in 0..9 {
+        let target = Target { host: Host::Ip([8, number, 8, 8].into()), port: 1 };
+        let services = ServiceFlags::NETWORK | ServiceFlags::WITNESS;
+        let heard = Heard { target, services, seen: pool_unix() };
+        assert!(book.hear(heard, Group::UNROUTED, pool_unix(), &mut Random::new([1; 16])));
+    }
+}
+
+fn strangers() -> AddressBook {
+    let mut book = AddressBook::new();
+    add_strangers(&mut book);
+    book
+}
+
+/// A pool that dials the addresses of the book through the proxy.
+fn automatic(proxy: SocketAddr, book: AddressBook, max_peers: usize) -> Pool {
+    let mut config = config(Vec::new());
+    (config.proxy, config.max_peers) = (Some(proxy), max_peers);
+    Pool::new(config, book, [3; 16]).unwrap()
+}
+
+fn is_connected(number: u64) -> impl Fn(&PoolEvent) -> bool {
+    move |event| matches!(event, PoolEvent::Connected(PeerId(id), _) if *id == number)
+}
+
+fn ids(pool: &Pool) -> Vec<u64> {
+    pool.peers().map(|(id, _)| id.0).collect()
+}
+
+/// While the tip is stale, one more peer is connected. It stays if it brings a block, and another
+/// peer leaves for it; otherwise it leaves again.
+#[test]
+fn a_stale_tip_brings_one_more_peer_and_the_worst_one_leaves() {
+    for brings in [true, false] {
+        let (address, _, thread) = proxy(3, none());
+        let mut pool = automatic(address, strangers(), 2);
+        until(&mut pool, is_connected(2));
+        pool.brought_block(PeerId(1));
+        pool.set_tip_is_stale(true);
+        until(&mut pool, is_connected(3));
+        // There is one more connection, and no second one.
+        for _ in 0..5 {
+            pool.look_after = Duration::ZERO;
+            pool.call_due();
+        }
+        assert_eq!((pool.calling, ids(&pool)), (0, vec![1, 2, 3]));
+        if brings {
+            pool.brought_block(PeerId(3));
+            pool.set_tip_is_stale(false);
+        }
+        let newest = pool.peers[&PeerId(3)].since.duration_since(pool.start);
+        pool.replace_worst((newest + TIME_TO_SHOW).saturating_sub(Duration::from_millis(1)));
+        assert_eq!(ids(&pool).len(), 3);
+        pool.replace_worst(newest + TIME_TO_SHOW);
+        assert_eq!(ids(&pool), if brings { [1, 3] } else { [1, 2] });
+        let gone = if brings { 2 } else { 3 };
+        let events = until(
+            &mut pool,
+            |event| matches!(event, PoolEvent::Disconnected(PeerId(id)) if *id == gone),
+        );
+        assert!(notes(&events).concat().contains("another peer takes its place"), "{events:?}");
+        // The place of the peer that has left is not filled at once.
+        pool.replace_worst(newest + 2 * TIME_TO_SHOW);
+        pool.look_after = Duration::ZERO;
+        pool.call_due();
+        assert_eq!((pool.calling, ids(&pool).len()), (0, 2));
+        drop(pool);
+        thread.join().unwrap();
+    }
+}
+
+/// Whoever names peers and allows no others is connected to nobody else: neither while the tip is
+/// stale, nor for a test, nor as an anchor.
+#[test]
+fn strangers_are_not_called_beside_named_peers() {
+    let (target, node) = node(Vec::new());
+    let mut pool = pool(config(vec![target]));
+    add_strangers(&mut pool.book);
+    let strangers: Vec<_> =
+        pool.book.places(true).filter(|place| !pool.book.is_named(*place)).collect();
+    pool.book.set_anchors(&strangers[..2]);
+    pool.config.max_peers = 1;
+    until(&mut pool, is_connected(1));
+    pool.set_tip_is_stale(true);
+    for _ in 0..5 {
+        pool.look_after = Duration::ZERO;
+        pool.call_due();
+        pool.test_untried(pool.now() + TEST_EVERY[1]);
+    }
+    assert!(pool.extra.is_allowed());
+    assert_eq!((pool.calling, pool.is_testing, ids(&pool)), (0, false, vec![1]));
+    // A named peer is no anchor: the next run names it again.
+    pool.choose_anchors(pool.now() + GOOD_AFTER);
+    let is_named = |place: &Place| pool.book.is_named(*place);
+    let named: Vec<_> = pool.book.places(true).filter(is_named).collect();
+    assert!(named.iter().all(|place| !pool.book.entries[place].is_anchor));
+    drop(pool);
+    node.join().unwrap();
+}
+
+/// A test connects to an untried address, makes it a tried one, and leaves the peers as they are.
+#[test]
+fn an_untried_address_is_tested_from_time_to_time() {
+    use super::super::book::Standing;
+
+    let (address, asked, thread) = proxy(2, none());
+    let mut pool = automatic(address, strangers(), 1);
+    // Connections that stay come first.
+    pool.test_untried(pool.now() + TEST_EVERY[1]);
+    assert!(!pool.is_testing);
+    until(&mut pool, is_connected(1));
+    let before = pool.test_after;
+    assert!((TEST_EVERY[0]..=TEST_EVERY[1]).contains(&before));
+    pool.test_untried(before.saturating_sub(Duration::from_millis(1)));
+    assert!(!pool.is_testing);
+    pool.test_untried(before);
+    assert!(pool.is_testing);
+    assert!((TEST_EVERY[0]..=TEST_EVERY[1]).contains(&pool.test_after.saturating_sub(before)));
+    // No second test begins before the first one ends.
+    pool.test_untried(before + 10 * TEST_EVERY[1]);
+    let events =
+        until(&mut pool, |event| matches!(event, PoolEvent::Note(PeerNote::Tested { .. })));
+    assert!(!events.iter().any(|event| matches!(event, PoolEvent::Connected(..))), "{events:?}");
+    let targets: Vec<_> = asked.lock().unwrap().iter().map(|(_, it)| it.to_string()).collect();
+    assert_eq!(notes(&events), [format!("peer {}: tested: a node listens", targets[1])]);
+    let tried = pool.book.entries.values().filter(|entry| entry.standing == Standing::Tried);
+    assert_eq!(tried.count(), 2);
+    assert_eq!((pool.is_testing, ids(&pool)), (false, vec![1]));
+    // The node sees the end of the connection.
+    drop(pool);
+    thread.join().unwrap();
+}
+
+/// The peers that have been connected for longest are dialled first in the next run.
+#[test]
+fn the_oldest_good_peers_become_anchors() {
+    let (address, asked, thread) = proxy(6, none());
+    let mut first = automatic(address, strangers(), 3);
+    until(&mut first, is_connected(3));
+    // Nobody has served for a minute yet.
+    first.choose_anchors(first.now());
+    assert!(first.book.entries.values().all(|entry| !entry.is_anchor));
+    first.choose_anchors(first.now() + GOOD_AFTER);
+    let names = [1, 2].map(|id| first.name(PeerId(id)).unwrap());
+    // Without a connected peer, the anchors stay the same.
+    for id in [1, 2, 3] {
+        first.drop_peer(PeerId(id), "the network is down");
+    }
+    let bytes = first.encode_book();
+    drop(first);
+    let mut next = automatic(address, AddressBook::decode(&bytes, MAGIC).unwrap(), 3);
+    until(&mut next, is_connected(3));
+    let called: Vec<_> = asked.lock().unwrap().iter().map(|(_, it)| it.to_string()).collect();
+    assert!(names.iter().all(|name| called[3..].contains(name)), "{names:?} {called:?}");
+    drop(next);
+    thread.join().unwrap();
 }
