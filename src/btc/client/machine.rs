@@ -487,7 +487,7 @@ impl LightClient {
                 }
             }
             NetworkMessage::Block(block) => {
-                match self.blocks.take(id, block, self.config.network) {
+                match self.blocks.take(id, block, self.config.network, now) {
                     Some(Action::Disconnect(id, reason)) => {
                         return self.disconnect(id, reason, now);
                     }
@@ -497,7 +497,7 @@ impl LightClient {
             NetworkMessage::NotFound(items) => {
                 for item in items {
                     if let Inventory::Block(hash) | Inventory::WitnessBlock(hash) = item {
-                        self.blocks.missing(id, hash);
+                        self.blocks.missing(id, hash, now);
                     }
                 }
             }
@@ -1055,6 +1055,11 @@ impl LightClient {
             self.peers.iter().filter(|(_, info)| full(info)).map(|(id, _)| *id).collect();
         let steps = self.broadcasts.next(&peers, now);
         self.take_steps(steps);
+        let in_flight = |id| match &self.follower {
+            Some(Follower::Filters(filters)) => filters.sync().blocks_in_flight(id),
+            _ => 0,
+        };
+        let peers = peers.into_iter().map(|id| (id, in_flight(id))).collect();
         for action in self.blocks.next(&peers, self.headers.chain(), now) {
             match action {
                 Action::Disconnect(id, reason) => self.disconnect(id, reason, now),
