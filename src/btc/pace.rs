@@ -159,7 +159,9 @@ impl BlockRequests {
         self.blocks.contains_key(&hash)
     }
 
-    /// Returns the block that was requested first, and the time of the request.
+    /// Returns the block that was requested first, and the time of the request. Only the light
+    /// client names the block in its reason to disconnect.
+    #[cfg(feature = "descriptors")]
     pub(super) fn oldest(&self) -> Option<(BlockHash, Duration)> {
         let requests = self.blocks.iter().map(|(hash, request)| (*hash, request));
         let oldest = requests.min_by_key(|(_, request)| (request.sent, request.before));

@@ -225,7 +225,9 @@ fn blocks_are_spread_over_the_peers_and_the_rest_waits() {
     world.peers.insert(PeerId(2), 0);
     let mut queues: BTreeMap<PeerId, Vec<BlockHash>> = BTreeMap::new();
     let (mut counts, mut delivered) = (BTreeMap::<PeerId, u32>::new(), 0);
-    first.into_iter().for_each(|(id, hash)| queues.entry(id).or_default().push(hash));
+    for (id, hash) in first {
+        queues.entry(id).or_default().push(hash);
+    }
     while delivered < blocks.len() {
         world.now += SECOND;
         for (id, queue) in &mut queues {

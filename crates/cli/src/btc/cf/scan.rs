@@ -271,17 +271,9 @@ impl<'a> Look<'a> {
         Ok(())
     }
 
-    fn report(mut self, json: bool) -> anyhow::Result<Report> {
-        let Some(first) = self.first else {
-            bail!(self.damage.unwrap_or_else(|| "the file contains no filters".into()));
-        };
-        let (first, last) = (first.max(self.args.birthday.unwrap_or(first)), self.next - 1);
-        ensure!(
-            first <= last,
-            "the filters end at height {last}, before --birthday {first}{}{}",
-            if self.damage.is_some() { "; " } else { "" },
-            self.damage.as_deref().unwrap_or_default()
-        );
+    /// Adds warnings about what was not searched and not compared. `last` is the last height that
+    /// was read, and `compared_to` the highest one with a `--header`.
+    fn warn(&mut self, last: u32, compared_to: Option<u32>) {
         let searched = |damage| format!("{damage}; nothing after the damage was searched");
         self.warnings.extend(self.damage.iter().map(searched));
         if let Some(to) = self.args.to.filter(|&to| to > last) {
@@ -298,7 +290,6 @@ impl<'a> Look<'a> {
                 "--header: the file has no filter of height {height} to compare with"
             ));
         }
-        let compared_to = self.compared.iter().max().copied();
         match compared_to {
             None => self.warnings.push(String::from(
                 "a \"no\" is only as reliable as the source of the filters: compare them with a filter \
@@ -324,6 +315,21 @@ impl<'a> Look<'a> {
                 it.last_index
             ));
         }
+    }
+
+    fn report(mut self, json: bool) -> anyhow::Result<Report> {
+        let Some(first) = self.first else {
+            bail!(self.damage.unwrap_or_else(|| "the file contains no filters".into()));
+        };
+        let (first, last) = (first.max(self.args.birthday.unwrap_or(first)), self.next - 1);
+        ensure!(
+            first <= last,
+            "the filters end at height {last}, before --birthday {first}{}{}",
+            if self.damage.is_some() { "; " } else { "" },
+            self.damage.as_deref().unwrap_or_default()
+        );
+        let compared_to = self.compared.iter().max().copied();
+        self.warn(last, compared_to);
         let statistics = *self.scan.statistics();
         let header = self.filter_header.map(|header| header.to_string()).unwrap_or_default();
         let seconds = self.started.elapsed().as_secs_f64();
