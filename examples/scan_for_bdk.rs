@@ -3,6 +3,7 @@
 //!
 //! `cargo run --example scan_for_bdk`
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::ops::ControlFlow;
 
@@ -10,7 +11,7 @@ use bdk_wallet::{KeychainKind, Wallet};
 use bitcoin::consensus::encode::deserialize_hex;
 use bitcoin::{Block, Network};
 use chainsieve::btc::bip158::container::Records;
-use chainsieve::btc::bip158::scan::{FilterScan, ScanCursor, WalletIndex, Wallets};
+use chainsieve::btc::bip158::scan::{Candidate, FilterScan, ScanCursor, WalletIndex, Wallets};
 
 /// The filters of mainnet's first 256 blocks, and the blocks as peers would send them.
 const FILTERS: &[u8] = include_bytes!("../fixtures/bitcoin/filters_mainnet_0-255.cbf");
@@ -31,23 +32,37 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut scan = FilterScan::new(ScanCursor::at(0));
     let id = scan.wallets_mut().add(1);
     look_ahead(&wallet, id, scan.wallets_mut());
-    let mut fetched = Vec::new();
-    let outcome =
-        scan.scan(Records::new(FILTERS)?.map_while(Result::ok), |candidate, wallets| {
-            // A client fetches the block from a peer here.
-            let block = block(candidate.height).expect("a block of the fixture");
-            fetched.push(candidate.height);
-            let tip = wallet.latest_checkpoint();
-            let below = tip.iter().find(|point| point.height() < candidate.height);
-            let below = below.expect("the genesis block is always there").block_id();
-            match wallet.apply_block_connected_to(&block, candidate.height, below) {
-                Ok(()) => look_ahead(&wallet, id, wallets),
-                Err(error) => return ControlFlow::Break(error),
-            }
-            ControlFlow::Continue(())
-        })?;
+    let mut fetched = BTreeSet::new();
+    let apply = |height: u32, wallet: &mut Wallet| {
+        // A client fetches the block from a peer here.
+        let block = block(height).expect("a block of the fixture");
+        let tip = wallet.latest_checkpoint();
+        let below = tip.iter().find(|point| point.height() < height);
+        let below = below.expect("the genesis block is always there").block_id();
+        wallet.apply_block_connected_to(&block, height, below)
+    };
+    let mut found = |candidate: Candidate, wallets: &mut Wallets| {
+        fetched.insert(candidate.height);
+        match apply(candidate.height, &mut wallet) {
+            Ok(()) => look_ahead(&wallet, id, wallets),
+            Err(error) => return ControlFlow::Break(error),
+        }
+        ControlFlow::Continue(())
+    };
+    let filters = |from: u32| {
+        Records::new(FILTERS).map(|records| records.map_while(Result::ok).skip(from as usize))
+    };
+    let mut outcome = scan.scan(filters(0)?, &mut found)?;
+    // Payments to the new scripts may be in blocks below those that led to the scripts.
+    while let (Some(heights), ControlFlow::Continue(())) = (scan.missed(), &outcome) {
+        outcome = scan.scan_missed(filters(heights.start)?, &mut found)?;
+    }
     if let ControlFlow::Break(error) = outcome {
         return Err(error.into());
+    }
+    // A coin that was found late may be spent in a block above, which was applied without it.
+    for &height in &fetched {
+        apply(height, &mut wallet)?;
     }
 
     println!("{} filters asked, blocks fetched: {fetched:?}", scan.statistics().filters);
@@ -56,7 +71,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Adds the scripts up to `LOOK_AHEAD` after the last one used. If any are added, the current
-/// filter and all later ones are matched against them.
+/// filter and all later ones are matched against them, and the earlier ones in another pass.
 fn look_ahead(wallet: &Wallet, id: WalletIndex, wallets: &mut Wallets) {
     let external = KeychainKind::External;
     let descriptor = wallet.public_descriptor(external);

@@ -15,6 +15,8 @@ pub mod headers;
 mod json;
 pub mod merkle_tree;
 mod names;
+#[cfg(feature = "std")]
+mod pace;
 pub mod peer;
 pub mod proof_of_work;
 pub mod protocol;

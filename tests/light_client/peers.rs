@@ -1,5 +1,6 @@
 //! Peers that cause needless work, and clocks that are set back.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use chainsieve::bitcoin::BlockHash;
@@ -92,9 +93,60 @@ fn waiting_goes_on_from_where_the_clock_is_set_back() {
     world.now -= Duration::from_hours(1);
     world.tick(0);
     assert_eq!(world.dropped, []);
-    world.tick(31_000);
-    let why = format!("no answer for block {} in 31 s", chain.at(4).unwrap().hash);
+    // The only peer may take four timeouts.
+    world.tick(120_000);
+    assert_eq!(world.dropped, []);
+    world.tick(1_000);
+    let why = format!("no answer for block {} in 121 s", chain.at(4).unwrap().hash);
     assert_eq!(world.dropped, [(0, why)]);
+}
+
+/// A program asks for 64 blocks at once. The only peer delivers one block a second, in the order of
+/// the requests, so that the last one takes about a minute.
+#[test]
+fn a_peer_that_delivers_a_block_each_second_is_kept_whatever_is_asked_for() {
+    let chain = mined(64);
+    let nodes = [Node::new(&chain, Some(Fault::Silent))];
+    let mut world = World::new(config(Protocol::HeadersOnly), &[], &nodes);
+    world.run();
+    let (mut requests, mut delivered) = (VecDeque::new(), 0);
+    let mut handle = |world: &mut World, requests: &mut VecDeque<BlockHash>, event| {
+        for action in world.client.handle(event, world.now) {
+            match action {
+                Action::Send(FIRST, NetworkMessage::GetData(items)) => {
+                    requests.extend(items.into_iter().map(|item| match item {
+                        Inventory::WitnessBlock(hash) => hash,
+                        other => panic!("{other:?}"),
+                    }));
+                }
+                Action::Block(_, block) => {
+                    block.expect("the peer has it");
+                    delivered += 1;
+                }
+                Action::Disconnect(..) => panic!("{action:?} after {delivered} blocks"),
+                _ => {}
+            }
+        }
+        delivered
+    };
+    for height in 1..=64 {
+        let hash = chain.at(height).unwrap().hash;
+        handle(&mut world, &mut requests, Event::GetBlock(hash));
+    }
+    let mut seconds = 0;
+    loop {
+        world.now += Duration::from_secs(1);
+        seconds += 1;
+        let all = handle(&mut world, &mut requests, Event::Tick);
+        if all == 64 {
+            break;
+        }
+        let hash = requests.pop_front().expect("the peer is asked for the next block in time");
+        let height = world.client.chain().height_of(&hash).unwrap();
+        let block = NetworkMessage::Block(chain.at(height).unwrap().block.clone());
+        handle(&mut world, &mut requests, Event::Message(FIRST, block));
+    }
+    assert_eq!(seconds, 65);
 }
 
 #[test]

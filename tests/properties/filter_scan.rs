@@ -2,7 +2,7 @@
 //! reader, and repeats until the hits reveal no more scripts.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use chainsieve::bitcoin::BlockHash;
 use chainsieve::bitcoin::bip158::{BlockFilterReader, FilterHash};
@@ -36,24 +36,9 @@ struct Block {
     is_mute: bool,
 }
 
-/// Returns a chain in which the wallets use their scripts roughly in order, and sometimes many in
-/// one block.
-fn chain(rng: &mut Rng, length: usize) -> Vec<Block> {
-    let mut next = [0_usize; WALLETS + 1];
-    let mut block = |_| {
-        let hash = BlockHash::from_byte_array(rng.array());
-        let mut holds = Vec::new();
-        for (wallet, next) in next.iter_mut().enumerate() {
-            let uses = if rng.one_in(3) { rng.below(9) } else { 0 };
-            for _ in 0..uses {
-                holds.push((wallet, *next));
-                // Never skip more than the gap, and sometimes use an old script again.
-                *next += rng.below(GAP + 1);
-                if rng.one_in(4) {
-                    holds.push((wallet, rng.below(*next + 1)));
-                }
-            }
-        }
+impl Block {
+    /// Returns a block with these scripts of the wallets and with others.
+    fn new(rng: &mut Rng, hash: BlockHash, holds: Vec<(usize, usize)>) -> Self {
         let others = (0..rng.below(30)).map(|_| rng.bytes(25));
         let mut elements: Vec<_> = others.collect();
         elements.extend(holds.iter().map(|&(wallet, index)| script(wallet, index)));
@@ -74,9 +59,52 @@ fn chain(rng: &mut Rng, length: usize) -> Vec<Block> {
             2..8 => commitment = None,
             _ => {}
         }
-        Block { hash, holds, content, commitment, is_mute }
+        Self { hash, holds, content, commitment, is_mute }
+    }
+}
+
+/// Returns a chain in which the wallets use their scripts roughly in order, and sometimes many in
+/// one block.
+fn chain(rng: &mut Rng, length: usize) -> Vec<Block> {
+    let mut next = [0_usize; WALLETS + 1];
+    let mut block = |_| {
+        let hash = BlockHash::from_byte_array(rng.array());
+        let mut holds = Vec::new();
+        for (wallet, next) in next.iter_mut().enumerate() {
+            let uses = if rng.one_in(3) { rng.below(9) } else { 0 };
+            for _ in 0..uses {
+                holds.push((wallet, *next));
+                // Never skip more than the gap, and sometimes use an old script again.
+                *next += rng.below(GAP + 1);
+                if rng.one_in(4) {
+                    holds.push((wallet, rng.below(*next + 1)));
+                }
+            }
+        }
+        Block::new(rng, hash, holds)
     };
     (0..length).map(&mut block).collect()
+}
+
+/// Returns a chain in which the wallets use their scripts in any order. Now and then, a distance
+/// between two indices is larger than the gap.
+fn shuffled_chain(rng: &mut Rng, length: usize) -> Vec<Block> {
+    let mut holds = vec![Vec::new(); length];
+    for wallet in 0..WALLETS {
+        let mut index = 0;
+        while index < 60 {
+            for _ in 0..=rng.below(2) {
+                holds[rng.below(length)].push((wallet, index));
+            }
+            let most = if rng.one_in(30) { GAP + 3 } else { GAP };
+            index += 1 + rng.below(most);
+        }
+    }
+    let block = |holds| {
+        let hash = BlockHash::from_byte_array(rng.array());
+        Block::new(rng, hash, holds)
+    };
+    holds.into_iter().map(block).collect()
 }
 
 fn items(chain: &[Block], first: u32) -> impl Iterator<Item = FilterItem<'_>> + Clone {
@@ -94,6 +122,8 @@ fn items(chain: &[Block], first: u32) -> impl Iterator<Item = FilterItem<'_>> + 
 struct Model {
     /// Birthday and number of scripts of each wallet.
     wallets: Vec<(u32, usize)>,
+    /// `true` if one hit adds a wallet.
+    spawns: bool,
 }
 
 impl Model {
@@ -103,13 +133,13 @@ impl Model {
         if rng.one_in(2) {
             wallets[0].0 = 0;
         }
-        Self { wallets }
+        Self { wallets, spawns: true }
     }
 
     fn see(&mut self, height: u32, wallet: usize, index: usize) {
         let scripts = &mut self.wallets[wallet].1;
         *scripts = (*scripts).max(index + GAP + 1);
-        if (wallet, index) == (0, 7) && self.wallets.len() == WALLETS {
+        if self.spawns && (wallet, index) == (0, 7) && self.wallets.len() == WALLETS {
             let birthday = if height.is_multiple_of(2) { height } else { height + 4 };
             self.wallets.push((birthday, GAP + 1));
         }
@@ -184,6 +214,18 @@ fn naive(chain: &[Block], model: &mut Model, first: u32) -> Found {
     found
 }
 
+/// Runs the plain loop over all blocks until the wallets do not change. The result does not depend
+/// on the order of the blocks.
+fn by_index(chain: &[Block], model: &mut Model) -> Found {
+    loop {
+        let before = model.clone();
+        let found = naive(chain, model, FIRST);
+        if *model == before {
+            return found;
+        }
+    }
+}
+
 /// A scan and its model.
 #[derive(Clone)]
 struct Run {
@@ -204,15 +246,55 @@ impl Run {
     /// Scans up to block `end`, or to the call number `stop`. Returns `true` if the scan was
     /// stopped.
     fn go(&mut self, chain: &[Block], end: usize, stop: Option<usize>, parallel: bool) -> bool {
+        let from = self.scan.cursor().next_height;
+        let mut calls = 0..stop.unwrap_or(usize::MAX);
+        self.pass(&chain[..end], &mut calls, |scan, found| {
+            let items = items(&chain[..end], from);
+            if parallel { scan.par_scan(items, found) } else { scan.scan(items, found) }
+        })
+    }
+
+    /// Repeats passes for late scripts until none is missed, or until the calls run out. Returns the
+    /// number of candidates before the pass that was stopped.
+    fn go_missed(
+        &mut self,
+        chain: &[Block],
+        calls: &mut Range<usize>,
+        parallel: bool,
+    ) -> Option<usize> {
+        while let Some(heights) = self.scan.missed() {
+            let (cursor, before) = (self.scan.cursor(), self.candidates.len());
+            assert!(!heights.is_empty() && heights.end <= cursor.next_height);
+            let stopped = self.pass(chain, calls, |scan, found| {
+                let items = items(chain, heights.start);
+                if parallel {
+                    scan.par_scan_missed(items, found)
+                } else {
+                    scan.scan_missed(items, found)
+                }
+            });
+            assert_eq!(self.scan.cursor(), cursor);
+            if stopped {
+                return Some(before);
+            }
+        }
+        None
+    }
+
+    fn pass(
+        &mut self,
+        chain: &[Block],
+        calls: &mut Range<usize>,
+        run: impl FnOnce(
+            &mut FilterScan,
+            &mut dyn FnMut(Candidate, &mut Wallets) -> ControlFlow<()>,
+        ) -> Result<ControlFlow<()>, ScanError>,
+    ) -> bool {
         let Self { scan, model, ids, candidates } = self;
-        let mut calls = 0;
-        let first = scan.cursor().next_height;
-        let items = items(&chain[..end], first);
-        let found = |candidate: Candidate, wallets: &mut Wallets| {
-            if stop == Some(calls) {
+        let mut found = |candidate: Candidate, wallets: &mut Wallets| {
+            if calls.next().is_none() {
                 return ControlFlow::Break(());
             }
-            calls += 1;
             let Candidate { height, ref reason, .. } = candidate;
             match reason {
                 CandidateReason::Scripts { wallet, indices } => {
@@ -231,8 +313,7 @@ impl Run {
             model.apply(wallets, ids);
             ControlFlow::Continue(())
         };
-        let done = if parallel { scan.par_scan(items, found) } else { scan.scan(items, found) };
-        done.expect("in order").is_break()
+        run(scan, &mut found).expect("in order").is_break()
     }
 
     /// Returns all candidates, and checks that none is reported twice.
@@ -252,6 +333,148 @@ impl Run {
         }
         found
     }
+}
+
+/// Wallets that use their scripts in any order, the expected hits, and the number of questions: each
+/// script that the wallets have at the end is matched once with each filter from the birthday on.
+fn shuffled_case(seed: u64, length: usize) -> (Vec<Block>, Model, Found, u64) {
+    let mut rng = Rng::new(seed);
+    let chain = shuffled_chain(&mut rng, length);
+    let mut model = Model { spawns: false, ..Model::new(&mut rng, length) };
+    // Most uses are after the birthdays.
+    for (birthday, _) in &mut model.wallets {
+        *birthday = FIRST + (*birthday).saturating_sub(FIRST) / 4;
+    }
+    let mut last = model.clone();
+    let expected = by_index(&chain, &mut last);
+    let readable = (FIRST..).zip(&chain).filter(|(_, block)| !block.is_mute);
+    let asked = |height: u32| last.wallets.iter().filter(move |wallet| wallet.0 <= height);
+    let questions =
+        readable.flat_map(|(height, _)| asked(height)).map(|wallet| wallet.1 as u64).sum();
+    (chain, model, expected, questions)
+}
+
+/// The hits of a run, each of which occurs once. Blocks whose filters give no answer are reported
+/// whenever scripts are added.
+fn once(candidates: &[Candidate]) -> Found {
+    let mut found = Found::new();
+    for Candidate { height, reason, .. } in candidates {
+        match reason {
+            CandidateReason::Scripts { wallet, indices } => {
+                let hits = found.entry(*height).or_insert(Some(BTreeSet::new()));
+                let hits = hits.as_mut().expect("an answer");
+                for &index in indices {
+                    assert!(hits.insert((wallet.index(), index)), "{height}: twice");
+                }
+            }
+            CandidateReason::NoAnswer(_) => drop(found.insert(*height, None)),
+        }
+    }
+    found
+}
+
+/// A payment may be in a block below the one that extends the range of scripts to it.
+#[test]
+fn scripts_within_the_gap_are_found_whatever_the_order_of_the_blocks() {
+    let (mut missed, mut passes, mut mute) = (0, 0, 0);
+    for (seed, length) in (0..60).zip((20..).step_by(6)) {
+        let (chain, model, expected, questions) = shuffled_case(4_000 + seed, length);
+        let mut one = Run::new(&model, ScanCursor::at(FIRST));
+        one.go(&chain, chain.len(), None, false);
+        missed += usize::from(once(&one.candidates) != expected);
+        while let Some(heights) = one.scan.missed() {
+            let candidates = one.candidates.len();
+            one.pass(&chain, &mut (0..usize::MAX), |scan, found| {
+                scan.scan_missed(items(&chain, heights.start), found)
+            });
+            assert!(one.candidates[candidates..].is_sorted_by_key(|found| found.height));
+            passes += 1;
+        }
+        assert_eq!(once(&one.candidates), expected, "seed {seed}");
+        assert_eq!(one.scan.statistics().questions, questions, "seed {seed}: once each");
+        mute += expected.values().filter(|found| found.is_none()).count();
+
+        let mut all = Run::new(&model, ScanCursor::at(FIRST));
+        all.go(&chain, chain.len(), None, true);
+        all.go_missed(&chain, &mut (0..usize::MAX), true);
+        assert_eq!(all.candidates, one.candidates, "seed {seed}");
+        assert_eq!(all.scan.statistics(), one.scan.statistics());
+
+        // Passes may run before the scan has read all filters, and may be given few filters.
+        let mut parts = Run::new(&model, ScanCursor::at(FIRST));
+        let rng = &mut Rng::new(seed);
+        let mut end = 0;
+        while end < chain.len() || parts.scan.missed().is_some() {
+            end = (end + rng.below(20)).min(chain.len());
+            parts.go(&chain, end, None, false);
+            if let Some(heights) = parts.scan.missed().filter(|_| rng.one_in(2)) {
+                let few = rng.below(30);
+                parts.pass(&chain, &mut (0..usize::MAX), |scan, found| {
+                    scan.scan_missed(items(&chain[..end], heights.start).take(few), found)
+                });
+            }
+        }
+        assert_eq!(once(&parts.candidates), expected, "seed {seed}");
+        assert_eq!(parts.scan.statistics().questions, questions, "seed {seed}: once each");
+    }
+    assert!(missed > 50 && passes > 150 && mute > 200, "{missed} {passes} {mute}");
+}
+
+/// A pass that is stopped at any candidate reports this candidate's block again, and then goes on.
+#[test]
+fn a_pass_for_late_scripts_goes_on_where_it_stopped() {
+    for seed in 0..3 {
+        let (chain, model, expected, _) = shuffled_case(5_000 + seed, 40);
+        for parallel in [false, true] {
+            for stop in 0.. {
+                let mut run = Run::new(&model, ScanCursor::at(FIRST));
+                run.go(&chain, chain.len(), None, parallel);
+                let Some(before) = run.go_missed(&chain, &mut (0..stop), parallel) else { break };
+                // The candidates of the interrupted block are reported again.
+                let next = run.scan.missed().expect("stopped").start;
+                let late = run.candidates.split_off(before);
+                run.candidates.extend(late.into_iter().filter(|it| it.height < next));
+                assert_eq!(run.go_missed(&chain, &mut (0..usize::MAX), parallel), None);
+                assert_eq!(once(&run.candidates), expected, "seed {seed}, stopped at {stop}");
+            }
+        }
+    }
+}
+
+/// The scripts of a wallet that is added late, and of a rewound scan, are missed where they were not
+/// matched, and nowhere else.
+#[test]
+fn what_is_missed_begins_at_the_birthday_and_ends_where_scripts_were_matched() {
+    let chain = shuffled_chain(&mut Rng::new(6_000), 50);
+    let go_on = |_: Candidate, _: &mut Wallets| ControlFlow::<()>::Continue(());
+    let done = Ok(ControlFlow::Continue(()));
+    let mut scan = FilterScan::new(ScanCursor::at(FIRST + 10));
+    let early = scan.wallets_mut().add(FIRST);
+    scan.wallets_mut().push(early, b"known before the scan");
+    assert_eq!(scan.missed(), None, "the caller has searched below the cursor");
+    assert_eq!(scan.scan(items(&chain[..30], FIRST + 10), go_on), done);
+    scan.wallets_mut().push(early, b"revealed at 30");
+    let late = scan.wallets_mut().add(FIRST + 5);
+    assert_eq!(scan.missed(), Some(FIRST..FIRST + 30));
+    scan.wallets_mut().push(late, b"a wallet added at 30");
+    let unborn = scan.wallets_mut().add(FIRST + 40);
+    scan.wallets_mut().push(unborn, b"matched from its birthday on");
+    assert_eq!(scan.scan(items(&chain, FIRST + 30), go_on), done);
+    assert_eq!(scan.missed(), Some(FIRST..FIRST + 30));
+    // Blocks from a reorganisation on are matched with all scripts.
+    scan.rewind(FIRST + 20);
+    assert_eq!(scan.missed(), Some(FIRST..FIRST + 20));
+    let before = scan.statistics().questions;
+    assert_eq!(scan.scan_missed(items(&chain, FIRST), go_on), done);
+    assert_eq!(scan.missed(), None);
+    let readable = |from: usize| chain[from..20].iter().filter(|it| !it.is_mute).count() as u64;
+    assert_eq!(scan.statistics().questions - before, readable(0) + readable(5));
+    // Filters out of order are refused.
+    assert_eq!(scan.scan(items(&chain, FIRST + 20), go_on), done);
+    scan.wallets_mut().push(early, b"revealed at 50");
+    let error = ScanError::OutOfOrder { expected: FIRST, found: FIRST + 1 };
+    assert_eq!(scan.scan_missed(items(&chain, FIRST + 1), go_on), Err(error));
+    assert_eq!(scan.missed(), Some(FIRST..FIRST + 50));
 }
 
 /// Returns a chain, its wallets, and the expected hits.

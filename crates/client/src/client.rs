@@ -272,7 +272,8 @@ impl Client {
     /// Fetches a block of the chain from a peer, and checks the block against its header.
     ///
     /// The call waits for the block. Meanwhile the client reads from its peers even if nobody reads
-    /// its updates.
+    /// its updates. Blocks of several calls are spread over the peers; what the peers cannot send
+    /// soon waits for its turn. If a block is overdue, another peer is asked for it too.
     ///
     /// # Errors
     /// Returns an error if the block is not in the chain, if no peer delivers it, or if the client

@@ -9,10 +9,6 @@ use thiserror::Error;
 
 use super::CHECKPOINT_INTERVAL;
 
-/// Number of timeouts that an answer may take before its peer is disconnected. A peer that owes a
-/// filter in a dispute is disconnected after one timeout.
-pub const SILENT_TIMEOUTS: u32 = 4;
-
 /// Configuration of a [`FilterSync`](super::FilterSync).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {

@@ -199,7 +199,7 @@ impl Parts<'_> {
         let able = self.peers.iter().filter(|(id, peer)| {
             !inspection.without_block.contains_key(id)
                 && peer.height(turn.chain) >= Some(height)
-                && !peer.requests.has_block(at.hash)
+                && !peer.requests.blocks.has(at.hash)
         });
         let keyed = able.map(|(id, peer)| {
             let is_busy = !self.peers.has_room_for_block(peer);
@@ -228,7 +228,7 @@ impl Parts<'_> {
     /// Records that a peer does not have a block.
     pub(super) fn miss_block(&mut self, id: PeerId, hash: BlockHash, turn: &Turn<'_>) {
         let Some(peer) = self.peers.get_mut(id) else { return };
-        let Some(height) = peer.requests.take_block(hash, turn.now) else { return };
+        let Some(height) = peer.requests.blocks.take(hash, turn.now) else { return };
         // After a reorganisation, the height may belong to another block.
         if let Some(inspection) = self.inspections.open_mut(height)
             && inspection.at.hash == hash
@@ -251,7 +251,7 @@ impl Parts<'_> {
         let hash = block.block_hash();
         let sender = from.and_then(|id| self.peers.get_mut(id));
         let was_asked =
-            sender.is_some_and(|peer| peer.requests.take_block(hash, turn.now).is_some());
+            sender.is_some_and(|peer| peer.requests.blocks.take(hash, turn.now).is_some());
         // The block is not in the chain, or nothing waits for it.
         let Some(height) = turn.chain.height_of(&hash) else { return Ok(None) };
         let Some(open) = self.inspections.open_mut(height).filter(|open| open.at.hash == hash)

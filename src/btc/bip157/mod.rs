@@ -111,7 +111,8 @@ use crate::btc::headers::{BlockAt, ChainEvent};
 use crate::btc::names::names;
 use crate::btc::peer::{Grade, PeerId};
 
-pub use config::{Config, ConfigError, Limits, SILENT_TIMEOUTS};
+pub use crate::btc::pace::SILENT_TIMEOUTS;
+pub use config::{Config, ConfigError, Limits};
 pub use persist::RestoreError;
 pub use reason::{Contradiction, FalseFilter, Reason, Violation};
 pub use sync::FilterSync;

@@ -10,19 +10,16 @@ use bitcoin::p2p::message_filter::GetCFilters;
 use core::time::Duration;
 
 use super::interval::{first_of, interval_of};
-use super::requests::{Filters, Pace, Requests};
+use super::requests::{Filters, Requests};
 use super::turn::Turn;
 use super::{BASIC_FILTER, CHECKPOINT_INTERVAL, Limits, Message, Reason};
 use crate::btc::headers::{BlockAt, HeaderChain};
+use crate::btc::pace::Pace;
 use crate::btc::peer::PeerId;
 
 /// Maximum number of blocks outside the chain that are remembered for each peer that has shown
 /// them. Such blocks may join the chain later.
 const STRANGE_TIPS: usize = 4;
-/// The estimated size of a block in bytes before any block has arrived. The estimate is the size of
-/// a full block, so that a peer has only four blocks in flight at first.
-const FIRST_BLOCK_SIZE: usize = 1_000_000;
-
 /// A connected peer.
 #[derive(Debug, Clone)]
 pub(super) struct Peer {
@@ -193,7 +190,7 @@ pub(super) struct Peers {
 
 impl Peers {
     pub(super) fn new(limits: Limits, last: Option<u32>) -> Self {
-        let pace = Pace { timeout: limits.timeout, block_size: FIRST_BLOCK_SIZE };
+        let pace = Pace::new(limits.timeout);
         let (limit, last) = (limits.peers, last.unwrap_or(u32::MAX));
         Self { connected: BTreeMap::new(), limit, last, pace }
     }
@@ -257,13 +254,9 @@ impl Peers {
         self.pace.timeout
     }
 
-    /// Updates the estimated block size with a block that has arrived. A larger block raises the
-    /// estimate at once, and smaller blocks lower it gradually. With too few blocks in flight, the
-    /// download is slow. With too many blocks in flight, the answers to later requests exceed their
-    /// timeout.
+    /// Updates the estimated block size with a block that has arrived.
     pub(super) fn saw_block(&mut self, bytes: usize) {
-        let before = self.pace.block_size;
-        self.pace.block_size = bytes.max(before - before / 8 + bytes / 8);
+        self.pace.saw_block(bytes);
     }
 
     /// Returns `true` if an answer of the peer is overdue.
@@ -278,18 +271,18 @@ impl Peers {
 
     /// Returns `true` if a block was requested from any peer and is not overdue.
     pub(super) fn brings_block(&self, hash: BlockHash, now: Duration) -> bool {
-        self.connected.values().any(|peer| peer.requests.brings_block(hash, now, self.pace))
+        self.connected.values().any(|peer| peer.requests.blocks.brings(hash, now, self.pace))
     }
 
     pub(super) fn has_room_for_block(&self, peer: &Peer) -> bool {
-        peer.requests.has_room_for_block(self.pace)
+        peer.requests.blocks.has_room(0, self.pace)
     }
 
     pub(super) fn ask_for_block(&mut self, id: PeerId, at: BlockAt, now: Duration) {
         let pace = self.pace;
         // The caller chooses among the connected peers, so the peer is always found.
         if let Some(peer) = self.get_mut(id) {
-            peer.requests.ask_for_block(at, now, pace);
+            peer.requests.blocks.ask(at, 0, now, pace);
         }
     }
 

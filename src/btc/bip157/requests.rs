@@ -1,14 +1,12 @@
 //! The open requests to one peer, and when their answers are overdue.
 
-use std::collections::BTreeMap;
 use std::vec::Vec;
 
-use bitcoin::BlockHash;
 use bitcoin::bip158::FilterHash;
 use core::time::Duration;
 
-use super::config::SILENT_TIMEOUTS;
 use crate::btc::headers::{BlockAt, HeaderChain};
+use crate::btc::pace::{BlockRequests, Overdue, Pace, SILENT_TIMEOUTS};
 
 /// Maximum number of stale requests for filters that are remembered, because their answers may
 /// still arrive.
@@ -16,46 +14,6 @@ const MAX_STALE: usize = 64;
 /// Number of filters of a request that together may take one timeout. An estimate: about 65 kB/s
 /// with filters of 20 kB and a timeout of 30 s.
 const FILTERS_PER_TIMEOUT: usize = 100;
-/// Number of blocks in flight that together may take one timeout. This limit gives more time to a
-/// node with a slow disk, which reads many small blocks one after another: the last of these blocks
-/// does not become overdue.
-const BLOCKS_PER_TIMEOUT: usize = 8;
-/// Bytes of blocks in flight that together may take one timeout: about 35 kB/s with the default of
-/// 30 s.
-const BYTES_PER_TIMEOUT: usize = 1_000_000;
-/// Maximum bytes of blocks in flight from one peer: about the capacity of a 100 Mbit/s link with a
-/// round trip of 300 ms.
-const BYTES_PER_PEER: usize = 4_000_000;
-/// Maximum number of blocks in flight from one peer, however small they are. Bitcoin Core accepts
-/// 50,000 items in one `getdata`. As a client, Bitcoin Core has at most 16 blocks in flight from
-/// one peer.
-const MAX_BLOCKS_PER_PEER: usize = 64;
-
-/// The time that answers may take, and the number of blocks that are requested at a time.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Pace {
-    pub(super) timeout: Duration,
-    /// The estimated size of a block in bytes.
-    pub(super) block_size: usize,
-}
-
-impl Pace {
-    /// Returns the time that a peer may take for `blocks` blocks that it must send before an
-    /// answer.
-    fn of(self, blocks: usize) -> Duration {
-        let bytes = blocks.saturating_mul(self.block_size);
-        self.times((bytes / BYTES_PER_TIMEOUT).max(blocks / BLOCKS_PER_TIMEOUT))
-    }
-
-    fn times(self, count: usize) -> Duration {
-        self.timeout.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX))
-    }
-
-    /// Returns the maximum number of blocks in flight from one peer.
-    fn blocks_per_peer(self) -> usize {
-        (BYTES_PER_PEER / self.block_size.max(1)).clamp(1, MAX_BLOCKS_PER_PEER)
-    }
-}
 
 /// The range of filters of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,46 +102,11 @@ impl Request {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct BlockRequest {
-    height: u32,
-    sent: Duration,
-    /// The number of blocks in flight at the time of the request. A node sends blocks in the order
-    /// of the requests.
-    before: usize,
-    reported: bool,
-}
-
-impl BlockRequest {
-    /// Returns the time at which the block is overdue. A block is overdue in two cases: no
-    /// requested block has arrived for one timeout, or more time has passed since the request than
-    /// one timeout plus the time that the blocks before it may take together.
-    fn due(&self, last_block: Duration, pace: Pace) -> Duration {
-        let next = last_block.max(self.sent).saturating_add(pace.timeout);
-        let all = self.sent.saturating_add(pace.timeout).saturating_add(pace.of(self.before));
-        next.min(all)
-    }
-}
-
-/// Overdue answers of a peer.
-#[derive(Debug, Default)]
-pub(super) struct Overdue {
-    /// The delay of an answer that has become overdue since the last check.
-    pub(super) slow: Option<Duration>,
-    /// The delay of an answer for which the peer must be disconnected.
-    pub(super) gone: Option<Duration>,
-}
-
 /// The requests that one peer has not answered yet, in the order in which they were sent.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Requests {
     asked: Vec<Request>,
-    blocks: BTreeMap<BlockHash, BlockRequest>,
-    /// The time at which the last block arrived.
-    last_block: Duration,
-    /// `true` if the maximum of blocks was in flight. Further blocks are then requested only when
-    /// at most half of the maximum is pending.
-    drains: bool,
+    pub(super) blocks: BlockRequests,
 }
 
 impl Requests {
@@ -205,13 +128,6 @@ impl Requests {
         self.ask(Asked::Filters { filters, done: 0, stale: false }, stop, now);
     }
 
-    pub(super) fn ask_for_block(&mut self, at: BlockAt, now: Duration, pace: Pace) {
-        let (before, most) = (self.blocks.len(), pace.blocks_per_peer());
-        self.drains = before + 1 >= most || self.drains && before > most / 2;
-        let request = BlockRequest { height: at.height, sent: now, before, reported: false };
-        self.blocks.insert(at.hash, request);
-    }
-
     /// Removes the request for checkpoints that was answered. Returns the stop block of the
     /// request.
     pub(super) fn take_checkpoints(&mut self) -> Option<BlockAt> {
@@ -230,14 +146,6 @@ impl Requests {
         let mut places = self.asked.iter().enumerate();
         let (place, start) = places.find_map(|(place, it)| Some((place, start(it)?)))?;
         Some((start, self.asked.remove(place).stop))
-    }
-
-    /// Removes a request for a block that has arrived or that the peer does not have. Returns the
-    /// height of the block.
-    pub(super) fn take_block(&mut self, hash: BlockHash, now: Duration) -> Option<u32> {
-        let request = self.blocks.remove(&hash)?;
-        self.last_block = now;
-        Some(request.height)
     }
 
     /// Returns the number of open requests.
@@ -265,30 +173,11 @@ impl Requests {
         self.asked.iter().any(Request::is_for_filters)
     }
 
-    pub(super) fn has_block(&self, hash: BlockHash) -> bool {
-        self.blocks.contains_key(&hash)
-    }
-
     /// Returns `true` if the filter of a height is expected. From a slow peer, only filters for
     /// disputes are expected, because the peer is disconnected if such a filter does not arrive.
     pub(super) fn brings_filter(&self, height: u32, is_slow: bool) -> bool {
         let mut requests = self.asked.iter();
         requests.any(|request| request.brings_filter(height) && (!is_slow || request.is_urgent()))
-    }
-
-    /// Returns `true` if a block was requested and is not overdue.
-    pub(super) fn brings_block(&self, hash: BlockHash, now: Duration, pace: Pace) -> bool {
-        self.blocks.get(&hash).is_some_and(|block| block.due(self.last_block, pace) >= now)
-    }
-
-    /// Returns `true` if the peer may be asked for another block.
-    ///
-    /// Once the peer has had the maximum in flight, half of the blocks must arrive first. The peer
-    /// then gets few messages, each for several blocks, so a delay for each message hardly slows
-    /// the download.
-    pub(super) fn has_room_for_block(&self, pace: Pace) -> bool {
-        let (blocks, most) = (self.blocks.len(), pace.blocks_per_peer());
-        blocks < most && (!self.drains || blocks <= most / 2)
     }
 
     /// Returns the index of the request that a filter answers. `height` is the height of the
@@ -374,23 +263,15 @@ impl Requests {
     /// Returns `true` if an answer is overdue.
     pub(super) fn is_slow(&self, now: Duration, pace: Pace) -> bool {
         let mut due = self.asked.iter().filter_map(|request| request.due(pace));
-        let mut blocks = self.blocks.values().map(|block| block.due(self.last_block, pace));
-        due.any(|due| due < now) || blocks.any(|due| due < now)
+        due.any(|due| due < now) || self.blocks.is_slow(now, pace)
     }
 
     /// Checks all requests against the clock.
     pub(super) fn check(&mut self, now: Duration, pace: Pace) -> Overdue {
         let mut found = Overdue::default();
         let last = pace.timeout.saturating_mul(SILENT_TIMEOUTS - 1);
-        // The clock may have been set back. A block whose stored time is in the future would not
-        // become overdue.
-        self.last_block = self.last_block.min(now);
-        for block in self.blocks.values_mut() {
-            block.sent = block.sent.min(now);
-            let overdue = now.saturating_sub(block.due(self.last_block, pace));
-            let next = self.last_block.max(block.sent).saturating_add(pace.timeout);
-            found.note(overdue, now.saturating_sub(next) > last, &mut block.reported);
-        }
+        self.blocks.check(now, pace, &mut found);
+        // The clock may have been set back, as for blocks.
         for request in &mut self.asked {
             request.sent = request.sent.min(now);
             request.progress = request.progress.min(now);
@@ -403,20 +284,6 @@ impl Requests {
             found.note(now.saturating_sub(due), is_gone, &mut request.reported);
         }
         found
-    }
-}
-
-impl Overdue {
-    fn note(&mut self, overdue: Duration, is_gone: bool, reported: &mut bool) {
-        if overdue == Duration::ZERO {
-            return;
-        }
-        if is_gone {
-            self.gone = Some(overdue);
-        } else if !core::mem::replace(reported, true) {
-            // Each request is reported as slow only once.
-            self.slow = Some(overdue);
-        }
     }
 }
 

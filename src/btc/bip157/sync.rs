@@ -108,7 +108,7 @@ impl FilterSync {
         // A `notfound` may have 50,000 items, and each would make the sync look at every open
         // inspection.
         if let Event::BlockUnavailable(peer, hash) = &event
-            && !self.peers.get(*peer).is_some_and(|peer| peer.requests.has_block(*hash))
+            && !self.peers.get(*peer).is_some_and(|peer| peer.requests.blocks.has(*hash))
         {
             return Vec::new();
         }
@@ -299,6 +299,11 @@ impl FilterSync {
             0 => Some(self.genesis.filter_hash()),
             _ => self.claims.at(height).map(|at| at.hash),
         }
+    }
+
+    /// Returns the number of blocks that the peer was asked for and has not sent yet.
+    pub fn blocks_in_flight(&self, id: PeerId) -> usize {
+        self.peers.get(id).map_or(0, |peer| peer.requests.blocks.len())
     }
 
     /// Iterates over the connected peers.

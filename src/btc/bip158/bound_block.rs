@@ -16,8 +16,10 @@ use crate::btc::proof_of_work::{ProofOfWorkError, check_proof_of_work};
 /// byte on which an audit relies.
 ///
 /// Two things are not checked: that the header is in the chain, and that the transactions are
-/// valid. A block hash from a validated header chain implies that the header is in the chain. No
-/// header implies that the transactions are valid: headers prove work, not validity.
+/// valid. If the expected block hash comes from a validated header chain, the header is in that
+/// chain. The proof of work of a header shows that a miner committed to these transactions, at the
+/// cost of that work. It does not show that the transactions are valid: only a node that checks all
+/// blocks and their scripts knows that.
 #[derive(Debug, Clone)]
 pub struct BoundBlock<'a> {
     block: &'a Block,

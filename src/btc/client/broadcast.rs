@@ -4,12 +4,19 @@
 //! At first, a transaction is announced to a few peers only. If later a peer without an
 //! announcement has the transaction, then the network has relayed it. Such a peer announces the
 //! transaction itself, or delivers the transaction when probed with `getdata`.
+//!
+//! The client tells its peers that it wants no transactions announced (`relay` in its `version`).
+//! Bitcoin Core then ignores a `getdata` for transactions, unless it offers Bloom filters
+//! (`NODE_BLOOM`, off by default): `ProcessGetData` needs the state of transaction relay that Core
+//! creates on `version` (Bitcoin Core 28.1, `net_processing.cpp`). So only peers with Bloom filters
+//! are probed, and only they show that the network has relayed a transaction.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::string::String;
 use std::vec::Vec;
 
+use bitcoin::p2p::ServiceFlags;
 use bitcoin::p2p::message::NetworkMessage;
 use bitcoin::p2p::message_blockdata::Inventory;
 use bitcoin::{FeeRate, Transaction, Txid};
@@ -23,10 +30,13 @@ const MAX_OFFERS: usize = 100;
 /// Number of peers to which a transaction is announced at first. The other peers can then show
 /// whether the network relays the transaction.
 const FIRST_OFFERS: usize = 3;
-/// Time after which a transaction is announced to every peer if no peer has requested it. After
-/// [`ENOUGH_PROBES`] probes, the other peers have the same time to show that they have the
-/// transaction. An estimate: nodes relay a transaction to most of the network within seconds.
+/// Time after which a transaction is announced to every peer if no peer has requested it. An
+/// estimate: nodes relay a transaction to most of the network within seconds.
 const OFFER_ALL_AFTER: Duration = Duration::from_secs(30);
+/// Time after which a transaction is announced to every peer if peers have requested it, but no
+/// other peer has shown that it has the transaction: the first two probes, and 30 s for answers.
+const SEEN_WITHIN: Duration =
+    Duration::from_secs(PROBE_AFTER.as_secs() + PROBE_EVERY.as_secs() + 30);
 /// Time until the first probe: a `getdata` to the peers to which the transaction was not announced.
 const PROBE_AFTER: Duration = Duration::from_secs(5);
 /// Time between two probes. Up to version 25, Bitcoin Core delivers an unconfirmed transaction that
@@ -35,9 +45,6 @@ const PROBE_EVERY: Duration = Duration::from_secs(130);
 /// Maximum number of probes per transaction, so that probing ends if the transaction is never
 /// relayed.
 const MAX_PROBES: u32 = 10;
-/// Number of probes after which the client judges whether the transaction was relayed. If no other
-/// peer has the transaction by then, the peers that requested it have evidently not relayed it.
-const ENOUGH_PROBES: u32 = 2;
 /// Maximum number of times that one peer is sent the same transaction. An honest peer seldom asks
 /// again.
 const MAX_ANSWERS: u32 = 3;
@@ -67,6 +74,10 @@ pub enum BroadcastNews {
     },
     /// This peer has the transaction, although the client did not announce it to this peer: the
     /// network has relayed it.
+    ///
+    /// Only peers that offer Bloom filters can show this, and few nodes do. Other nodes announce no
+    /// transactions to this client and answer no request for one, as in Bitcoin Core. If this news
+    /// does not arrive, it says nothing about the transaction.
     #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::peer"))]
     Seen(String),
     /// This peer rejected the transaction for this reason (BIP61 `reject`, which few nodes still
@@ -128,9 +139,7 @@ impl Offer {
         }
         // The first peers may be hostile: they request the transaction and do not relay it. A peer
         // that got no announcement and yet has the transaction shows that others relay it.
-        let waited = now.saturating_sub(self.probed) > OFFER_ALL_AFTER;
-        let is_probed = self.probes > ENOUGH_PROBES || (self.probes == ENOUGH_PROBES && waited);
-        !self.seen && is_probed
+        !self.seen && now.saturating_sub(self.since) > SEEN_WITHIN
     }
 
     /// Number of connected peers to which the transaction was announced.
@@ -237,8 +246,13 @@ impl Broadcasts {
         unmined
     }
 
-    /// Returns the announcements and probes that are due. `peers` are the connected peers.
-    pub(super) fn next(&mut self, peers: &BTreeSet<PeerId>, now: Duration) -> Vec<Step> {
+    /// Returns the announcements and probes that are due. `peers` are the connected peers with the
+    /// services that they offer.
+    pub(super) fn next(
+        &mut self,
+        peers: &BTreeMap<PeerId, ServiceFlags>,
+        now: Duration,
+    ) -> Vec<Step> {
         // One message per peer: with one message per transaction, there could be more messages than
         // fit into the queue of a connection.
         let mut told: BTreeMap<PeerId, Vec<Inventory>> = BTreeMap::new();
@@ -251,7 +265,7 @@ impl Broadcasts {
         for (&txid, offer) in offers {
             let limit = if offer.is_for_all(now) { usize::MAX } else { FIRST_OFFERS };
             let mut num_told = offer.num_told();
-            for &id in peers {
+            for &id in peers.keys() {
                 if num_told >= limit {
                     break;
                 }
@@ -278,7 +292,9 @@ impl Broadcasts {
             let is_due = now.saturating_sub(offer.probed) >= wait && offer.probes < MAX_PROBES;
             if is_due && offer.requested {
                 let mut is_asked = false;
-                for &id in peers {
+                // Core ignores the probe unless it offers Bloom filters.
+                let answering = peers.iter().filter(|(_, it)| it.has(ServiceFlags::BLOOM));
+                for (&id, _) in answering {
                     if matches!(offer.states.get(&id), None | Some(OfferState::Refused)) {
                         is_asked = true;
                         let item = Inventory::WitnessTransaction(txid);

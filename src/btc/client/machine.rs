@@ -565,7 +565,7 @@ impl LightClient {
                 }
             }
             NetworkMessage::Block(block) => {
-                match self.blocks.take(id, block, self.config.network) {
+                match self.blocks.take(id, block, self.config.network, now) {
                     Some(Action::Disconnect(id, reason)) => {
                         return self.disconnect(id, reason, now);
                     }
@@ -575,7 +575,7 @@ impl LightClient {
             NetworkMessage::NotFound(items) => {
                 for item in items {
                     if let Inventory::Block(hash) | Inventory::WitnessBlock(hash) = item {
-                        self.blocks.missing(id, hash);
+                        self.blocks.missing(id, hash, now);
                     }
                 }
             }
@@ -1133,11 +1133,16 @@ impl LightClient {
     /// Continues the broadcasts and the block downloads that the caller asked for. Only peers with
     /// `NODE_NETWORK` take part, since they serve every block.
     fn serve(&mut self, now: Duration) {
-        let full = |info: &PeerInfo| info.services.has(ServiceFlags::NETWORK);
-        let peers: BTreeSet<_> =
-            self.peers.iter().filter(|(_, info)| full(info)).map(|(id, _)| *id).collect();
+        let services = self.peers.iter().map(|(id, info)| (*id, info.services));
+        let peers: BTreeMap<_, _> =
+            services.filter(|(_, services)| services.has(ServiceFlags::NETWORK)).collect();
         let steps = self.broadcasts.next(&peers, now);
         self.take_steps(steps);
+        let in_flight = |id| match &self.follower {
+            Some(Follower::Filters(filters)) => filters.sync().blocks_in_flight(id),
+            _ => 0,
+        };
+        let peers = peers.into_keys().map(|id| (id, in_flight(id))).collect();
         for action in self.blocks.next(&peers, self.headers.chain(), now) {
             match action {
                 Action::Disconnect(id, reason) => self.disconnect(id, reason, now),

@@ -736,7 +736,7 @@ pub enum Reason {
     /// The peer sent a block with the requested hash whose transactions do not match its header.
     #[error("block {0} has transactions that do not match its header")]
     FalseBlock(BlockHash),
-    /// The peer did not deliver a requested block within the timeout.
+    /// The peer did not deliver a requested block, and sent no other one for four timeouts.
     #[error("no answer for block {0} in {secs} s", secs = .1.as_secs())]
     BlockStalled(BlockHash, Duration),
 }

@@ -17,7 +17,7 @@ use super::announcer::Announcer;
 use super::clock::Clock;
 use super::filters::{FilterResponse, FilterServer};
 use super::offered::Offered;
-use super::outbox::Outbox;
+use super::outbox::{Outbox, TxName};
 use super::{Action, Config, Event, Reason, ServedChain, Violation};
 use crate::btc::bip37::{AddedData, BloomFilter, PayloadError};
 use crate::btc::protocol::{
@@ -66,6 +66,9 @@ pub struct Peer {
     /// The Bloom filter that the peer has loaded.
     filter: Option<BloomFilter>,
     announcer: Announcer,
+    /// `true` if the peer may request transactions: it wants announcements, or may load a filter
+    /// later, which turns announcements on.
+    serves_transactions: bool,
     offered: Offered,
     outbox: Outbox,
     /// `true` while an [`Action::Send`] waits for its [`Event::Sent`].
@@ -93,6 +96,7 @@ impl Peer {
             clock: Clock::new(nonce.wrapping_add(1), connected),
             filter: None,
             announcer: Announcer::new(chain, false),
+            serves_transactions: false,
             offered: Offered::default(),
             outbox: Outbox::default(),
             is_sending: false,
@@ -264,6 +268,9 @@ impl Peer {
         let VersionMessage { version: protocol, user_agent, services, relay, .. } = version;
         self.remote = Remote { user_agent, protocol, services };
         self.announcer = Announcer::new(chain, relay);
+        // On `version`, Core creates its state of transaction relay under this condition
+        // (`SetTxRelay`).
+        self.serves_transactions = relay || self.services.has(ServiceFlags::BLOOM);
         self.outbox.push(NetworkMessage::Version(self.version(chain)));
         self.outbox.push(NetworkMessage::Verack);
         self.stage = Stage::Verack;
@@ -311,8 +318,11 @@ impl Peer {
             NetworkMessage::Pong(nonce) => self.clock.pong(nonce),
             NetworkMessage::GetHeaders(request) => self.headers(&request, chain)?,
             NetworkMessage::GetBlocks(request) => self.blocks(&request, chain)?,
-            NetworkMessage::GetData(items) => {
+            NetworkMessage::GetData(mut items) => {
                 check_items(&items)?;
+                // Without that state, Core's `ProcessGetData` ignores transactions, and lists none
+                // in a `notfound`.
+                items.retain(|item| self.serves_transactions || TxName::of(*item).is_none());
                 self.outbox.push_items(items);
             }
             NetworkMessage::MemPool => {

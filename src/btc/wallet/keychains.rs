@@ -21,13 +21,15 @@ pub enum LookAhead {
     /// the size of the initial range, whichever is larger.
     ///
     /// For BIP37: a node filters a block by the scripts that it has at the time of the request, so
-    /// the next scripts are sent as early as possible.
+    /// the next scripts are sent as early as possible. Each step makes the caller search the earlier
+    /// blocks again; see [`Keychains::advance`].
     Sliding,
     /// Derive only if the number of indices after the used index is less than the gap. Then derive
     /// until this number is twice the gap.
     ///
     /// For compact filters: new scripts make the client match filters again, so fewer and larger
-    /// steps cost less.
+    /// steps cost less. The same holds for BIP37 once the wallet is up to date: each step costs
+    /// another download of the filtered blocks.
     InSteps,
 }
 
@@ -265,6 +267,15 @@ impl Keychains {
     /// Notes that an index is used: derives the indices that must now be watched and returns their
     /// scripts. Returns no scripts if enough indices are derived already, or if the keychain is
     /// unknown.
+    ///
+    /// The gap limit of BIP44 is a rule about indices, whatever the order of the blocks. So the
+    /// caller must search for the returned scripts from the wallet's birthday on, not only in the
+    /// blocks from the present one on: an earlier block may pay to them. A coin that is found in an
+    /// earlier block may be spent in a later one that was already searched, so the later blocks that
+    /// may contain its script must be scanned again.
+    /// [`FilterScan::scan_missed`](crate::btc::bip158::scan::FilterScan::scan_missed) matches
+    /// filters in this way, and a [session](crate::btc::bip37::session) requests filtered blocks
+    /// again.
     ///
     /// # Errors
     /// Returns an error if an index cannot be derived.

@@ -67,18 +67,25 @@ the first filter of the file on. --header compares them with filter headers that
 --block-headers compares the block hashes with headers that you trust. Without both, a \"no\" is only as
 reliable as the source of the file.
 
+The gap limit is a rule about indices, as in BIP44: a script that a hit adds may be in a block before that
+hit. With --gap-limit, the filters are therefore read again for the added scripts only, until no pass adds
+any. The hits of a later pass come after those of the pass before. A pipe cannot be read again: the exit
+code is then 4, and the report has the indices and the heights that were not searched.
+
 Exit codes: 0 something was found
             1 nothing was found
             3 a filter header differs from a --header that you trust
-            4 a --header is given for a height that the file does not contain
+            4 a --header is given for a height that the file does not contain, or the filters came through
+              a pipe and some were not searched for scripts that --gap-limit added
             5 a file is damaged: the filters before the damage were searched; the report has their heights
 
 JSON: one object per line, of one of these kinds:
   hit        height, hash, scripts[{item, path (position in <0;1> of a descriptor), index, script}]
   candidate  height, hash, why: a block whose filter cannot be read
   summary    filters, first, last, bytes, hits, scripts, expected_by_chance (scripts found in a
-             filter), filter_header, compared_to, seconds, damage (null if none), warnings[]: the
-             last line";
+             filter), filter_header, compared_to, passes (over the filters), unsearched[{item,
+             first_index, last_index, first, last}] (heights at which not all of these indices were
+             searched), seconds, damage (null if none), warnings[]: the last line";
 
 /// Search the filters of many blocks for scripts.
 #[derive(Debug, Args)]

@@ -14,6 +14,7 @@ use chainsieve::btc::descriptors::descriptor_scripts;
 
 use super::*;
 
+mod gap_limit;
 mod interrupted;
 mod streams;
 
@@ -277,7 +278,8 @@ fn look_ahead_asks_the_same_filter_again() {
         indices.iter().map(|&index| scripts[index].script.clone()).collect()
     };
     // Index 10 is found first and extends the range of indices, so that index 25 is found in the
-    // same block. Index 50 is too far beyond index 25.
+    // same block. Index 50 is too far beyond index 25, but not beyond index 40, so that block 1 is
+    // searched again.
     let blocks = chain_of(&[pays(&[10, 25]), pays(&[50]), pays(&[40]), pays(&[50])]);
     let blocks = folder.write("blocks.hex", blocks.join("\n"));
     let out = folder.path("filters.cbf");
@@ -293,7 +295,7 @@ fn look_ahead_asks_the_same_filter_again() {
         lines.iter().flat_map(of).collect()
     };
     assert_eq!(found(&[]), [(0, 10)]);
-    assert_eq!(found(&["--gap-limit", "20"]), [(0, 10), (0, 25), (2, 40), (3, 50)]);
+    assert_eq!(found(&["--gap-limit", "20"]), [(0, 10), (0, 25), (2, 40), (3, 50), (1, 50)]);
     let fixed = ["btc", "cf", "scan", &out, KEY, "--gap-limit", "20"];
     fails(&fixed, b"", USAGE, &["ranged"]);
 }

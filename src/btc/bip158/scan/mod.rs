@@ -15,13 +15,22 @@
 //! is the number of such filters. A filter that is malformed or does not meet its commitment makes
 //! its block a candidate, never a "no".
 //!
-//! # Look-ahead
+//! # Look-ahead and gap limit
 //! When a candidate is reported, the caller may add scripts, as a wallet does when it reveals
 //! addresses. The same filter is then matched with the new scripts, repeatedly until none are
 //! added. All later filters are matched with the new scripts too, including filters that other
-//! cores have already matched. Earlier filters are not matched with the new scripts. If a wallet
-//! uses its addresses in chain order, this is enough; for any other wallet, the caller must
-//! [rewind](FilterScan::rewind) the scan.
+//! cores have already matched.
+//!
+//! The gap limit of BIP44 is a rule about indices, not about time: a payment to a high index may be
+//! in a block before the payment that extends the range to this index. So the earlier filters, from
+//! the wallet's birthday on, must be matched with the new scripts as well. [`FilterScan::missed`]
+//! returns their heights, and [`FilterScan::scan_missed`] matches them with the new scripts only,
+//! repeatedly until no script is missed.
+//!
+//! A coin that such a pass finds may be spent in a block above, which the caller has scanned before
+//! it knew the coin. The filter of that block contains the coin's script, so the block is a
+//! candidate as well. Scan the candidates in chain order once `missed` returns `None`, or scan the
+//! candidates above the coin again.
 
 #[cfg(feature = "rayon")]
 mod parallel;
@@ -189,7 +198,8 @@ impl ScanCursor {
     }
 }
 
-/// Counters of a scan. Work that is repeated after a rewind is counted again.
+/// Counters of a scan. Work that is repeated after a rewind is counted again. Apart from
+/// `repeated`, a repeated pass ([`FilterScan::scan_missed`]) adds to the last three counters only.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -203,9 +213,12 @@ pub struct Statistics {
     pub unverified: u64,
     /// The total bytes of the matched filters.
     pub bytes: u64,
-    /// The number of blocks that are candidates.
+    /// The number of filters that a repeated pass matched with scripts that were added late.
+    pub repeated: u64,
+    /// The number of blocks that are candidates. A block that a repeated pass reports again is
+    /// counted again.
     pub candidates: u64,
-    /// The number of candidates whose filter gave no answer.
+    /// The number of candidates whose filter gave no answer, counted in the same way.
     pub no_answers: u64,
     /// The number of queries: for each filter that could be decoded, the number of scripts that it
     /// was matched with, summed over all these filters.

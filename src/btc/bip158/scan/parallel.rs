@@ -4,6 +4,7 @@ use core::ops::ControlFlow;
 
 use rayon::prelude::*;
 
+use super::wallets::Pass;
 use super::windows::TASK;
 use super::{Candidate, FilterItem, FilterScan, ScanError, Wallets};
 
@@ -27,12 +28,38 @@ impl FilterScan {
         items: impl IntoIterator<Item = FilterItem<'a>>,
         found: impl FnMut(Candidate, &mut Wallets) -> ControlFlow<B>,
     ) -> Result<ControlFlow<B>, ScanError> {
+        self.par_windows(Pass::Onward, items, found)
+    }
+
+    /// Like [`scan_missed`](Self::scan_missed), on all cores, with the same candidates in the same
+    /// order.
+    ///
+    /// # Errors
+    /// Returns the errors of [`scan_missed`](Self::scan_missed).
+    ///
+    /// # Cost
+    /// As [`par_scan`](Self::par_scan), with fewer scripts.
+    pub fn par_scan_missed<'a, B>(
+        &mut self,
+        items: impl IntoIterator<Item = FilterItem<'a>>,
+        found: impl FnMut(Candidate, &mut Wallets) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>, ScanError> {
+        self.repeat(|scan| scan.par_windows(Pass::Repeat, items, found))
+    }
+
+    fn par_windows<'a, B>(
+        &mut self,
+        pass: Pass,
+        items: impl IntoIterator<Item = FilterItem<'a>>,
+        found: impl FnMut(Candidate, &mut Wallets) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>, ScanError> {
         let cores = rayon::current_num_threads();
         let tasks = cores * TASKS_EACH;
         if self.matchers.len() < tasks {
             self.matchers.resize(tasks, self.matchers[0].clone());
         }
         self.scan_windows(
+            pass,
             items,
             found,
             cores..=tasks * TASK,

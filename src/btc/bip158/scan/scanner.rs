@@ -1,10 +1,11 @@
 //! The scan, filter by filter.
 
 use alloc::vec::Vec;
-use core::ops::ControlFlow;
+use core::ops::{ControlFlow, Range};
 
 use chainsieve_lanes::simd::Backend;
 
+use super::wallets::Pass;
 use super::windows::{Answer, TASK};
 use super::{Candidate, CandidateReason, FilterItem, ScanCursor, ScanError, Statistics, Wallets};
 use crate::btc::bip158::{DecodedFilter, Matcher, PreparedScripts};
@@ -95,6 +96,10 @@ impl FilterScan {
 
     /// Returns the position at which the scan continues: after the last block whose candidates were
     /// all reported.
+    ///
+    /// The cursor says nothing about blocks below it that were scanned before a script was added.
+    /// If a stored cursor is to mean that all blocks below it are searched for all scripts of the
+    /// wallets, store it only while [`missed`](Self::missed) returns `None`.
     pub fn cursor(&self) -> ScanCursor {
         self.cursor
     }
@@ -110,7 +115,8 @@ impl FilterScan {
     /// blocks must be matched with new scripts. The caller must drop all candidates from `height`
     /// on; the valid candidates are reported again. Wallets keep their scripts.
     ///
-    /// If `height` is not below the cursor, nothing changes.
+    /// To match blocks with the new scripts only, use [`scan_missed`](Self::scan_missed) instead. If
+    /// `height` is not below the cursor, nothing changes.
     pub fn rewind(&mut self, height: u32) {
         if height < self.cursor.next_height {
             self.cursor = ScanCursor::at(height);
@@ -143,23 +149,126 @@ impl FilterScan {
         items: impl IntoIterator<Item = FilterItem<'a>>,
         found: impl FnMut(Candidate, &mut Wallets) -> ControlFlow<B>,
     ) -> Result<ControlFlow<B>, ScanError> {
-        self.scan_windows(items, found, 1..=TASK, |question, matchers, items, answers| {
+        self.windows(Pass::Onward, items, found)
+    }
+
+    /// Returns the heights of a pass of [`scan_missed`](Self::scan_missed): from the lowest to the
+    /// highest block below the cursor that was not matched with all scripts of a wallet whose
+    /// birthday is not after the block. Returns `None` if there is no such block.
+    ///
+    /// Scripts that were added before the first filter are never missed: if the scan resumes at a
+    /// cursor, an earlier scan has searched the blocks below it for them.
+    ///
+    /// # Cost
+    /// Proportional to the number of scripts.
+    pub fn missed(&self) -> Option<Range<u32>> {
+        self.wallets.missed()
+    }
+
+    /// Matches blocks below the cursor with the scripts that were added after these blocks were
+    /// scanned, and only with these. Calls `found` for each candidate, in chain order. The cursor
+    /// stays.
+    ///
+    /// `items` are the filters from the first height of [`missed`](Self::missed) on. Filters after
+    /// the last height are not taken. A pass may report a block that was a candidate before, but
+    /// never with the same script, except after a break.
+    ///
+    /// `found` may add scripts, as in [`scan`](Self::scan): the pass then matches them with the same
+    /// filter and with all filters up to the cursor, so `items` should not end before the cursor.
+    /// The filters below are left to another pass. Repeat the pass until `missed` returns `None`.
+    ///
+    /// If `found` returns `Break`, or if `items` ends too early, the next call resumes the pass at
+    /// the first height of `missed`. A break has the same effect as in `scan`.
+    ///
+    /// # Errors
+    /// Returns an error if a filter does not have the expected height.
+    ///
+    /// # Cost
+    /// Decodes each filter again, and hashes the scripts that it was not matched with.
+    ///
+    /// # Examples
+    /// ```
+    /// use core::ops::ControlFlow;
+    ///
+    /// use chainsieve::bitcoin::{BlockHash, hashes::Hash};
+    /// use chainsieve::btc::bip158::scan::{
+    ///     Candidate, CandidateReason, FilterItem, FilterScan, ScanCursor, Wallets,
+    /// };
+    /// use chainsieve::btc::bip158::{GcsParams, filter_key, gcs};
+    ///
+    /// // The first block pays index 7 of a wallet, the second pays index 4. With a gap limit of 3,
+    /// // index 7 is searched for only once index 4 is known to be used.
+    /// let address = |index: usize| format!("address {index}").into_bytes();
+    /// let hashes = [BlockHash::hash(b"block 0"), BlockHash::hash(b"block 1")];
+    /// let paid = [address(7), address(4)];
+    /// let filter = |at: usize| {
+    ///     gcs::encode(GcsParams::BASIC, filter_key(&hashes[at]), [&paid[at][..]])
+    /// };
+    /// let filters = [filter(0)?, filter(1)?];
+    /// let items = |from: u32| {
+    ///     let filters = filters.iter().zip(hashes).enumerate().skip(from as usize);
+    ///     filters.map(|(at, (content, block_hash))| FilterItem {
+    ///         height: at as u32,
+    ///         block_hash,
+    ///         content,
+    ///         commitment: None,
+    ///     })
+    /// };
+    ///
+    /// let mut scan = FilterScan::new(ScanCursor::at(0));
+    /// let wallet = scan.wallets_mut().add(0);
+    /// scan.wallets_mut().extend(wallet, (0..=4).map(address));
+    /// let mut hits = Vec::new();
+    /// let mut found = |candidate: Candidate, wallets: &mut Wallets| {
+    ///     if let CandidateReason::Scripts { wallet, indices } = candidate.reason {
+    ///         for index in indices {
+    ///             hits.push((candidate.height, index));
+    ///             let known = wallets.scripts(wallet).len();
+    ///             wallets.extend(wallet, (known..=index + 3).map(address));
+    ///         }
+    ///     }
+    ///     ControlFlow::<()>::Continue(())
+    /// };
+    /// scan.scan(items(0), &mut found)?;
+    /// while let Some(heights) = scan.missed() {
+    ///     scan.scan_missed(items(heights.start), &mut found)?;
+    /// }
+    /// assert_eq!(hits, [(1, 4), (0, 7)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn scan_missed<'a, B>(
+        &mut self,
+        items: impl IntoIterator<Item = FilterItem<'a>>,
+        found: impl FnMut(Candidate, &mut Wallets) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>, ScanError> {
+        self.repeat(|scan| scan.windows(Pass::Repeat, items, found))
+    }
+
+    fn windows<'a, B>(
+        &mut self,
+        pass: Pass,
+        items: impl IntoIterator<Item = FilterItem<'a>>,
+        found: impl FnMut(Candidate, &mut Wallets) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>, ScanError> {
+        self.scan_windows(pass, items, found, 1..=TASK, |question, matchers, items, answers| {
             question.ask(&mut matchers[0], items, answers);
         })
     }
 
     /// Reports the answer of a filter. If the caller then adds scripts, matches the filter with the
-    /// new scripts. Finally, moves the cursor to the height after the filter.
+    /// new scripts. Finally, moves to the height after the filter.
     pub(super) fn settle<B>(
         &mut self,
+        pass: Pass,
         item: &FilterItem<'_>,
         answer: Answer,
         found: &mut impl FnMut(Candidate, &mut Wallets) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         let &FilterItem { height, block_hash, .. } = item;
         let candidate = |reason| Candidate { height, block_hash, reason };
-        let mut asked = self.wallets.asked().len();
-        let is_skipped = asked == 0;
+        self.wallets.begin();
+        let mut asked = self.wallets.asked(pass).len();
+        let is_skipped = self.wallets.num_asked(pass, height) == 0;
         let (mut is_candidate, mut no_answer) = (false, None);
         let mut decoded = None;
         let mut answer = answer;
@@ -171,11 +280,11 @@ impl FilterScan {
                     break;
                 }
             };
-            for (wallet, indices) in self.wallets.owners_of(&indices) {
+            for (wallet, indices) in self.wallets.owners_of(pass, height, &indices) {
                 is_candidate = true;
                 found(candidate(CandidateReason::Scripts { wallet, indices }), &mut self.wallets)?;
             }
-            let all = self.wallets.asked();
+            let all = self.wallets.asked(pass);
             // A wallet that sees a hit may reveal addresses, and this block may pay these addresses
             // too.
             if all.len() == asked {
@@ -185,25 +294,35 @@ impl FilterScan {
             asked = all.len();
         }
         // If the filter gives no answer, any wallet may have scripts in the block.
-        if let Some(why) = no_answer {
+        if let Some(why) = no_answer.filter(|_| !is_skipped) {
             is_candidate = true;
             found(candidate(CandidateReason::NoAnswer(why)), &mut self.wallets)?;
         }
 
-        self.cursor = ScanCursor { next_height: height + 1, previous: Some(block_hash) };
+        let questions = match no_answer {
+            Some(_) => 0,
+            None => self.wallets.num_asked(pass, height),
+        };
+        self.wallets.advance(pass, height + 1);
         let statistics = &mut self.statistics;
+        if pass == Pass::Onward {
+            self.cursor = ScanCursor { next_height: height + 1, previous: Some(block_hash) };
+            statistics.skipped += u64::from(is_skipped);
+        }
         if is_skipped {
-            statistics.skipped += 1;
             return ControlFlow::Continue(());
         }
-        statistics.filters += 1;
-        statistics.unverified += u64::from(item.commitment.is_none());
-        statistics.bytes += item.content.len() as u64;
-        statistics.candidates += u64::from(is_candidate);
-        match no_answer {
-            Some(_) => statistics.no_answers += 1,
-            None => statistics.questions += asked as u64,
+        match pass {
+            Pass::Onward => {
+                statistics.filters += 1;
+                statistics.unverified += u64::from(item.commitment.is_none());
+                statistics.bytes += item.content.len() as u64;
+            }
+            Pass::Repeat => statistics.repeated += 1,
         }
+        statistics.candidates += u64::from(is_candidate);
+        statistics.no_answers += u64::from(no_answer.is_some());
+        statistics.questions += questions as u64;
         ControlFlow::Continue(())
     }
 }

@@ -8,6 +8,7 @@ use bitcoin::hashes::Hash as _;
 use chainsieve_lanes::hash::sha256d::sha256d_each;
 use chainsieve_lanes::simd::Backend;
 
+use super::wallets::Pass;
 use super::{Candidate, FilterItem, FilterScan, NoAnswer, ScanError, Wallets};
 use crate::btc::bip158::{Matcher, PreparedScripts};
 
@@ -77,6 +78,7 @@ impl FilterScan {
     /// added, because filters matched ahead must then be matched again.
     pub(super) fn scan_windows<'a, B>(
         &mut self,
+        pass: Pass,
         items: impl IntoIterator<Item = FilterItem<'a>>,
         mut found: impl FnMut(Candidate, &mut Wallets) -> ControlFlow<B>,
         sizes: RangeInclusive<usize>,
@@ -88,10 +90,14 @@ impl FilterScan {
         let mut size = *sizes.end();
         loop {
             window.clear();
+            let room = match pass {
+                Pass::Onward => size,
+                Pass::Repeat => self.wallets.select(size),
+            };
             let mut order = Ok(());
-            for item in items.by_ref().take(size) {
+            for item in items.by_ref().take(room) {
                 let last = window.last().map(|last| last.height + 1);
-                order = check_order(last.unwrap_or(self.cursor.next_height), &item);
+                order = check_order(last.unwrap_or(self.wallets.next_height(pass)), &item);
                 if order.is_err() {
                     // The filters before the gap are scanned first, then the error is returned.
                     break;
@@ -106,8 +112,7 @@ impl FilterScan {
 
             let (mut asked, mut has_grown) = (0, false);
             for (at, item) in window.iter().enumerate() {
-                self.wallets.advance(item.height);
-                let all = self.wallets.asked();
+                let all = self.wallets.asked(pass);
                 // Scripts were added since the window was matched. The remaining filters must be
                 // matched with the new scripts.
                 if all.len() > asked {
@@ -124,7 +129,7 @@ impl FilterScan {
                     asked = all.len();
                 }
                 let answer = core::mem::replace(&mut answers[at], Ok(Vec::new()));
-                if let ControlFlow::Break(value) = self.settle(item, answer, &mut found) {
+                if let ControlFlow::Break(value) = self.settle(pass, item, answer, &mut found) {
                     return Ok(ControlFlow::Break(value));
                 }
             }
@@ -132,6 +137,14 @@ impl FilterScan {
             let wanted = if has_grown { size / 2 } else { size * 2 };
             size = wanted.clamp(*sizes.start(), *sizes.end());
         }
+    }
+
+    /// Runs the repeated pass with `scan`.
+    pub(super) fn repeat<T>(&mut self, scan: impl FnOnce(&mut Self) -> T) -> T {
+        self.wallets.start_repeat();
+        let done = scan(self);
+        self.wallets.stop_repeat();
+        done
     }
 }
 

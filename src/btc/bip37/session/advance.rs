@@ -14,6 +14,13 @@ pub(super) struct Advance {
     /// lowest block that was answered without these scripts, which may be the block that advanced
     /// the keychain.
     awaiting: BTreeMap<u32, Option<BlockAt>>,
+    /// The lowest block that was answered.
+    first: Option<BlockAt>,
+    /// `true` if scripts came after blocks were answered that no [`scripts_came`] returned. By the
+    /// gap limit, these blocks may pay to the scripts too.
+    ///
+    /// [`scripts_came`]: Self::scripts_came
+    is_behind: bool,
 }
 
 impl Advance {
@@ -34,9 +41,9 @@ impl Advance {
         true
     }
 
-    /// Records that `block` was answered while scripts of advanced keychains were not yet watched.
+    /// Records that `block` was answered. Scripts of advanced keychains may not be watched yet.
     pub(super) fn answered(&mut self, block: BlockAt) {
-        for lowest in self.awaiting.values_mut() {
+        for lowest in self.awaiting.values_mut().chain([&mut self.first]) {
             // Filtering again from the lowest block covers all later blocks.
             if lowest.is_none_or(|lowest| block.height < lowest.height) {
                 *lowest = Some(block);
@@ -47,14 +54,28 @@ impl Advance {
     /// Drops recorded blocks from `height` on, because they have left the chain. The blocks that
     /// replace them are recorded when they are answered.
     pub(super) fn reorganize(&mut self, height: u32) {
-        for block in self.awaiting.values_mut() {
+        for block in self.awaiting.values_mut().chain([&mut self.first]) {
             block.take_if(|block| block.height >= height);
         }
     }
 
     /// Records that the keychain has received its scripts. Returns the lowest block that was
-    /// answered without these scripts.
+    /// answered without these scripts since the keychain advanced.
     pub(super) fn scripts_came(&mut self, keychain: u32) -> Option<BlockAt> {
-        self.awaiting.remove(&keychain).flatten()
+        let since = self.awaiting.remove(&keychain)?;
+        // Blocks that were answered before the keychain advanced may pay to the scripts as well.
+        let is_lower = |first: BlockAt| since.is_none_or(|block| first.height < block.height);
+        self.is_behind |= self.first.is_some_and(is_lower);
+        since
+    }
+
+    /// Drops the record that scripts came after blocks were answered.
+    pub(super) fn forget_behind(&mut self) {
+        self.is_behind = false;
+    }
+
+    /// Returns the lowest block that was answered, if scripts came after it since the last call.
+    pub(super) fn take_behind(&mut self) -> Option<BlockAt> {
+        core::mem::take(&mut self.is_behind).then_some(self.first).flatten()
     }
 }

@@ -214,6 +214,10 @@ pub enum Finding {
     },
     /// Transactions may have been missed from this block on. Request this block and all blocks
     /// after it. Requests that are not answered yet are dropped.
+    ///
+    /// After an advance of a keychain, this finding comes twice: when the new scripts are added, for
+    /// blocks that were answered in the meantime, and when no request is pending, for all blocks
+    /// that were answered before.
     Refilter(BlockAt),
     /// A new filter should be loaded ([`Event::Refresh`]).
     RefreshAdvised(RefreshReason),

@@ -60,6 +60,8 @@ pub struct Session {
     recent: Recent,
     missing: Missing,
     advance: Advance,
+    /// `true` from a [`Finding::Refilter`] until the caller requests blocks.
+    is_refilter_open: bool,
     tip: Option<u32>,
     is_connected: bool,
     /// Number of connections so far.
@@ -102,6 +104,7 @@ impl Session {
             recent: Recent::new(limits.cached_bytes),
             missing: Missing::new(limits.missing),
             advance: Advance::default(),
+            is_refilter_open: false,
             tip: None,
             is_connected: false,
             connections: 0,
@@ -166,6 +169,7 @@ impl Session {
             Event::Watch(watched) => self.add_watched(watched, &mut actions),
             Event::Unwatch { scripts, outpoints } => self.remove_watched(scripts, &outpoints),
             Event::Request(blocks) => {
+                self.is_refilter_open = false;
                 let excess = self.requests.enqueue(blocks);
                 if excess > 0 {
                     report(&mut actions, Finding::LimitReached(excess));
@@ -298,6 +302,7 @@ impl Session {
             Err(error) => {
                 // Filtering again with the same filter would never end.
                 self.requests.forget_refilter();
+                self.advance.forget_behind();
                 report(actions, Finding::NoFilter(error));
             }
         }
@@ -324,7 +329,16 @@ impl Session {
                 None => self.load(actions),
             }
         }
+        // The gap limit is a rule about indices: blocks that were answered before a keychain
+        // advanced may pay to its new scripts. They are filtered again only after all pending
+        // blocks, which may advance keychains further. Otherwise, a wallet would start over at
+        // each step of a keychain.
+        let is_idle = self.requests.num_pending() == 0 && !self.is_refilter_open;
+        if is_idle && let Some(first) = self.advance.take_behind() {
+            self.requests.refilter_from(first);
+        }
         if let Some(from) = self.requests.take_refilter() {
+            self.is_refilter_open = true;
             report(actions, Finding::Refilter(from));
         }
     }

@@ -27,15 +27,19 @@
 //! request exactly once. A `pong` shows that the node had finished all its answers.
 //!
 //! # Starting over
-//! A transaction can be missed in two ways, and both lead to [`Finding::Refilter`]:
+//! A transaction can be missed in three ways, and all lead to [`Finding::Refilter`]:
 //!
 //! - The wallet derives a key only after a transaction that uses an earlier key. The caller adds
 //!   scripts after [`Finding::KeychainAdvanced`].
+//! - The gap limit of BIP44 is a rule about indices, not about time: a key may be used in a block
+//!   before the block that advanced its keychain. Once all requested blocks are answered, the
+//!   session starts over from the lowest block that it was ever asked for.
 //! - A filter without the outpoint of an output was loaded while the block with the output was in
 //!   flight.
 //!
-//! If a key is used in a block before the block that advanced its keychain, this use is found only
-//! by requesting earlier blocks again.
+//! A session knows only the blocks that it was asked for. If the wallet was searched by an earlier
+//! session, the caller itself must request the blocks from the wallet's birthday on again whenever
+//! a keychain receives new scripts.
 
 mod advance;
 mod answers;

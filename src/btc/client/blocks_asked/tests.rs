@@ -4,7 +4,7 @@ use bitcoin::block::Header;
 use bitcoin::{Amount, OutPoint, ScriptBuf, Witness};
 
 use super::*;
-use crate::btc::tests::{genesis, mine_headers, next_block, spend};
+use crate::btc::tests::{genesis, mine, mine_headers, next_block, spend};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 const SECOND: Duration = Duration::from_secs(1);
@@ -30,13 +30,14 @@ fn chain(headers: &[Header]) -> HeaderChain {
 struct World {
     asked: BlocksAsked,
     chain: HeaderChain,
-    peers: BTreeSet<PeerId>,
+    /// The connected peers, each with the number of blocks that the filter sync has in flight.
+    peers: BTreeMap<PeerId, usize>,
     now: Duration,
 }
 
 impl World {
     fn new(chain: HeaderChain, peers: &[u64]) -> Self {
-        let peers = peers.iter().map(|id| PeerId(*id)).collect();
+        let peers = peers.iter().map(|id| (PeerId(*id), 0)).collect();
         Self { asked: BlocksAsked::new(TIMEOUT), chain, peers, now: SECOND }
     }
 
@@ -49,7 +50,11 @@ impl World {
     }
 
     fn take(&mut self, from: u64, block: &Block) -> Option<Action> {
-        self.asked.take(PeerId(from), block, NETWORK)
+        self.asked.take(PeerId(from), block, NETWORK, self.now)
+    }
+
+    fn missing(&mut self, from: u64, hash: &BlockHash) {
+        self.asked.missing(PeerId(from), hash, self.now);
     }
 }
 
@@ -83,29 +88,46 @@ fn a_block_that_comes_is_given_out_once() {
 }
 
 #[test]
-fn who_is_overdue_is_let_go_and_another_is_asked() {
+fn an_overdue_block_is_asked_of_another_peer_too() {
     let (mut world, block, hash) = asked_of_one();
     world.now += TIMEOUT;
     assert_eq!(world.next(), []);
     world.now += SECOND;
-    let late = Reason::BlockStalled(hash, TIMEOUT + SECOND);
+    assert_eq!(world.next(), [request(2, hash)]);
+    assert_eq!(world.next(), []);
+    // Both peers may still send the block.
+    world.now += TIMEOUT + SECOND;
+    assert_eq!(world.next(), []);
+    let given = Action::Block(hash, Ok(Box::new(block.clone())));
+    assert_eq!(world.take(1, &block), Some(given));
+    assert_eq!(world.take(2, &block), None);
+    world.now += 9 * TIMEOUT;
+    assert_eq!(world.next(), []);
+}
+
+#[test]
+fn who_is_silent_for_four_timeouts_is_let_go() {
+    let (mut world, block, hash) = asked_of_one();
+    world.peers.remove(&PeerId(2));
+    world.now += 4 * TIMEOUT;
+    assert_eq!(world.next(), []);
+    world.now += SECOND;
+    let late = Reason::BlockStalled(hash, 4 * TIMEOUT + SECOND);
     assert_eq!(world.next(), [Action::Disconnect(PeerId(1), late)]);
     world.peers.remove(&PeerId(1));
-    assert_eq!(world.next(), [request(2, hash)]);
-    world.peers.remove(&PeerId(2));
-    assert_eq!(world.next(), failed(hash, BlockError::Unavailable { hash, peers: 2 }));
-    assert_eq!(world.take(2, &block), None);
+    assert_eq!(world.next(), failed(hash, BlockError::Unavailable { hash, peers: 1 }));
+    assert_eq!(world.take(1, &block), None);
 }
 
 #[test]
 fn a_block_that_one_peer_lacks_is_asked_of_the_next() {
     let (mut world, _, hash) = asked_of_one();
     // A `notfound` from a peer that was not asked is ignored.
-    world.asked.missing(PeerId(2), &hash);
+    world.missing(2, &hash);
     assert_eq!(world.next(), []);
-    world.asked.missing(PeerId(1), &hash);
+    world.missing(1, &hash);
     assert_eq!(world.next(), [request(2, hash)]);
-    world.asked.missing(PeerId(2), &hash);
+    world.missing(2, &hash);
     assert_eq!(world.next(), failed(hash, BlockError::Unavailable { hash, peers: 2 }));
 }
 
@@ -144,6 +166,21 @@ fn a_block_that_leaves_the_chain_is_given_up() {
     assert_eq!(world.ask(hash), failed(hash, BlockError::NotInChain(hash)));
 }
 
+/// Returns the blocks that these actions request, each with the peer.
+fn requested(actions: &[Action]) -> Vec<(PeerId, BlockHash)> {
+    let requests = actions.iter().flat_map(|action| match action {
+        Action::Send(id, NetworkMessage::GetData(items)) => {
+            items.iter().map(|item| (*id, *item)).collect::<Vec<_>>()
+        }
+        other => panic!("{other:?}"),
+    });
+    let hash = |(id, item)| match item {
+        Inventory::WitnessBlock(hash) => (id, hash),
+        other => panic!("{other:?}"),
+    };
+    requests.map(hash).collect()
+}
+
 #[test]
 fn only_so_many_are_asked_for_at_a_time() {
     let headers = mine_headers(&genesis(), MAX_OPEN + 1, 1, 1);
@@ -156,10 +193,76 @@ fn only_so_many_are_asked_for_at_a_time() {
     assert_eq!(world.ask(last), failed(last, BlockError::TooMany));
     // A second request for the same block does not add a pending download.
     assert_eq!(world.ask(hashes[0]), []);
-    assert_eq!(world.next().len(), MAX_OPEN);
-    world.asked.missing(PeerId(1), &hashes[0]);
-    assert_eq!(world.next().len(), 1);
+    // A block that no peer has makes room for another one.
+    assert_eq!(requested(&world.next()).len(), 4);
+    world.missing(1, &hashes[0]);
+    let unavailable = BlockError::Unavailable { hash: hashes[0], peers: 1 };
+    assert_eq!(world.next(), failed(hashes[0], unavailable));
     assert_eq!(world.ask(last), []);
+}
+
+/// Blocks may be large until one has arrived, so each peer is asked for four at first. What does not
+/// fit waits, in the order of the calls.
+#[test]
+fn blocks_are_spread_over_the_peers_and_the_rest_waits() {
+    let blocks = mine(40);
+    let headers: Vec<_> = blocks.iter().map(|block| block.header).collect();
+    let mut world = World::new(chain(&headers), &[1, 2, 3]);
+    // The filter sync has three blocks in flight from the second peer.
+    world.peers.insert(PeerId(2), 3);
+    for block in &blocks {
+        assert_eq!(world.ask(block.block_hash()), []);
+    }
+    let hash = |place: usize| blocks[place].block_hash();
+    let first = requested(&world.next());
+    let of = |id: u64| first.iter().filter(|(peer, _)| peer.0 == id).count();
+    assert_eq!([of(1), of(2), of(3)], [4, 1, 4]);
+    let hashes: BTreeSet<_> = first.iter().map(|(_, hash)| *hash).collect();
+    assert_eq!(hashes, (0..9).map(hash).collect());
+    assert_eq!(world.next(), []);
+    // Each peer delivers a block a second, although the blocks are many. None is let go, all
+    // blocks come, and the peers share the work.
+    world.peers.insert(PeerId(2), 0);
+    let mut queues: BTreeMap<PeerId, Vec<BlockHash>> = BTreeMap::new();
+    let (mut counts, mut delivered) = (BTreeMap::<PeerId, u32>::new(), 0);
+    for (id, hash) in first {
+        queues.entry(id).or_default().push(hash);
+    }
+    while delivered < blocks.len() {
+        world.now += SECOND;
+        for (id, queue) in &mut queues {
+            if queue.is_empty() {
+                continue;
+            }
+            let hash = queue.remove(0);
+            let block = blocks.iter().find(|block| block.block_hash() == hash).unwrap();
+            assert!(matches!(world.take(id.0, block), Some(Action::Block(..))));
+            delivered += 1;
+            *counts.entry(*id).or_default() += 1;
+        }
+        for (id, hash) in requested(&world.next()) {
+            queues.entry(id).or_default().push(hash);
+        }
+    }
+    assert!(counts.values().all(|count| *count >= 10), "{counts:?}");
+    assert!(world.now <= 20 * SECOND, "{:?}", world.now);
+}
+
+/// The peer first sends what the filter sync requested, which may take several timeouts.
+#[test]
+fn blocks_that_the_filter_sync_requested_before_give_more_time() {
+    let (mut world, block, hash) = asked_of_one();
+    world.asked = BlocksAsked::new(TIMEOUT);
+    world.peers = BTreeMap::from([(PeerId(1), 3)]);
+    assert_eq!(world.ask(hash), []);
+    assert_eq!(world.next(), [request(1, hash)]);
+    world.peers.insert(PeerId(2), 0);
+    // Three blocks of 1 MB may take three timeouts.
+    world.now += 4 * TIMEOUT;
+    assert_eq!(world.next(), []);
+    world.now += SECOND;
+    assert_eq!(world.next(), [request(2, hash)]);
+    assert!(matches!(world.take(1, &block), Some(Action::Block(of, Ok(_))) if of == hash));
 }
 
 #[test]

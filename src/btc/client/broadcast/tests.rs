@@ -39,6 +39,11 @@ fn ids(numbers: impl IntoIterator<Item = u64>) -> Vec<PeerId> {
     numbers.into_iter().map(PeerId).collect()
 }
 
+/// Peers that offer Bloom filters, so that they answer probes.
+fn with_filters(numbers: impl IntoIterator<Item = u64>) -> BTreeMap<PeerId, ServiceFlags> {
+    numbers.into_iter().map(|id| (PeerId(id), ServiceFlags::BLOOM)).collect()
+}
+
 fn at(height: u32, branch: u8) -> BlockAt {
     BlockAt { height, hash: BlockHash::from_byte_array([branch; 32]) }
 }
@@ -46,7 +51,7 @@ fn at(height: u32, branch: u8) -> BlockAt {
 /// The broadcasts, the connected peers, and the messages and news since they were last taken.
 struct World {
     broadcasts: Broadcasts,
-    peers: BTreeSet<PeerId>,
+    peers: BTreeMap<PeerId, ServiceFlags>,
     now: Duration,
     sent: Vec<(PeerId, NetworkMessage)>,
     news: Vec<(Txid, News)>,
@@ -56,7 +61,7 @@ impl World {
     fn new(peers: u64) -> Self {
         Self {
             broadcasts: Broadcasts::default(),
-            peers: (1..=peers).map(PeerId).collect(),
+            peers: with_filters(1..=peers),
             now: START,
             sent: Vec::new(),
             news: Vec::new(),
@@ -116,7 +121,7 @@ impl World {
     }
 
     fn connect(&mut self, id: u64) {
-        self.peers.insert(PeerId(id));
+        self.peers.insert(PeerId(id), ServiceFlags::BLOOM);
         self.next();
     }
 
@@ -373,19 +378,21 @@ fn peers_that_ask_and_do_not_relay_cannot_keep_it_from_the_others() {
     assert_eq!(world.told(&tx).last(), Some(&PeerId(9)));
 }
 
+/// Core answers no `getdata` for a transaction of this client, which wants no announcements, unless
+/// Core offers Bloom filters.
 #[test]
-fn a_question_that_nobody_got_counts_for_nothing() {
+fn only_peers_that_would_answer_are_asked_for_it() {
     let tx = tx(1);
     let mut world = World::asked(3, &tx);
-    world.pass(3_600);
-    assert_eq!(world.sent, []);
-    // Peer 4 is probed first. Peer 4 gets the announcement only if the probes find nothing.
-    world.connect(4);
-    assert_eq!((world.probed(&tx), world.told(&tx)), (ids([4]), ids([])));
-    world.pass(130 + 30);
-    assert_eq!((world.probed(&tx), world.told(&tx)), (ids([4, 4]), ids([])));
+    let core = ServiceFlags::NETWORK | ServiceFlags::WITNESS | ServiceFlags::COMPACT_FILTERS;
+    world.peers.extend([(PeerId(4), core), (PeerId(5), core | ServiceFlags::BLOOM)]);
+    world.pass(5 + 130 + 30);
+    assert_eq!((world.probed(&tx), world.told(&tx)), (ids([5, 5]), ids([])));
+    // Nobody has shown the transaction, so everyone is told of it.
     world.pass(1);
-    assert_eq!(world.told(&tx), ids([4]));
+    assert_eq!(world.told(&tx), ids([4, 5]));
+    world.connect(6);
+    assert_eq!(world.told(&tx), ids([4, 5, 6]));
 }
 
 #[test]
@@ -400,7 +407,7 @@ fn who_takes_no_such_fee_is_not_told_until_it_does() {
     // A negative rate is not a valid amount, and Core ignores it.
     world.take(3, &NetworkMessage::FeeFilter(-1));
     world.take(5, &NetworkMessage::FeeFilter(i64::MAX));
-    world.peers = ids(1..=5).into_iter().collect();
+    world.peers = with_filters(1..=5);
     world.offer(&tx, Some(rate));
     assert_eq!(world.told(&tx), ids(2..=4));
     let too_low = News::FeeTooLow(PeerId(1), FeeRate::from_sat_per_vb(6).unwrap());

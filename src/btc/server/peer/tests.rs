@@ -531,6 +531,39 @@ fn transactions_are_announced_as_the_filter_and_relay_say() {
     assert_eq!(names(announced(&mut none, &chain)), [id(&other)], "it is back");
 }
 
+/// Core's `ProcessGetData` ignores the transactions of a `getdata` if it keeps no state of
+/// transaction relay for the peer (`TxRelay`). On `version`, Core creates this state if the peer
+/// wants transactions announced, or if the node offers `NODE_BLOOM`, because the peer may then load
+/// a filter.
+#[test]
+fn a_peer_that_wants_no_transactions_gets_none_unless_bloom_filters_are_offered() {
+    let blocks = mine(2);
+    let mut chain = chain_of(&blocks);
+    let tx = spend(reward(&blocks[0]), ScriptBuf::from_bytes(vec![0x51]), 1);
+    chain.set_transactions([Arc::new(tx.clone())]);
+    let nobody = Inventory::WitnessTransaction(Txid::all_zeros());
+    let items = [
+        Inventory::WitnessTransaction(tx.compute_txid()),
+        nobody,
+        Inventory::WTx(tx.compute_wtxid()),
+        Inventory::WitnessBlock(blocks[0].block_hash()),
+    ];
+    let block = NetworkMessage::Block(blocks[0].clone());
+    let missing = NetworkMessage::NotFound(vec![nobody]);
+    for (bip37, relay) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut peer = met(&chain, Config { bip37, ..ALL }, relay);
+        let answer = ask(&mut peer, &chain, NetworkMessage::GetData(items.to_vec()));
+        let expected = if bip37 || relay {
+            let tx = NetworkMessage::Tx(tx.clone());
+            vec![tx.clone(), tx, block.clone(), missing.clone()]
+        } else {
+            // There is no `notfound` for what is ignored.
+            vec![block.clone()]
+        };
+        assert_eq!(answer, expected, "bip37 {bip37}, relay {relay}");
+    }
+}
+
 fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }

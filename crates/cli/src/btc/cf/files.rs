@@ -84,6 +84,11 @@ impl FilterFiles {
         self.bytes
     }
 
+    /// Returns `true` if the filters can be read more than once. A pipe yields its bytes only once.
+    pub(crate) fn are_rereadable(&self) -> bool {
+        self.files.iter().all(|(_, path)| path.is_file())
+    }
+
     /// Calls `take` with batches of filters, their filter headers, and the number of bytes read so
     /// far, until `take` returns `Break`.
     ///
@@ -91,7 +96,7 @@ impl FilterFiles {
     /// a description of the damage is returned, and all filters before the damage were passed to
     /// `take`. Damage in any other file is an error.
     pub(crate) fn for_each_batch(
-        mut self,
+        &mut self,
         mut take: impl FnMut(&Batch, &[FilterHeader], u64) -> anyhow::Result<ControlFlow<()>>,
     ) -> anyhow::Result<Option<String>> {
         let mut batch = Batch::new();

@@ -24,7 +24,7 @@ pub(crate) fn run(args: &VerifyHeadersArgs) -> anyhow::Result<Report> {
         }
     }
     let blocks = BlockHashes::read(&args.blocks, 0..=u32::MAX)?;
-    let files = FilterFiles::open(&args.filters)?.of_blocks(blocks);
+    let mut files = FilterFiles::open(&args.filters)?.of_blocks(blocks);
     let progress = Progress::over(files.bytes());
     let first = files.header().start_height;
     let (mut filters, mut compared) = (0_u32, 0_u64);

@@ -1,15 +1,16 @@
 //! The command `btc cf scan`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::time::Instant;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use chainsieve::bitcoin::bip158::FilterHeader;
 use chainsieve::btc::bip158::scan::{
-    Candidate, CandidateReason, FilterScan, ScanCursor, WalletIndex, Wallets,
+    Candidate, CandidateReason, FilterScan, ScanCursor, ScanError, WalletIndex, Wallets,
 };
 use chainsieve::btc::descriptors::{descriptor_scripts, is_ranged};
+use serde::Serialize;
 use serde_json::json;
 
 use super::block_hashes::BlockHashes;
@@ -45,7 +46,7 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
     }
     let blocks =
         BlockHashes::read(&args.blocks, args.birthday.unwrap_or(0)..=args.to.unwrap_or(u32::MAX))?;
-    let files = FilterFiles::open(&args.filters)?.of_blocks(blocks);
+    let mut files = FilterFiles::open(&args.filters)?.of_blocks(blocks);
     let network = args.watch.network;
     ensure!(
         files.header().network_magic == network.magic().to_bytes(),
@@ -56,7 +57,7 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
     let from = args.birthday.unwrap_or(start);
     ensure!(from >= start, "--birthday is {from}, but the filters start at height {start}");
     let mut look = Look::new(args, scripts, start)?;
-    look.over(files, json)?;
+    look.over(&mut files, json)?;
     look.report(json)
 }
 
@@ -73,9 +74,27 @@ struct Look<'a> {
     /// Heights at which the filter header that the user gave equals the computed one.
     compared: Vec<u32>,
     hits: u64,
+    /// The heights of the blocks that were hits.
+    candidates: BTreeSet<u32>,
+    /// The filter headers at the ends of the batches that were read.
+    read: BTreeMap<u32, FilterHeader>,
+    /// Number of passes over the filters.
+    passes: u32,
+    /// What was not searched because the filters cannot be read again.
+    unsearched: Vec<Unsearched>,
     damage: Option<String>,
     warnings: Vec<String>,
     started: Instant,
+}
+
+/// Indices of a descriptor, and heights at which not all of these indices were searched for.
+#[derive(Debug, Clone, Serialize)]
+struct Unsearched {
+    item: String,
+    first_index: u32,
+    last_index: u32,
+    first: u32,
+    last: u32,
 }
 
 /// The scripts, by their index in the scan.
@@ -85,6 +104,9 @@ struct SearchedScripts {
     /// The next index to derive, for each ranged descriptor.
     ranged: HashMap<String, u32>,
     gap_limit: Option<u32>,
+    /// For each ranged descriptor, the first index that the first pass added after its first
+    /// filter, and the highest height that was searched before all of these were added.
+    late: BTreeMap<String, (u32, u32)>,
 }
 
 impl<'a> Look<'a> {
@@ -105,7 +127,8 @@ impl<'a> Look<'a> {
         if args.gap_limit.is_some() && ranged.is_empty() {
             bail!(UsageError("--gap-limit needs a ranged descriptor"));
         }
-        let watched = SearchedScripts { wallet, scripts, ranged, gap_limit: args.gap_limit };
+        let (gap_limit, late) = (args.gap_limit, BTreeMap::new());
+        let watched = SearchedScripts { wallet, scripts, ranged, gap_limit, late };
         Ok(Self {
             args,
             scan,
@@ -115,46 +138,120 @@ impl<'a> Look<'a> {
             filter_header: None,
             compared: Vec::new(),
             hits: 0,
+            candidates: BTreeSet::new(),
+            read: BTreeMap::new(),
+            passes: 1,
+            unsearched: Vec::new(),
             damage: None,
             warnings: Vec::new(),
             started: Instant::now(),
         })
     }
 
-    fn over(&mut self, files: FilterFiles, json: bool) -> anyhow::Result<()> {
+    fn over(&mut self, files: &mut FilterFiles, json: bool) -> anyhow::Result<()> {
+        let mut lines = Lines::default();
+        self.search(files, json, &mut lines)?;
+        // The gap limit is a rule about indices: a script that was added may have been paid in a
+        // block before the one that led to it. Each pass may add more scripts.
+        while let Some(heights) = self.scan.missed().filter(|_| !lines.is_closed()) {
+            if !files.are_rereadable() {
+                self.unsearched = self.watched.unsearched(heights.start);
+                break;
+            }
+            self.passes += 1;
+            self.search_again(files, json, &mut lines)?;
+        }
+        Ok(())
+    }
+
+    fn search(
+        &mut self,
+        files: &mut FilterFiles,
+        json: bool,
+        lines: &mut Lines,
+    ) -> anyhow::Result<()> {
         let to = self.args.to.unwrap_or(u32::MAX);
         let progress = Progress::over(files.bytes());
-        let mut lines = Lines::default();
         self.damage = files.for_each_batch(|batch, headers, bytes| {
             let items = || batch.items().take_while(|item| item.height <= to);
-            let mut text = String::new();
-            let (watched, hits) = (&mut self.watched, &mut self.hits);
-            let outcome = self.scan.par_scan(items(), |candidate, wallets| {
-                if *hits == 0 && !json {
-                    text += HEAD;
-                }
-                *hits += 1;
-                text += &watched.line(&candidate, json);
-                match watched.extend(&candidate, wallets) {
-                    Ok(()) => ControlFlow::Continue(()),
-                    Err(error) => ControlFlow::Break(error),
-                }
-            })?;
-            if let ControlFlow::Break(error) = outcome {
-                return Err(error);
-            }
+            let text = self.step(json, |scan, found| scan.par_scan(items(), found))?;
             for (item, header) in items().zip(headers) {
                 self.first.get_or_insert(item.height);
                 self.next = item.height + 1;
                 self.filter_header = Some(*header);
                 self.compare(item.height, header)?;
             }
+            self.read.extend(batch.items().zip(headers).last().map(|(it, end)| (it.height, *end)));
             progress.at(bytes);
             lines.print(&text)?;
             let is_last = self.next > to || lines.is_closed();
             Ok(if is_last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
         Ok(())
+    }
+
+    /// Reads the filters again, and matches them with the scripts that were added after them.
+    fn search_again(
+        &mut self,
+        files: &mut FilterFiles,
+        json: bool,
+        lines: &mut Lines,
+    ) -> anyhow::Result<()> {
+        let progress = Progress::over(files.bytes());
+        let end = self.scan.cursor().next_height;
+        let start = self.scan.missed().map_or(end, |heights| heights.start);
+        let mut is_done = false;
+        files.for_each_batch(|batch, headers, bytes| {
+            // The filters were compared with --header in the first pass. The same filters must be
+            // read now: the header at the end of a batch commits to all filters before it.
+            for (item, header) in batch.items().zip(headers) {
+                ensure!(
+                    self.read.get(&item.height).is_none_or(|read| read == header),
+                    "the filters up to height {} have changed since they were first read",
+                    grouped(item.height)
+                );
+            }
+            let items = batch.items().filter(|item| (start..end).contains(&item.height));
+            let text = self.step(json, |scan, found| scan.par_scan_missed(items, found))?;
+            progress.at(bytes);
+            lines.print(&text)?;
+            let next = batch.items().last().map_or(0, |item| item.height + 1);
+            // The pass goes on after this batch, or the rest belongs to the next pass.
+            let goes_on = self.scan.missed().is_some_and(|heights| heights.start >= next);
+            is_done = !goes_on || lines.is_closed();
+            Ok(if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        ensure!(is_done, "the filters have changed since they were first read: some are missing");
+        Ok(())
+    }
+
+    /// Runs a part of a pass and returns the lines of its hits.
+    fn step(
+        &mut self,
+        json: bool,
+        scan: impl FnOnce(
+            &mut FilterScan,
+            &mut dyn FnMut(Candidate, &mut Wallets) -> ControlFlow<anyhow::Error>,
+        ) -> Result<ControlFlow<anyhow::Error>, ScanError>,
+    ) -> anyhow::Result<String> {
+        let mut text = String::new();
+        let Self { watched, hits, candidates, passes, .. } = self;
+        let outcome = scan(&mut self.scan, &mut |candidate, wallets| {
+            if *hits == 0 && !json {
+                text += HEAD;
+            }
+            *hits += 1;
+            candidates.insert(candidate.height);
+            text += &watched.line(&candidate, json);
+            match watched.extend(&candidate, wallets, *passes) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => ControlFlow::Break(error),
+            }
+        })?;
+        match outcome {
+            ControlFlow::Break(error) => Err(error),
+            ControlFlow::Continue(()) => Ok(text),
+        }
     }
 
     /// Compares a computed filter header with the trusted ones of its height.
@@ -174,17 +271,9 @@ impl<'a> Look<'a> {
         Ok(())
     }
 
-    fn report(mut self, json: bool) -> anyhow::Result<Report> {
-        let Some(first) = self.first else {
-            bail!(self.damage.unwrap_or_else(|| "the file contains no filters".into()));
-        };
-        let (first, last) = (first.max(self.args.birthday.unwrap_or(first)), self.next - 1);
-        ensure!(
-            first <= last,
-            "the filters end at height {last}, before --birthday {first}{}{}",
-            if self.damage.is_some() { "; " } else { "" },
-            self.damage.as_deref().unwrap_or_default()
-        );
+    /// Adds warnings about what was not searched and not compared. `last` is the last height that
+    /// was read, and `compared_to` the highest one with a `--header`.
+    fn warn(&mut self, last: u32, compared_to: Option<u32>) {
         let searched = |damage| format!("{damage}; nothing after the damage was searched");
         self.warnings.extend(self.damage.iter().map(searched));
         if let Some(to) = self.args.to.filter(|&to| to > last) {
@@ -201,7 +290,6 @@ impl<'a> Look<'a> {
                 "--header: the file has no filter of height {height} to compare with"
             ));
         }
-        let compared_to = self.compared.iter().max().copied();
         match compared_to {
             None => self.warnings.push(String::from(
                 "a \"no\" is only as reliable as the source of the filters: compare them with a filter \
@@ -216,6 +304,32 @@ impl<'a> Look<'a> {
             )),
             Some(_) => {}
         }
+        for it in &self.unsearched {
+            self.warnings.push(format!(
+                "{}: not all filters of height {} to {} were searched for index {} to {}, because a \
+                 pipe cannot be read again: give a file, or a larger --range",
+                words(&it.item, None, None),
+                grouped(it.first),
+                grouped(it.last),
+                it.first_index,
+                it.last_index
+            ));
+        }
+    }
+
+    fn report(mut self, json: bool) -> anyhow::Result<Report> {
+        let Some(first) = self.first else {
+            bail!(self.damage.unwrap_or_else(|| "the file contains no filters".into()));
+        };
+        let (first, last) = (first.max(self.args.birthday.unwrap_or(first)), self.next - 1);
+        ensure!(
+            first <= last,
+            "the filters end at height {last}, before --birthday {first}{}{}",
+            if self.damage.is_some() { "; " } else { "" },
+            self.damage.as_deref().unwrap_or_default()
+        );
+        let compared_to = self.compared.iter().max().copied();
+        self.warn(last, compared_to);
         let statistics = *self.scan.statistics();
         let header = self.filter_header.map(|header| header.to_string()).unwrap_or_default();
         let seconds = self.started.elapsed().as_secs_f64();
@@ -229,6 +343,8 @@ impl<'a> Look<'a> {
             "expected_by_chance": statistics.expected_false(),
             "filter_header": header,
             "compared_to": compared_to,
+            "passes": self.passes,
+            "unsearched": self.unsearched,
             "seconds": seconds,
             "damage": self.damage,
             "warnings": self.warnings,
@@ -238,7 +354,7 @@ impl<'a> Look<'a> {
             page.line("");
         }
         let bytes = usize::try_from(statistics.bytes).unwrap_or(usize::MAX);
-        page.fields(vec![
+        let mut fields = vec![
             (
                 "filters",
                 format!(
@@ -254,7 +370,7 @@ impl<'a> Look<'a> {
                 "candidates",
                 format!(
                     "{}; about {:.2} scripts expected by chance",
-                    grouped(statistics.candidates),
+                    grouped(self.candidates.len()),
                     statistics.expected_false()
                 ),
             ),
@@ -265,12 +381,22 @@ impl<'a> Look<'a> {
                     _ => format!("{header} at height {}", grouped(last)),
                 },
             ),
-        ]);
+        ];
+        if self.passes > 1 {
+            let again = grouped(statistics.repeated);
+            let times = count(self.passes - 1, "time");
+            fields
+                .insert(1, ("read again", format!("{times}; {again} matched with added scripts")));
+        }
+        page.fields(fields);
         page.warnings(&self.warnings);
         let exit = match self.damage {
             Some(_) => Exit::Failed,
-            // A filter header that the user trusts was not compared with any filter.
-            None if self.compared.len() < self.args.header.len() => Exit::Undecided,
+            // A filter header that the user trusts was not compared with any filter, or an added
+            // script was not searched for in all filters.
+            None if self.compared.len() < self.args.header.len() || !self.unsearched.is_empty() => {
+                Exit::Undecided
+            }
             None => Exit::from(self.hits > 0),
         };
         Ok(Report::new(page, record, exit).after_lines())
@@ -322,9 +448,27 @@ impl SearchedScripts {
         format!("{:<9}  {block_hash}  {why}\n", grouped(*height))
     }
 
+    /// Returns what the first pass did not search from height `first` on.
+    fn unsearched(&self, first: u32) -> Vec<Unsearched> {
+        let late = self.late.iter().filter(|(_, (_, last))| *last >= first);
+        let unsearched = late.map(|(item, &(first_index, last))| Unsearched {
+            item: item.clone(),
+            first_index,
+            last_index: self.ranged.get(item).map_or(first_index, |next| next - 1),
+            first,
+            last,
+        });
+        unsearched.collect()
+    }
+
     /// Derives more scripts of a ranged descriptor, up to the gap limit after the index that was
     /// found.
-    fn extend(&mut self, candidate: &Candidate, wallets: &mut Wallets) -> anyhow::Result<()> {
+    fn extend(
+        &mut self,
+        candidate: &Candidate,
+        wallets: &mut Wallets,
+        pass: u32,
+    ) -> anyhow::Result<()> {
         let (Some(gap), CandidateReason::Scripts { indices, .. }) =
             (self.gap_limit, &candidate.reason)
         else {
@@ -340,6 +484,12 @@ impl SearchedScripts {
             let Some(next) = self.ranged.get_mut(&item).filter(|next| **next <= end) else {
                 continue;
             };
+            if pass == 1
+                && let Some(height) = candidate.height.checked_sub(1)
+            {
+                let late = self.late.entry(item.clone()).or_insert((*next, height));
+                late.1 = height;
+            }
             for derived in descriptor_scripts(&item, *next..=end)? {
                 wallets.push(self.wallet, derived.script.as_bytes());
                 self.scripts.push(WatchedScript {

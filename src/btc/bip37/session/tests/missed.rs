@@ -7,6 +7,7 @@ use super::node::{World, block, script, tx, watched};
 use crate::btc::bip37::session::{Event, FilterPolicy, Finding};
 use crate::btc::headers::BlockAt;
 use crate::btc::wallet::{Label, WatchItem};
+use testkit::Rng;
 
 /// Returns a transaction that pays to the wallet's script number `index`.
 fn pay(index: u32) -> Transaction {
@@ -40,6 +41,102 @@ fn a_block_between_an_unconfirmed_advance_and_its_scripts() {
     world.request_from(1);
     world.settle();
     assert!(world.relevant().contains(&want));
+}
+
+/// A block pays to index 7 before the block that pays to index 4. With a look-ahead of 3, index 7 is
+/// watched only once index 4 is known to be used. A third block spends the coin of index 7.
+#[test]
+fn a_key_that_is_used_below_the_block_that_advances_its_keychain() {
+    let (seven, four) = (pay(7), pay(4));
+    let spend = tx(&[OutPoint::new(seven.compute_txid(), 0)], &[script(1_000_000)]);
+    let mut own = [&seven, &four, &spend].map(Transaction::compute_txid);
+    own.sort_unstable();
+    let blocks = [vec![seven], vec![four], vec![], vec![spend], vec![]];
+    let blocks = (0..).zip(blocks).map(|(height, own)| block(height, own)).collect();
+    let mut world = world(5, blocks);
+    world.request_from(0);
+    world.sync(3);
+    assert_eq!(world.relevant(), own);
+    // Index 4 and then index 7 advance the keychain, and each time all blocks are filtered again.
+    let again = |finding: &&Finding| **finding == Finding::Refilter(world.at(0));
+    assert_eq!(world.findings.iter().filter(again).count(), 2);
+}
+
+/// Each block uses the next key of the wallet, so that the keychain advances in each block. Earlier
+/// blocks are filtered again once at the end, not at each step.
+#[test]
+fn earlier_blocks_are_filtered_again_only_after_all_pending_ones() {
+    let blocks: Vec<_> = (0..40).map(|index| block(index, vec![pay(index)])).collect();
+    let mut own: Vec<_> = (0..40).map(|index| pay(index).compute_txid()).collect();
+    own.sort_unstable();
+    let mut world = world(5, blocks);
+    world.request_from(0);
+    let mut seen = 0;
+    while seen < world.findings.len() || world.node_step() || world.session_step() {
+        let Some(finding) = world.findings.get(seen).cloned() else { continue };
+        seen += 1;
+        match finding {
+            Finding::KeychainAdvanced { label, .. } => {
+                world.event(Event::Watch((0..=label.index + 3).map(watched).collect()));
+            }
+            Finding::Refilter(from) => world.request_from(from.height as usize),
+            _ => {}
+        }
+    }
+    assert_eq!(world.relevant(), own);
+    // Twice because the lowest block itself advanced the keychain, and once at the end.
+    let lowest = |finding: &&Finding| **finding == Finding::Refilter(world.at(0));
+    assert_eq!(world.findings.iter().filter(lowest).count(), 3);
+    let closed =
+        world.count(|finding| matches!(finding, Finding::Block(closed) if closed.counts()));
+    assert!(closed < 4 * 40, "{closed} answers for 40 blocks");
+}
+
+/// Keys are used in any order of the blocks, and their coins are spent later. The wallet finds what
+/// a search for all keys finds, up to the first distance between used keys that exceeds the
+/// look-ahead.
+#[test]
+fn the_look_ahead_reaches_the_same_keys_whatever_the_order_of_the_blocks() {
+    let mut missed = 0;
+    for seed in 0..40 {
+        let rng = &mut Rng::new(seed);
+        let mut blocks: Vec<(Vec<Transaction>, Vec<Transaction>)> = vec![Default::default(); 16];
+        let mut used = Vec::new();
+        let mut index = rng.below(4) as u32;
+        while index < 60 {
+            let (at, paid) = (rng.below(16), pay(index));
+            let coin = OutPoint::new(paid.compute_txid(), 0);
+            let mut own = vec![paid.compute_txid()];
+            blocks[at].0.push(paid);
+            if rng.one_in(2) {
+                let spend = tx(&[coin], &[script(1_000_000 + index)]);
+                own.push(spend.compute_txid());
+                blocks[at + rng.below(16 - at)].1.push(spend);
+            }
+            used.push((index, own));
+            let most = if rng.one_in(20) { 6 } else { 4 };
+            index += 1 + rng.below(most) as u32;
+        }
+        let mut end = 5;
+        let mut own = Vec::new();
+        for (index, txids) in used {
+            if index < end {
+                own.extend(txids);
+                end = end.max(index + 4);
+            } else {
+                missed += 1;
+            }
+        }
+        own.sort_unstable();
+        let blocks = (0..).zip(blocks);
+        let blocks = blocks.map(|(at, (pays, spends))| block(at, [pays, spends].concat()));
+        let mut world = world(5, blocks.collect());
+        world.request_from(0);
+        world.sync(3);
+        assert_eq!(world.session.pending_requests(), 0);
+        assert_eq!(world.relevant(), own, "seed {seed}");
+    }
+    assert!(missed > 20, "{missed}");
 }
 
 /// The block that advanced a keychain is replaced by another block, which is answered before the
