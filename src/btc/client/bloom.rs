@@ -587,6 +587,8 @@ impl BloomFollower {
             session::Finding::LimitReached(count) => {
                 turn.actions.push(Action::Report(Finding::CoinLimit(count)));
             }
+            // The blocks that lack scripts are known here, those of earlier runs included.
+            session::Finding::RefilterEarlier(_) => {}
             // These findings need no action. Honest peers cause the first four of these findings
             // too. `Wallet::check` has refused all unwatchable scripts. The last three findings
             // answer claims, and the client sends no claims.

@@ -214,11 +214,11 @@ pub enum Finding {
     },
     /// Transactions may have been missed from this block on. Request this block and all blocks
     /// after it. Requests that are not answered yet are dropped.
-    ///
-    /// After an advance of a keychain, this finding comes twice: when the new scripts are added, for
-    /// blocks that were answered in the meantime, and when no request is pending, for all blocks
-    /// that were answered before.
     Refilter(BlockAt),
+    /// Scripts of a keychain came after blocks were answered, of which this is the lowest. By the gap
+    /// limit, these blocks may pay to the scripts too: request them again, from the wallet's birthday
+    /// on. Reported once no request is pending.
+    RefilterEarlier(BlockAt),
     /// A new filter should be loaded ([`Event::Refresh`]).
     RefreshAdvised(RefreshReason),
     /// The information that the new filter reveals to an observer. This finding is reported for the

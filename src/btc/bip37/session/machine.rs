@@ -60,7 +60,7 @@ pub struct Session {
     recent: Recent,
     missing: Missing,
     advance: Advance,
-    /// `true` from a [`Finding::Refilter`] until the caller requests blocks.
+    /// `true` from a [`Finding::Refilter`] or [`Finding::RefilterEarlier`] until the caller requests blocks.
     is_refilter_open: bool,
     tip: Option<u32>,
     is_connected: bool,
@@ -335,7 +335,8 @@ impl Session {
         // each step of a keychain.
         let is_idle = self.requests.num_pending() == 0 && !self.is_refilter_open;
         if is_idle && let Some(first) = self.advance.take_behind() {
-            self.requests.refilter_from(first);
+            self.is_refilter_open = true;
+            report(actions, Finding::RefilterEarlier(first));
         }
         if let Some(from) = self.requests.take_refilter() {
             self.is_refilter_open = true;

@@ -27,7 +27,8 @@
 //! request exactly once. A `pong` shows that the node had finished all its answers.
 //!
 //! # Starting over
-//! A transaction can be missed in three ways, and all lead to [`Finding::Refilter`]:
+//! A transaction can be missed in three ways, and all lead to [`Finding::Refilter`] or
+//! [`Finding::RefilterEarlier`]:
 //!
 //! - The wallet derives a key only after a transaction that uses an earlier key. The caller adds
 //!   scripts after [`Finding::KeychainAdvanced`].

@@ -130,6 +130,7 @@ pub(super) fn is_complaint(finding: &Finding) -> bool {
             | Finding::Block(_)
             | Finding::KeychainAdvanced { .. }
             | Finding::Refilter(_)
+            | Finding::RefilterEarlier(_)
             | Finding::Privacy(_)
             | Finding::RefreshAdvised(_)
             | Finding::NoEvidence(..)
@@ -270,7 +271,9 @@ impl World {
                 Finding::KeychainAdvanced { label, .. } => {
                     self.event(Event::Watch((0..=label.index + lookahead).map(watched).collect()));
                 }
-                Finding::Refilter(from) => self.request_from(from.height as usize),
+                Finding::Refilter(from) | Finding::RefilterEarlier(from) => {
+                    self.request_from(from.height as usize);
+                }
                 _ => {}
             }
             seen += 1;
