@@ -155,7 +155,8 @@ fn updates() {
             "event": "reorganized", "fork": at_json(), "disconnected": [at_json()], "withdrawn": 1
         }),
     );
-    let progress = json!({"tip": at_json(), "work": WORK, "end": 5, "settled_to": null, "watched": 2});
+    let progress =
+        json!({"tip": at_json(), "work": WORK, "end": 5, "settled_to": null, "watched": 2});
     check_text::<Progress>(progress.clone());
     let mut caught_up = progress;
     caught_up["event"] = "caught_up".into();

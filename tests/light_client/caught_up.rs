@@ -75,7 +75,7 @@ fn connections_of_one_peer_do_not_outvote_one_that_has_not_answered() {
     let mut world = World::new(config(Protocol::Bip157), &one(), &nodes);
     world.run();
     world.updates();
-    let mut paid = chain.clone();
+    let mut paid = chain;
     paid.mine(&script(1), &[]);
     // The honest node announces the block, and is slow to answer about its filter.
     world.nodes[1].fault = Some(Fault::Silent);

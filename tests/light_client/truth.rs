@@ -42,7 +42,8 @@ impl Watched {
             let blocks = chain.blocks().iter();
             blocks.filter(|mined| (self.first..=self.last).contains(&mined.height))
         };
-        let outputs = blocks().flat_map(|mined| mined.block.txdata.iter().flat_map(|tx| &tx.output));
+        let outputs =
+            blocks().flat_map(|mined| mined.block.txdata.iter().flat_map(|tx| &tx.output));
         let paid: BTreeSet<_> = outputs.map(|output| &output.script_pubkey).collect();
         let mut end = self.range;
         loop {

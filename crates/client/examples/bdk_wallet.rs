@@ -1,6 +1,10 @@
 //! Keeps a wallet of `bdk_wallet` up to date: its history, a broadcast payment, a reorganisation.
+//!
+//! A program that stores its wallet must persist it before it acknowledges an update: an acknowledged
+//! update does not come again.
 use std::error::Error;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bdk_wallet::chain::{BlockId, ConfirmationBlockTime, TxUpdate};
 use bdk_wallet::{KeychainKind, SignOptions, Update as BdkUpdate, Wallet as BdkWallet};
@@ -29,7 +33,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut psbt = payment.finish()?;
     psbt.sign(&KEY.parse::<Xpriv>()?, bdk.secp_ctx()).map_err(|(_, e)| format!("{e:?}"))?;
     bdk.finalize_psbt(&mut psbt, SignOptions::default())?;
-    client.broadcast(psbt.extract_tx()?, None)?;
+    let payment = psbt.extract_tx()?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    // Without this, the wallet could spend the same coins again.
+    bdk.apply_unconfirmed_txs([(payment.clone(), now)]);
+    client.broadcast(payment, None)?;
     while node.chain().mempool().is_empty() {
         std::thread::yield_now();
     }
@@ -57,7 +65,7 @@ fn follow(
             News::Hit(hit) => {
                 tx_update.txs.push(Arc::new(hit.transaction.clone()));
                 let Some(at) = hit.place.map(|place| place.block) else { continue };
-                let Some(header) = client.header_at(at.height)? else { continue };
+                let Some(header) = hit.header else { continue };
                 let (block_id, confirmation_time) = (id(at), header.time.into());
                 let anchor = ConfirmationBlockTime { block_id, confirmation_time };
                 tx_update.anchors.insert((anchor, hit.txid));
@@ -73,6 +81,7 @@ fn follow(
             _ => {}
         }
         bdk.apply_update(BdkUpdate { tx_update, chain: Some(tip), ..BdkUpdate::default() })?;
+        // Here a program persists the wallet.
         client.acknowledge(&update);
         if is_last(&update.news) {
             return Ok(());

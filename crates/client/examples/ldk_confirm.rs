@@ -9,19 +9,22 @@ use chainsieve_client::{Birthday, Builder, Client, Item, Network, News, Wallet};
 use lightning::chain::transaction::{self, TransactionData};
 use lightning::chain::{Confirm, Filter, WatchedOutput};
 
-struct Registered<'a>(&'a Client);
+/// The client, and the height of the chain when the channel was opened, which a program stores with
+/// the channel. Blocks below need not be searched.
+struct Registered<'a>(&'a Client, u32);
 
 impl Filter for Registered<'_> {
     fn register_tx(&self, _txid: &Txid, script_pubkey: &Script) {
         let items = vec![Item::Script(script_pubkey.to_owned())];
-        self.0.watch("ldk", Wallet::new(Birthday::Height(0), items)).expect("it is in filters");
+        self.0.watch("ldk", Wallet::new(Birthday::Height(self.1), items)).expect("in filters");
     }
     fn register_output(&self, output: WatchedOutput) {
         // The output's script finds the transaction that creates the output, and the outpoint finds
         // its spend.
         let outpoint = output.outpoint.into_bitcoin_outpoint();
         let items = vec![Item::Coin { outpoint, script: Some(output.script_pubkey) }];
-        self.0.watch("ldk", Wallet::new(Birthday::Height(0), items)).expect("it is in filters");
+        // Only the new output is searched for, and only from the birthday on.
+        self.0.watch("ldk", Wallet::new(Birthday::Height(self.1), items)).expect("in filters");
     }
 }
 
@@ -52,16 +55,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     let txid = node.mine(&script).txdata[0].compute_txid();
     let client = Builder::new(Network::Regtest).peer(node.address().to_string()).start()?;
     let (monitor, outpoint) = (Monitor::default(), transaction::OutPoint { txid, index: 0 });
-    Registered(&client).register_tx(&outpoint.txid, &script);
+    Registered(&client, 1).register_tx(&outpoint.txid, &script);
     let output = WatchedOutput { block_hash: None, outpoint, script_pubkey: script };
-    Registered(&client).register_output(output);
+    Registered(&client, 1).register_output(output);
     for update in client.updates() {
         match &update.news {
             News::Hit(hit) => {
                 let Some((at, index)) = hit.place.map(|place| (place.block, place.index)) else {
                     continue;
                 };
-                let Some((_, header)) = client.header_of(at.hash)? else { continue };
+                let Some(header) = hit.header else { continue };
                 let found = [(index as usize, &hit.transaction)];
                 monitor.transactions_confirmed(&header, &found, at.height);
             }

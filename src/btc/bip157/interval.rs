@@ -202,7 +202,13 @@ impl Interval {
     pub(super) fn push(&mut self, hash: FilterHash, wanted: bool) {
         let answer = if wanted { Answer::None } else { Answer::Unwanted };
         self.open += usize::from(wanted);
-        self.heights.push(Height { hash, answer, ambiguous: false, audited: false, scanned: false });
+        self.heights.push(Height {
+            hash,
+            answer,
+            ambiguous: false,
+            audited: false,
+            scanned: false,
+        });
     }
 
     /// Replaces the accepted hash of a height.

@@ -587,12 +587,12 @@ impl BloomFollower {
             session::Finding::LimitReached(count) => {
                 turn.actions.push(Action::Report(Finding::CoinLimit(count)));
             }
-            // The blocks that lack scripts are known here, those of earlier runs included.
-            session::Finding::RefilterEarlier(_) => {}
-            // These findings need no action. Honest peers cause the first four of these findings
+            // These findings need no action. The follower knows itself which blocks lack scripts, and
+            // not only those of this session (`RefilterEarlier`). Honest peers cause the first four of these findings
             // too. `Wallet::check` has refused all unwatchable scripts. The last three findings
             // answer claims, and the client sends no claims.
-            session::Finding::FalsePositive(..)
+            session::Finding::RefilterEarlier(_)
+            | session::Finding::FalsePositive(..)
             | session::Finding::NotInTree { .. }
             | session::Finding::NotDelivered { .. }
             | session::Finding::Unrequested(_)

@@ -184,18 +184,24 @@ impl FilterFollower {
             answered = match answered {
                 Some(run) if *run.end() + 1 == height => Some(*run.start()..=height),
                 run => {
-                    run.into_iter().for_each(|run| self.searched.answer(run, 0));
+                    if let Some(run) = run {
+                        self.searched.answer(run, 0);
+                    }
                     Some(height..=height)
                 }
             };
         }
-        answered.into_iter().for_each(|run| self.searched.answer(run, 0));
-        withdrawn.into_iter().for_each(|height| self.searched.withdraw(&(height..=height)));
+        if let Some(run) = answered {
+            self.searched.answer(run, 0);
+        }
+        for height in withdrawn {
+            self.searched.withdraw(&(height..=height));
+        }
         self.take_new(turn);
         self.know(coins);
         // Before these coins were known, the earlier run may have scanned blocks that spend them.
         for (script, from) in late {
-            self.look_for_spends(script, from);
+            self.look_for_spends(&script, from);
         }
         // The restored sync may begin above the first height that is wanted now.
         if first < self.sync.first() {
@@ -252,8 +258,8 @@ impl FilterFollower {
 
     /// Searches the scanned blocks from a height on for a script whose coin was just found: they
     /// may spend the coin.
-    fn look_for_spends(&mut self, script: bitcoin::ScriptBuf, from: u32) {
-        if self.searched.add_coin(script.clone(), from) {
+    fn look_for_spends(&mut self, script: &bitcoin::Script, from: u32) {
+        if self.searched.add_coin(script, from) {
             self.prepared.push(script.as_bytes());
         }
     }
@@ -615,7 +621,7 @@ impl FilterFollower {
             // Higher blocks may have been scanned without this coin.
             if has_new_coin {
                 for script in paid {
-                    self.look_for_spends(script, at.height.saturating_add(1));
+                    self.look_for_spends(&script, at.height.saturating_add(1));
                 }
             }
             let mut is_ahead = false;

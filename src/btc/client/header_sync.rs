@@ -138,6 +138,7 @@ impl Reason {
 }
 
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct Peer {
     /// The height that the peer claimed when it connected, unverified.
     claimed: u32,

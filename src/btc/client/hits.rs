@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
 
 use bitcoin::hashes::Hash as _;
-use bitcoin::{BlockHash, OutPoint, Script, ScriptBuf, Txid};
+use bitcoin::{BlockHash, OutPoint, Script, ScriptBuf, Transaction, Txid};
 
 use super::journal::{ItemRecord, Key, MAGIC, Record, VERSION};
 use super::{Hit, Owner, WalletId};
@@ -20,7 +20,13 @@ struct Entry {
     acknowledged: bool,
     /// Number of the event that found the hit.
     event: u64,
+    /// Height of the chain when the hit was found.
+    found_at: u32,
 }
+
+/// Number of blocks after which an unconfirmed hit is withdrawn: two weeks, the time after which nodes
+/// drop a transaction (`-mempoolexpiry` in Bitcoin Core).
+const EXPIRES_AFTER: u32 = 2_016;
 
 /// An item of a wallet that is searched for, or was in an earlier run.
 #[derive(Debug, Clone, Copy)]
@@ -145,10 +151,10 @@ impl Hits {
 
     fn apply(&mut self, record: Record<'_>) {
         match record {
-            Record::Hit(wallet, hit) => {
+            Record::Hit(wallet, found_at, hit) => {
                 self.events += 1;
                 let (hit, event) = (hit.into_owned(), self.events);
-                let entry = Entry { hit, acknowledged: false, event };
+                let entry = Entry { hit, acknowledged: false, event, found_at };
                 self.insert(Key::of(&wallet, &entry.hit), entry);
             }
             Record::Gone(height) => {
@@ -173,6 +179,7 @@ impl Hits {
             }
             Record::Item(wallet, record) => self.keep_item(&wallet, record),
             Record::Lost(height) => self.lost_to = Some(height),
+            Record::Dropped(key) => drop(self.drop_unconfirmed(&key)),
             Record::Withdrawn(wallet, hit) => {
                 self.withdrawn.insert(Key::of(&wallet, &hit), hit.into_owned());
             }
@@ -243,9 +250,10 @@ impl Hits {
     /// Iterates over the recorded items of all wallets.
     pub(super) fn items(&self) -> impl Iterator<Item = (&WalletId, &ItemRecord)> {
         let items = |(id, items)| -> (_, &BTreeMap<_, KeptItem>) { (id, items) };
-        self.items.iter().map(items).flat_map(|(id, items)| {
-            items.values().map(move |kept| (id, &kept.record))
-        })
+        self.items
+            .iter()
+            .map(items)
+            .flat_map(|(id, items)| items.values().map(move |kept| (id, &kept.record)))
     }
 
     /// Records that an item is searched for, unless it is recorded so already.
@@ -280,7 +288,8 @@ impl Hits {
         owner: impl Fn(Option<&Script>, Option<&OutPoint>) -> Option<Owner>,
     ) {
         let first = Key { wallet: wallet.clone(), block: None, txid: Txid::all_zeros() };
-        let of_wallet = self.entries.range_mut(first..).take_while(|(key, _)| key.wallet == *wallet);
+        let of_wallet =
+            self.entries.range_mut(first..).take_while(|(key, _)| key.wallet == *wallet);
         let withdrawn = self.withdrawn.iter_mut().filter(|(key, _)| key.wallet == *wallet);
         let hits = of_wallet.map(|(_, entry)| &mut entry.hit);
         for hit in hits.chain(withdrawn.map(|(_, hit)| hit)) {
@@ -385,12 +394,51 @@ impl Hits {
         (withdrawn.map(|(_, hit)| hit.clone()).collect(), open)
     }
 
-    /// Adds a hit and appends its record to `journal`. Details of an earlier version of the hit are
-    /// merged into `hit`.
+    /// Moves an unconfirmed hit to the withdrawals, and returns it.
+    fn drop_unconfirmed(&mut self, key: &Key) -> Option<Hit> {
+        let hit = self.remove(key)?.hit;
+        self.withdrawn.insert(key.clone(), hit.clone());
+        Some(hit)
+    }
+
+    /// Withdraws the unconfirmed hits that can no longer be confirmed, because a transaction in a
+    /// block spends one of their coins, and those that were not confirmed for [`EXPIRES_AFTER`]
+    /// blocks up to `height`. Returns the withdrawn hits.
+    pub(super) fn withdraw_unconfirmed(
+        &mut self,
+        confirmed: &[Transaction],
+        height: u32,
+        journal: &mut Vec<u8>,
+    ) -> Vec<(Key, Hit)> {
+        if self.unconfirmed.values().all(|unconfirmed| unconfirmed.count == 0) {
+            return Vec::new();
+        }
+        let inputs = confirmed.iter().flat_map(|tx| &tx.input);
+        let spent: BTreeSet<_> = inputs.map(|input| input.previous_output).collect();
+        let is_dead = |entry: &Entry| {
+            let mut inputs = entry.hit.transaction.input.iter();
+            inputs.any(|input| spent.contains(&input.previous_output))
+        };
+        let is_old = |entry: &Entry| height >= entry.found_at.saturating_add(EXPIRES_AFTER);
+        let of_wallets = self.unconfirmed.keys().flat_map(|wallet| self.of_wallet(wallet));
+        let unconfirmed = of_wallets.filter(|(key, _)| key.block.is_none());
+        let dead = unconfirmed.filter(|(_, entry)| is_dead(entry) || is_old(entry));
+        let keys: Vec<_> = dead.map(|(key, _)| key.clone()).collect();
+        let mut gone = Vec::new();
+        for key in keys {
+            self.record(&Record::Dropped(Cow::Borrowed(&key)), journal);
+            gone.extend(self.drop_unconfirmed(&key).map(|hit| (key, hit)));
+        }
+        gone
+    }
+
+    /// Adds a hit that was found when the chain had the height `found_at`, and appends its record to
+    /// `journal`. Details of an earlier version of the hit are merged into `hit`.
     pub(super) fn add(
         &mut self,
         wallet: &WalletId,
         hit: &mut Hit,
+        found_at: u32,
         journal: &mut Vec<u8>,
     ) -> Novelty {
         let key = Key::of(wallet, hit);
@@ -410,10 +458,11 @@ impl Hits {
                 Novelty::More
             }
         };
-        self.record(&Record::Hit(Cow::Borrowed(wallet), Cow::Borrowed(hit)), journal);
+        let found_at = self.entries.get(&key).map_or(found_at, |known| known.found_at);
+        self.record(&Record::Hit(Cow::Borrowed(wallet), found_at, Cow::Borrowed(hit)), journal);
         self.events += 1;
         let (hit, event) = (hit.clone(), self.events);
-        self.insert(key, Entry { hit, acknowledged: false, event });
+        self.insert(key, Entry { hit, acknowledged: false, event, found_at });
         novelty
     }
 
@@ -492,7 +541,8 @@ impl Hits {
         }
         let (old, new): (Vec<_>, Vec<_>) =
             items.into_iter().partition(|(_, kept)| kept.event <= stored);
-        let record = |(wallet, kept): (_, KeptItem)| Record::Item(Cow::Borrowed(wallet), kept.record);
+        let record =
+            |(wallet, kept): (_, KeptItem)| Record::Item(Cow::Borrowed(wallet), kept.record);
         // The items before `Before` count as recorded before the state was stored.
         let mut records: Vec<_> = old.into_iter().map(record).collect();
         records.push(Record::Before(self.events));
@@ -503,7 +553,8 @@ impl Hits {
             records.push(Record::Withdrawn(Cow::Borrowed(&key.wallet), Cow::Borrowed(hit)));
         }
         for (key, entry) in &self.entries {
-            records.push(Record::Hit(Cow::Borrowed(&key.wallet), Cow::Borrowed(&entry.hit)));
+            let (wallet, hit) = (Cow::Borrowed(&key.wallet), Cow::Borrowed(&entry.hit));
+            records.push(Record::Hit(wallet, entry.found_at, hit));
             if entry.acknowledged {
                 records.push(Record::Acknowledged(Cow::Borrowed(key)));
             }

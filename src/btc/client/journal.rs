@@ -3,7 +3,7 @@
 //! ```text
 //! "CSHJ" | version 2
 //! for each record: length u32 | checksum 4 | kind u8 | wallet: length u16, name | ...
-//!   1 hit           height, block, index (see below) | the hit
+//!   1 hit           height of the chain when it was found u32 | the hit (see below)
 //!   2 gone          height u32: hits above it are withdrawn
 //!   3 acknowledged  block 32 (zeros: none) | txid 32
 //!   4 forgotten     the wallet with all its hits
@@ -12,6 +12,7 @@
 //!   7 withdrawal acknowledged  block 32 | txid 32
 //!   8 item          hash 32 | first height of its search u32 | first index u32
 //!   9 lost          height u32: records were lost; hits up to it may have been delivered
+//!  10 dropped       txid 32: an unconfirmed hit is withdrawn
 //! ```
 //! Numbers are little-endian. The checksum is the first 4 bytes of the double SHA-256 of the bytes
 //! after it. A crash can leave the last record incomplete, so that such an end is cut off. Damage
@@ -55,7 +56,8 @@ impl Key {
 /// A record of the journal. A decoded record owns its contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Record<'a> {
-    Hit(Cow<'a, WalletId>, Cow<'a, Hit>),
+    /// A hit, and the height of the chain when it was found.
+    Hit(Cow<'a, WalletId>, u32, Cow<'a, Hit>),
     /// Hits in blocks above this height are withdrawn.
     Gone(u32),
     Acknowledged(Cow<'a, Key>),
@@ -69,6 +71,8 @@ pub(super) enum Record<'a> {
     Item(Cow<'a, WalletId>, ItemRecord),
     /// Records were lost: hits in blocks up to this height may have been delivered.
     Lost(u32),
+    /// This unconfirmed hit is withdrawn.
+    Dropped(Cow<'a, Key>),
 }
 
 /// An item that is searched for.
@@ -87,8 +91,9 @@ impl Record<'_> {
     pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
         let mut body = Vec::new();
         match self {
-            Self::Hit(wallet, hit) => {
+            Self::Hit(wallet, height, hit) => {
                 header(1, Some(wallet), &mut body);
+                body.extend(height.to_le_bytes());
                 encode_hit(hit, &mut body);
             }
             Self::Gone(height) => {
@@ -118,6 +123,10 @@ impl Record<'_> {
                 body.extend(from.to_le_bytes());
                 body.extend(first_index.to_le_bytes());
             }
+            Self::Dropped(key) => {
+                header(10, Some(&key.wallet), &mut body);
+                push_consensus(&key.txid, &mut body);
+            }
             Self::Lost(height) => {
                 header(9, None, &mut body);
                 body.extend(height.to_le_bytes());
@@ -142,7 +151,10 @@ impl Record<'_> {
         let [kind] = take(from)?;
         let wallet = WalletId(text(from)?);
         let record = match kind {
-            1 => Record::Hit(Cow::Owned(wallet), Cow::Owned(decode_hit(from)?)),
+            1 => {
+                let (height, hit) = (number(from)?, decode_hit(from)?);
+                Record::Hit(Cow::Owned(wallet), height, Cow::Owned(hit))
+            }
             2 => Record::Gone(number(from)?),
             3 => Record::Acknowledged(Cow::Owned(decode_key(wallet, from)?)),
             4 => Record::Forgotten(Cow::Owned(wallet)),
@@ -155,6 +167,7 @@ impl Record<'_> {
                 Record::Item(Cow::Owned(wallet), item)
             }
             9 => Record::Lost(number(from)?),
+            10 => Record::Dropped(Cow::Owned(Key { wallet, block: None, txid: consensus(from)? })),
             _ => return None,
         };
         // Trailing bytes within a record are malformed.

@@ -27,7 +27,7 @@ use super::journal::{ItemRecord, VERSION as JOURNAL_VERSION};
 use super::outbox::{Outbox, Subject};
 use super::searched::Searched;
 use super::stale_tip::StaleTip;
-use super::state::{RestoreError, Saved, SavedBloom, SavedItem};
+use super::state::{RestoreError, Saved, SavedBloom, SavedItem, SavedItems};
 use super::wallets::{Birthday, Item, KnownItem, Wallet, Wallets};
 use super::{
     Action, Config, Event, File, Finding, Graded, Hit, Kept, News, PeerInfo, Progress, Protocol,
@@ -187,9 +187,8 @@ pub struct LightClient {
     recorded: WatchId,
     /// Time at which records of items were last written.
     recorded_at: Duration,
-    /// What the stored state of an earlier run contains about items, and the number of events of
-    /// the journal at that time. `None` without a stored state.
-    known: Option<(u64, BTreeMap<(WalletId, [u8; 32]), SavedItem>)>,
+    /// What the stored state of an earlier run contains about items; `None` without such a state.
+    known: Option<SavedItems>,
     /// Value of `steps()` and time at the last write of the state.
     saved: (u64, Duration),
     /// Value of `steps()` and time at the last report of progress.
@@ -262,7 +261,10 @@ impl LightClient {
             let (id, write) = outbox.write(Write::Replace { file: File::Journal, bytes });
             actions.push(Action::Write(id, write));
         }
-        let known = saved.as_ref().map(|saved| (saved.journal_events, saved.items.clone()));
+        let known = saved.as_ref().map(|saved| SavedItems {
+            journal_events: saved.journal_events,
+            items: saved.items.clone(),
+        });
         Ok(Self {
             headers: HeaderSync::new(chain, config.timeout),
             start: Start::Headers(saved),
@@ -652,6 +654,7 @@ impl LightClient {
             self.roll_back(lowest.saturating_sub(1), gone);
         }
         self.follow(follower::Event::Chain(events), now);
+        self.withdraw_unconfirmed(&[]);
         // A birthday given as a time may be at a lower height on the new branch.
         if is_reorganized && self.follower.is_some() {
             self.wallets.watch_times_again();
@@ -773,6 +776,7 @@ impl LightClient {
     fn found(&mut self, from: Option<PeerId>, hits: Vec<(WalletId, Hit)>) {
         let peer = from.and_then(|id| self.peers.get(&id)).map(|info| info.name.clone());
         let mut news = Vec::new();
+        let mut confirmed = Vec::new();
         for (wallet, mut hit) in hits {
             hit.peer.clone_from(&peer);
             let chain = self.headers.chain();
@@ -789,7 +793,11 @@ impl LightClient {
                 }
                 continue;
             }
-            let again = match self.hits.add(&wallet, &mut hit, &mut self.journal) {
+            let tip = self.chain().tip().height;
+            if hit.place.is_some() {
+                confirmed.push(hit.transaction.clone());
+            }
+            let again = match self.hits.add(&wallet, &mut hit, tip, &mut self.journal) {
                 Novelty::New => self.hits.may_be_repeated(&hit),
                 Novelty::More => true,
                 Novelty::Known => continue,
@@ -802,6 +810,22 @@ impl LightClient {
         news.sort_by_key(|(wallet, ..)| wallet.is_none());
         for (wallet, again, news) in news {
             self.outbox.push(wallet, again, news);
+        }
+        self.withdraw_unconfirmed(&confirmed);
+    }
+
+    /// Withdraws unconfirmed hits that conflict with confirmed transactions, and old ones.
+    fn withdraw_unconfirmed(&mut self, confirmed: &[Transaction]) {
+        let tip = self.chain().tip().height;
+        let withdrawn = self.hits.withdraw_unconfirmed(confirmed, tip, &mut self.journal);
+        if !withdrawn.is_empty() {
+            self.flush_journal();
+        }
+        for (key, hit) in withdrawn {
+            if self.wallets.contains(&key.wallet) {
+                let news = News::Withdrawn(Box::new(hit));
+                self.outbox.push(Some(key.wallet), false, news);
+            }
         }
     }
 
@@ -822,12 +846,14 @@ impl LightClient {
         if !is_known {
             let wallets = &self.wallets;
             self.hits.relabel(id, |script, outpoint| wallets.owner_in(id, script, outpoint));
-            let (withdrawn, hits) = self.hits.open(id);
+            let (mut withdrawn, hits) = self.hits.open(id);
             let heights = withdrawn.iter().filter_map(|hit| Some(hit.place?.block.height));
-            if let Some(lowest) = heights.min() {
-                let fork = lowest.saturating_sub(1);
-                self.push_reorganized(Some(id), fork, Vec::new(), withdrawn.len());
+            if let Some(lowest) = heights.clone().min() {
+                let (fork, count) = (lowest.saturating_sub(1), heights.count());
+                self.push_reorganized(Some(id), fork, Vec::new(), count);
             }
+            // The withdrawals that the reorganisation announces follow it directly.
+            withdrawn.sort_by_key(|hit| hit.place.is_none());
             for hit in withdrawn {
                 self.outbox.push(Some(id.clone()), true, News::Withdrawn(Box::new(hit)));
             }
@@ -1278,13 +1304,13 @@ impl LightClient {
 /// in the state. `None` if the record is newer than the state, so that the state does not cover it.
 fn known_item(
     hits: &Hits,
-    stored: Option<&(u64, BTreeMap<(WalletId, [u8; 32]), SavedItem>)>,
+    stored: Option<&SavedItems>,
     id: &WalletId,
     key: &[u8; 32],
 ) -> Option<KnownItem> {
-    let (events, items) = stored?;
-    let ItemRecord { from, first_index, .. } = hits.item_before(id, key, *events)?;
-    let item = items.get(&(id.clone(), *key)).copied().unwrap_or_default();
+    let stored = stored?;
+    let ItemRecord { from, first_index, .. } = hits.item_before(id, key, stored.journal_events)?;
+    let item = stored.items.get(&(id.clone(), *key)).copied().unwrap_or_default();
     Some(KnownItem { from, todo: item.todo, indices: (first_index, item.next) })
 }
 

@@ -390,7 +390,7 @@ impl Update {
         let mut dropped = 0;
         for update in queue.rev() {
             match &mut update.news {
-                News::Withdrawn(_) => {
+                News::Withdrawn(hit) if hit.place.is_some() => {
                     dropped += usize::from(update.wallet.as_ref() == Some(wallet));
                 }
                 News::Reorganized { withdrawn, .. } => {
@@ -413,8 +413,10 @@ impl Update {
 pub enum News {
     /// A transaction that concerns the wallet.
     Hit(Box<Hit>),
-    /// A hit is withdrawn because its block has left the chain. Follows the
-    /// [`Reorganized`](Self::Reorganized) that caused it.
+    /// A hit is withdrawn. A hit in a block is withdrawn because its block has left the chain, and
+    /// follows the [`Reorganized`](Self::Reorganized) that caused it. An unconfirmed hit is withdrawn
+    /// because a transaction in a block spends one of its coins, or because it was not confirmed for
+    /// 2,016 blocks.
     Withdrawn(Box<Hit>),
     /// Blocks have left the chain. If [`Update::again`] is set, the update is for one wallet and
     /// repeats only the withdrawals of that wallet.

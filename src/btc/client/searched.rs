@@ -107,11 +107,11 @@ impl Searched {
     /// Adds the script of a coin that was just found. The script is wanted in the scanned blocks
     /// from a height on: one of them may spend the coin, which was unknown when they were scanned.
     /// Returns `false` if there are no such blocks, so that nothing was added.
-    pub(super) fn add_coin(&mut self, script: ScriptBuf, from: u32) -> bool {
+    pub(super) fn add_coin(&mut self, script: &Script, from: u32) -> bool {
         let is_needed = self.scanned.range(from..).next().is_some();
         if is_needed {
             self.lowest_in_scanned.push(self.entries.len(), from);
-            self.entries.push(Entry { script, from, in_scanned: true });
+            self.entries.push(Entry { script: script.to_owned(), from, in_scanned: true });
         }
         is_needed
     }
@@ -234,8 +234,9 @@ impl Searched {
     pub(super) fn open(&self, heights: RangeInclusive<u32>) -> Option<u32> {
         let (first, last) = (*heights.start(), *heights.end());
         let runs = self.runs.range(self.run_start(first)..=last.max(first));
-        runs.filter(|(_, run)| run.last >= first)
-            .find_map(|(start, run)| self.open_in((*start).max(first), run.last.min(last), run.count))
+        runs.filter(|(_, run)| run.last >= first).find_map(|(start, run)| {
+            self.open_in((*start).max(first), run.last.min(last), run.count)
+        })
     }
 
     /// Returns the lowest height of a part of a run that must be searched again.
@@ -381,13 +382,51 @@ mod tests {
         }
     }
 
+    /// Compares everything that both say.
+    fn compare(fast: &Searched, slow: &Slow, when: &str) {
+        let heights = 0..=40_u32;
+        for height in heights.clone() {
+            let is_open = fast.open(height..=height).is_some();
+            assert_eq!(is_open, slow.is_open(height), "{when}, {height}");
+            assert_eq!(fast.count(height).is_some(), slow.searched.contains_key(&height));
+            let free = (height..=41).find(|it| !slow.searched.contains_key(it)).unwrap();
+            assert_eq!(fast.unanswered(height), free, "{when}");
+            if let Some(first) = fast.first_wanted(height)
+                && let Some(searched) = slow.searched.get(&height)
+            {
+                // Nothing that is wanted precedes the first entry to search for.
+                let missing = (0..).zip(&slow.entries).find(|(number, entry)| {
+                    let is_wanted =
+                        entry.1 <= height && (!entry.2 || slow.scanned.contains(&height));
+                    is_wanted && !searched.contains(number)
+                });
+                assert!(missing.is_none_or(|(number, _)| number >= first), "{when}");
+            }
+        }
+        let open = heights.clone().find(|height| slow.is_open(*height));
+        assert_eq!(fast.open(heights), open, "{when}");
+        assert_eq!(fast.last(), slow.searched.keys().next_back().copied());
+        // Of each script, the lowest height that was not searched for it.
+        let owed: BTreeMap<_, _> =
+            fast.owed().into_iter().map(|(it, from)| (it.to_owned(), from)).collect();
+        for (number, (name, from, _)) in
+            slow.entries.iter().enumerate().filter(|(_, (.., in_scanned))| !in_scanned)
+        {
+            let open = slow
+                .searched
+                .iter()
+                .find(|(height, searched)| *height >= from && !searched.contains(&number));
+            let lowest = owed.get(&script(*name)).copied();
+            assert_eq!(lowest, open.map(|(height, _)| *height), "{when}");
+        }
+    }
+
     #[test]
     fn every_height_is_searched_for_every_script_from_its_first_height_on() {
         for seed in 0..300 {
             let mut rng = Rng::new(seed);
             let (mut fast, mut slow) = (Searched::default(), Slow::default());
             for step in 0..120 {
-                let heights = || 0..=40_u32;
                 let low = rng.u32() % 40;
                 let high = low + rng.u32() % (41 - low);
                 match rng.below(9) {
@@ -397,7 +436,7 @@ mod tests {
                     }
                     2 => {
                         let before = fast.len();
-                        fast.add_coin(script(step), low);
+                        fast.add_coin(&script(step), low);
                         if fast.len() > before {
                             slow.entries.push((step, low, true));
                         }
@@ -450,43 +489,7 @@ mod tests {
                 if rng.one_in(10) {
                     fast.tidy();
                 }
-                for height in heights() {
-                    let is_open = fast.open(height..=height).is_some();
-                    assert_eq!(is_open, slow.is_open(height), "seed {seed}, step {step}, {height}");
-                    let is_answered = fast.count(height).is_some();
-                    assert_eq!(is_answered, slow.searched.contains_key(&height));
-                    let free = (height..).find(|it| !slow.searched.contains_key(it)).unwrap();
-                    assert_eq!(fast.unanswered(height), free);
-                    if let Some(first) = fast.first_wanted(height)
-                        && let Some(searched) = slow.searched.get(&height)
-                    {
-                        // Nothing that is wanted precedes the first entry to search for.
-                        let missing = (0..).zip(&slow.entries).find(|(number, entry)| {
-                            let is_wanted = entry.1 <= height
-                                && (!entry.2 || slow.scanned.contains(&height));
-                            is_wanted && !searched.contains(number)
-                        });
-                        assert!(missing.is_none_or(|(number, _)| number >= first));
-                    }
-                }
-                let open = heights().find(|height| slow.is_open(*height));
-                assert_eq!(fast.open(heights()), open, "seed {seed}, step {step}");
-                assert_eq!(fast.last(), slow.searched.keys().next_back().copied());
-                // Of each script, the lowest height that was not searched for it.
-                let owed: BTreeMap<_, _> =
-                    fast.owed().into_iter().map(|(it, from)| (it.to_owned(), from)).collect();
-                for (number, (name, from, in_scanned)) in slow.entries.iter().enumerate() {
-                    let open = slow.searched.iter().find(|(height, searched)| {
-                        *height >= from && !searched.contains(&number)
-                    });
-                    let lowest = owed.get(&script(*name)).copied();
-                    if !in_scanned {
-                        // After a reorganisation of the runs, a height may count as searched for
-                        // entries that are wanted above it only.
-                        let open = open.map(|(height, _)| *height);
-                        assert_eq!(lowest, open, "seed {seed}, step {step}");
-                    }
-                }
+                compare(&fast, &slow, &format!("seed {seed}, step {step}"));
             }
         }
     }

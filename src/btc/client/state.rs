@@ -103,6 +103,14 @@ pub(super) struct SavedItem {
     pub(super) todo: Option<u32>,
 }
 
+/// What a stored state contains about items.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct SavedItems {
+    /// Number of events of the journal when the state was saved.
+    pub(super) journal_events: u64,
+    pub(super) items: BTreeMap<(WalletId, [u8; 32]), SavedItem>,
+}
+
 /// The stored state of a scan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Saved {

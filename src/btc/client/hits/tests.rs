@@ -13,7 +13,7 @@ use crate::btc::wallet::Place;
 pub(in super::super) fn hit(number: u32, block: Option<BlockAt>) -> Hit {
     let script_pubkey = ScriptBuf::from(std::vec![0x51]);
     let value = Amount::from_sat(number.into());
-    let transaction = bitcoin::Transaction {
+    let transaction = Transaction {
         version: transaction::Version::TWO,
         lock_time: absolute::LockTime::ZERO,
         input: Vec::new(),
@@ -60,7 +60,7 @@ fn journal() -> (Vec<u8>, Vec<usize>) {
         [("a", 1, Some(at(1))), ("a", 2, Some(at(2))), ("b", 2, Some(at(2))), ("a", 3, None)]
     {
         step(&mut bytes, &mut |bytes, hits| {
-            assert_eq!(hits.add(&of(wallet), &mut hit(number, place), bytes), Novelty::New);
+            assert_eq!(hits.add(&of(wallet), &mut hit(number, place), 9, bytes), Novelty::New);
         });
     }
     let key = Key::of(&of("a"), &hit(1, Some(at(1))));
@@ -165,10 +165,10 @@ fn a_rewritten_journal_says_the_same_of_hits_and_items() {
 #[test]
 fn an_item_is_known_to_the_state_that_was_stored_after_it() {
     let (mut hits, mut bytes) = (Hits::default(), Vec::new());
-    hits.add(&of("a"), &mut hit(1, Some(at(1))), &mut bytes);
+    hits.add(&of("a"), &mut hit(1, Some(at(1))), 9, &mut bytes);
     hits.add_item(&of("a"), item(1, 7), &mut bytes);
     let stored = hits.events();
-    hits.add(&of("a"), &mut hit(2, Some(at(2))), &mut bytes);
+    hits.add(&of("a"), &mut hit(2, Some(at(2))), 9, &mut bytes);
     hits.add_item(&of("a"), item(2, 9), &mut bytes);
     let mut rewritten = replay(&bytes);
     let again = rewritten.rewrite(stored);
@@ -188,7 +188,7 @@ fn progress_counts_no_further_than_its_hits() {
     let mut last = 0;
     for height in 1..=6 {
         last = bytes.len();
-        hits.add(&of("a"), &mut hit(height, Some(at(height))), &mut bytes);
+        hits.add(&of("a"), &mut hit(height, Some(at(height))), 9, &mut bytes);
     }
     let noted = hits.events();
     let lost = |bytes: &[u8], noted| replay(bytes).lost_since(noted);
@@ -201,7 +201,7 @@ fn progress_counts_no_further_than_its_hits() {
     hits.roll_back(4, &mut bytes);
     assert_eq!((lost(&bytes, noted), lost(&bytes, hits.events())), (Some(5), None));
     hits.roll_back(2, &mut bytes);
-    hits.add(&of("a"), &mut hit(30, Some(at(30))), &mut bytes);
+    hits.add(&of("a"), &mut hit(30, Some(at(30))), 9, &mut bytes);
     let later = hits.events();
     hits.roll_back(20, &mut bytes);
     assert_eq!((lost(&bytes, noted), lost(&bytes, later)), (Some(3), Some(21)));
@@ -214,11 +214,11 @@ fn a_hit_that_is_back_takes_the_place_of_its_withdrawal() {
     let (mut hits, mut bytes) = (Hits::default(), Vec::new());
     let first = hit(1, Some(at(5)));
     let key = Key::of(&of("a"), &first);
-    assert_eq!(hits.add(&of("a"), &mut first.clone(), &mut bytes), Novelty::New);
+    assert_eq!(hits.add(&of("a"), &mut first.clone(), 9, &mut bytes), Novelty::New);
     hits.acknowledge(&key, &mut bytes);
     hits.roll_back(4, &mut bytes);
     assert_eq!(hits.open(&of("a")), (std::vec![first.clone()], Vec::new()));
-    assert_eq!(hits.add(&of("a"), &mut first.clone(), &mut bytes), Novelty::New);
+    assert_eq!(hits.add(&of("a"), &mut first.clone(), 9, &mut bytes), Novelty::New);
     for hits in [&hits, &replay(&bytes)] {
         assert_eq!(hits.open(&of("a")), (Vec::new(), std::vec![first.clone()]));
     }
@@ -232,24 +232,56 @@ fn less_is_not_news() {
     let mut whole = hit(1, Some(at(5)));
     let mut less = whole.clone();
     less.spent.clear();
-    assert_eq!(hits.add(&of("a"), &mut less.clone(), &mut bytes), Novelty::New);
-    assert_eq!(hits.add(&of("a"), &mut whole.clone(), &mut bytes), Novelty::More);
-    assert_eq!(hits.add(&of("a"), &mut less, &mut bytes), Novelty::Known);
+    assert_eq!(hits.add(&of("a"), &mut less.clone(), 9, &mut bytes), Novelty::New);
+    assert_eq!(hits.add(&of("a"), &mut whole.clone(), 9, &mut bytes), Novelty::More);
+    assert_eq!(hits.add(&of("a"), &mut less, 9, &mut bytes), Novelty::Known);
     let mut certain = whole.clone();
     (certain.spent[0].certain, certain.received) = (true, Vec::new());
-    assert_eq!(hits.add(&of("a"), &mut certain, &mut bytes), Novelty::More);
+    assert_eq!(hits.add(&of("a"), &mut certain, 9, &mut bytes), Novelty::More);
     assert_eq!((certain.received, certain.spent[0].certain), (whole.received.clone(), true));
-    assert_eq!(hits.add(&of("a"), &mut whole, &mut bytes), Novelty::Known);
+    assert_eq!(hits.add(&of("a"), &mut whole, 9, &mut bytes), Novelty::Known);
 }
 
 #[test]
 fn a_confirmed_transaction_is_not_unconfirmed_again() {
     let (mut hits, mut bytes) = (Hits::default(), Vec::new());
-    assert_eq!(hits.add(&of("a"), &mut hit(1, None), &mut bytes), Novelty::New);
-    assert_eq!(hits.add(&of("a"), &mut hit(1, Some(at(5))), &mut bytes), Novelty::New);
+    assert_eq!(hits.add(&of("a"), &mut hit(1, None), 9, &mut bytes), Novelty::New);
+    assert_eq!(hits.add(&of("a"), &mut hit(1, Some(at(5))), 9, &mut bytes), Novelty::New);
     assert_eq!(hits.unconfirmed(&of("a")), Unconfirmed::default());
-    assert_eq!(hits.add(&of("a"), &mut hit(1, None), &mut bytes), Novelty::Known);
-    assert_eq!(hits.add(&of("b"), &mut hit(1, None), &mut bytes), Novelty::New);
+    assert_eq!(hits.add(&of("a"), &mut hit(1, None), 9, &mut bytes), Novelty::Known);
+    assert_eq!(hits.add(&of("b"), &mut hit(1, None), 9, &mut bytes), Novelty::New);
     hits.roll_back(4, &mut bytes);
-    assert_eq!(hits.add(&of("a"), &mut hit(1, None), &mut bytes), Novelty::New);
+    assert_eq!(hits.add(&of("a"), &mut hit(1, None), 9, &mut bytes), Novelty::New);
+}
+
+#[test]
+fn an_unconfirmed_hit_ends_with_a_conflict_or_with_time() {
+    let spending = |number: u32, outpoint: OutPoint| {
+        let mut hit = hit(number, None);
+        let input = bitcoin::TxIn { previous_output: outpoint, ..bitcoin::TxIn::default() };
+        hit.transaction.input.push(input);
+        hit.txid = hit.transaction.compute_txid();
+        hit
+    };
+    let coin = |vout| OutPoint { txid: Txid::from_byte_array([9; 32]), vout };
+    let (mut hits, mut bytes) = (Hits::default(), Vec::new());
+    for (wallet, number, vout, found_at) in [("a", 1, 1, 100), ("b", 2, 2, 100), ("a", 3, 3, 200)] {
+        hits.add(&of(wallet), &mut spending(number, coin(vout)), found_at, &mut bytes);
+    }
+    // Another transaction spends the second coin.
+    let other = spending(7, coin(2)).transaction;
+    let gone = |gone: Vec<(Key, Hit)>| -> Vec<_> {
+        gone.into_iter().map(|(key, hit)| (key.wallet, hit.received[0].value.to_sat())).collect()
+    };
+    let unrelated = [spending(8, coin(8)).transaction];
+    assert_eq!(hits.withdraw_unconfirmed(&unrelated, 2_115, &mut bytes), []);
+    let conflict = hits.withdraw_unconfirmed(&[other], 2_115, &mut bytes);
+    assert_eq!(gone(conflict), [(of("b"), 2)]);
+    // The first hit is two weeks old, the third is not.
+    assert_eq!(gone(hits.withdraw_unconfirmed(&[], 2_116, &mut bytes)), [(of("a"), 1)]);
+    for hits in [&hits, &replay(&bytes)] {
+        assert_eq!(hits.unconfirmed(&of("a")).count, 1);
+        assert_eq!(hits.unconfirmed(&of("b")), Unconfirmed::default());
+        assert_eq!((hits.open(&of("a")).0.len(), hits.open(&of("b")).0.len()), (1, 1));
+    }
 }

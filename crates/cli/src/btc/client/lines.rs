@@ -94,6 +94,13 @@ impl Printer {
                 });
                 return self.finish_reorganization();
             }
+            News::Withdrawn(hit) if hit.place.is_none() => {
+                let line = json!({"kind": "withdrawn", "txid": hit.txid.to_string()});
+                let words = || format!("withdrawn: unconfirmed  tx {}\n", hit.txid);
+                self.print(&line, words)?;
+                self.withdrawn += 1;
+                return Ok(vec![update]);
+            }
             News::Withdrawn(_) => {
                 if let Some(reorganization) = &mut self.reorganization {
                     reorganization.to_come = reorganization.to_come.saturating_sub(1);
