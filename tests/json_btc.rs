@@ -382,7 +382,7 @@ fn compact_filters() {
         Statistics::default(),
         json!({
             "filters": 0, "skipped": 0, "unverified": 0, "bytes": 0, "candidates": 0,
-            "no_answers": 0, "questions": 0
+            "repeated": 0, "no_answers": 0, "questions": 0
         }),
     );
     let hash = FilterHash::from_byte_array([7; 32]);
