@@ -470,11 +470,9 @@ pub(super) struct Wallets {
 
 impl Wallets {
     pub(super) fn new(protocol: Protocol) -> Self {
-        // [`LookAhead`] explains which protocol needs which policy.
-        let look_ahead = match protocol {
-            Protocol::Bip37 => LookAhead::Sliding,
-            _ => LookAhead::InSteps,
-        };
+        // New scripts are searched for in all blocks from the birthday on, so that fewer and larger
+        // steps cost less.
+        let look_ahead = LookAhead::InSteps;
         Self {
             protocol,
             entries: BTreeMap::new(),

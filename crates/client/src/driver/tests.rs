@@ -160,6 +160,15 @@ fn what_a_slow_reader_acknowledges_becomes_durable() {
     assert!(again.iter().all(|(txid, _)| read.iter().all(|(other, _)| other != txid)));
 }
 
+/// Returns a storage with the filters of all blocks. The next client does not have them in memory.
+fn with_filters(build: &dyn Fn(Hooked) -> Builder) -> Hooked {
+    let storage = Hooked::default();
+    let client = build(storage.clone()).wallet("other", wallet()).start().unwrap();
+    client.updates().find(|update| matches!(update.news, News::CaughtUp(_))).unwrap();
+    client.shutdown().unwrap();
+    storage
+}
+
 #[test]
 fn commands_are_taken_between_files_of_filters() {
     let (node, _) = paying(5);
@@ -174,9 +183,10 @@ fn commands_are_taken_between_files_of_filters() {
         }
         Ok(())
     };
-    let storage = Hooked { on_read: Some(Arc::new(on_read)), ..Hooked::default() };
-    let client = builder(&node).keep_filters(1 << 20).storage(storage).wallet("w", wallet());
-    let client = client.start().unwrap();
+    let build = |storage| builder(&node).keep_filters(1 << 20).storage(storage);
+    let storage = with_filters(&build);
+    let storage = Hooked { on_read: Some(Arc::new(on_read)), ..storage };
+    let client = build(storage).wallet("other", wallet()).start().unwrap();
     let mut updates = client.updates();
     updates.find(|update| matches!(update.news, News::CaughtUp(_))).unwrap();
     // A rescan from height 0 reads two files, because the filter of the genesis block has a file of
@@ -199,9 +209,13 @@ fn filters_that_cannot_be_read_are_downloaded_again() {
         let error = std::io::Error::other("Input/output error");
         Err(StorageError::of("read", file, &error))
     };
-    let storage = Hooked { on_read: Some(Arc::new(on_read)), ..Hooked::default() };
-    let client = builder(&node).keep_filters(1 << 20).storage(storage);
-    let client = client.start_at(Birthday::Height(0)).start().unwrap();
+    let build = |storage| {
+        let builder = builder(&node).keep_filters(1 << 20).storage(storage);
+        builder.start_at(Birthday::Height(0))
+    };
+    let storage = with_filters(&build);
+    let storage = Hooked { on_read: Some(Arc::new(on_read)), ..storage };
+    let client = build(storage).start().unwrap();
     let mut updates = client.updates();
     updates.find(|update| matches!(update.news, News::CaughtUp(_))).unwrap();
     // The client tries to read the stored filters for the new wallet, and the read fails.
