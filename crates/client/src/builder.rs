@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use chainsieve::bitcoin::Work;
 use chainsieve::bitcoin::bip158::FilterHeader;
 use chainsieve::bitcoin::p2p::ServiceFlags;
 use chainsieve::btc::client::{Birthday, Config, Event, LightClient, Protocol, Wallet, WalletId};
@@ -185,6 +186,14 @@ impl Builder {
     /// Scans no block above this height.
     pub fn end_at(mut self, last: u32) -> Self {
         self.config.last = Some(last);
+        self
+    }
+
+    /// Sets the work of a chain below which the client is not caught up and starts no scan. The
+    /// default is that of a block of the network some time before this version; zero for a custom
+    /// signet. A made-up chain, such as that of a test node, needs zero.
+    pub fn minimum_work(mut self, work: Work) -> Self {
+        self.config.minimum_work = work;
         self
     }
 

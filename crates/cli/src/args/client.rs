@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use chainsieve::bitcoin::{Network, ScriptBuf};
+use chainsieve::bitcoin::{Network, ScriptBuf, Work};
 use chainsieve_client::{Birthday, Protocol};
 use clap::Args;
 
@@ -32,6 +32,10 @@ pub(crate) struct PeerArgs {
     /// See the exit codes 3, 4 and 5 below
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = count(1..=86_400_u32))]
     pub(crate) give_up: u32,
+    /// Work of the chain, in hex, below which nothing counts as caught up, as -minimumchainwork of
+    /// Bitcoin Core [default: that of a block some time before this version]
+    #[arg(long, value_name = "HEX", value_parser = work, hide_short_help = true)]
+    pub(crate) minimum_work: Option<Work>,
     /// With --network signet, the challenge of a custom signet (BIP325); needs a --peer
     #[arg(long, value_name = "HEX", value_parser = challenge, hide_short_help = true)]
     pub(crate) signet_challenge: Option<ScriptBuf>,
@@ -45,6 +49,10 @@ pub(crate) struct PeerArgs {
         hide_short_help = true
     )]
     pub(crate) signet_block_time: u32,
+}
+
+fn work(text: &str) -> Result<Work, &'static str> {
+    Work::from_unprefixed_hex(text).map_err(|_| "not hex of at most 32 bytes")
 }
 
 fn challenge(text: &str) -> Result<ScriptBuf, &'static str> {

@@ -613,7 +613,7 @@ fn peers(scene: &Scene, table: &mut Table) {
     let (peer, poor) = (scene.peer.address.to_string(), scene.poor.address.to_string());
     let item = format!("script:0014{}", "11".repeat(20));
     // Every filter is compared with its block.
-    let fixed = ["--data", "{new}", "--spot-audits", "1", "--peer"];
+    let fixed = ["--data", "{new}", "--minimum-work", "0", "--spot-audits", "1", "--peer"];
     let liar = scene.liar.address().to_string();
     for (command, more) in [
         ("btc sync", &[][..]),

@@ -37,7 +37,7 @@ impl Drop for Data {
 }
 
 fn watch(data: &Data, peers: &[String], options: &str) -> Output {
-    let fixed = "btc watch --json --network mainnet --data";
+    let fixed = "btc watch --json --network mainnet --minimum-work 0 --data";
     let script = format!("script:0014{}", "11".repeat(20));
     let mut args: Vec<&str> = fixed.split(' ').collect();
     args.push(data.0.to_str().expect("UTF-8"));
@@ -103,6 +103,7 @@ fn a_custom_signet_is_named_by_its_challenge() {
     let folder = data.0.to_str().expect("UTF-8");
     let sync = |options: &str| {
         let fixed = ["btc", "sync", "--json", "--give-up", "60", "--data", folder, "--peer", &peer];
+        let fixed = [&fixed[..], &["--minimum-work", "0"]].concat();
         let options = options.split(' ').filter(|word| !word.is_empty());
         run(&fixed.into_iter().chain(options).collect::<Vec<_>>())
     };

@@ -60,6 +60,9 @@ fn builder(
     for peer in &args.peer {
         builder = builder.peer(peer);
     }
+    if let Some(work) = args.minimum_work {
+        builder = builder.minimum_work(work);
+    }
     Ok(builder)
 }
 
