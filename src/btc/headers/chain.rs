@@ -61,7 +61,7 @@ struct Run {
 }
 
 /// A branch whose headers are checked one after the other, and not added to the chain.
-#[cfg(feature = "std")]
+#[cfg(all(feature = "std", feature = "descriptors"))]
 #[derive(Debug, Clone)]
 pub(in crate::btc) struct Candidate {
     /// Height and total work of the block on which the branch builds.
@@ -70,7 +70,7 @@ pub(in crate::btc) struct Candidate {
     headers: Vec<Header>,
 }
 
-#[cfg(feature = "std")]
+#[cfg(all(feature = "std", feature = "descriptors"))]
 impl Candidate {
     /// Returns the headers of the branch.
     pub(in crate::btc) fn headers(&self) -> &[Header] {
@@ -345,7 +345,7 @@ impl HeaderChain {
     ///
     /// # Errors
     /// Returns an error if the block is unknown or below the start.
-    #[cfg(feature = "std")]
+    #[cfg(all(feature = "std", feature = "descriptors"))]
     pub(in crate::btc) fn candidate(&self, parent: BlockHash) -> Result<Candidate, HeaderError> {
         let context = self.context(&parent)?;
         Ok(Candidate { fork: (context.at.height, context.work), context, headers: Vec::new() })
@@ -355,7 +355,7 @@ impl HeaderChain {
     ///
     /// # Errors
     /// Returns the first header that is refused. The headers before it are added.
-    #[cfg(feature = "std")]
+    #[cfg(all(feature = "std", feature = "descriptors"))]
     pub(in crate::btc) fn extend(
         &self,
         branch: &mut Candidate,
@@ -378,7 +378,7 @@ impl HeaderChain {
 
     /// Returns `true` if a branch has less than a quarter of the work that the active chain has from
     /// the fork up to the same height.
-    #[cfg(feature = "std")]
+    #[cfg(all(feature = "std", feature = "descriptors"))]
     pub(in crate::btc) fn is_weak(&self, branch: &Candidate) -> bool {
         let (fork, fork_work) = branch.fork;
         let height = branch.context.at.height.min(self.tip().height);

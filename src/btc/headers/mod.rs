@@ -64,7 +64,7 @@ use bitcoin::BlockHash;
 use bitcoin::block::Header;
 
 pub use block_time::{BLOCK_TIME, BlockTimeError, HeaderRules};
-#[cfg(feature = "std")]
+#[cfg(all(feature = "std", feature = "descriptors"))]
 pub(in crate::btc) use chain::Candidate;
 pub use chain::{HeaderChain, HeadersError, MAX_HEADERS, SIDE_HEADERS};
 pub use encoding::HeaderFileError;
