@@ -1,4 +1,5 @@
-//! Time that a wallet with a long history needs to catch up: every block pays the wallet.
+//! Time that a wallet with a long history needs to catch up: every block pays the wallet. And the time
+//! that each address costs that a program adds while the client runs, one after the other.
 //!
 //! The node is the test node of this package. The client connects to the node once directly, and
 //! once through a proxy that delays each `getdata` by 1.3 ms. This delay is the time that Bitcoin
@@ -8,12 +9,13 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 use std::{env, fs, process, thread};
 
 use chainsieve_client::chainsieve::bitcoin::ScriptBuf;
 use chainsieve_client::testnode::Node;
-use chainsieve_client::{Birthday, Builder, Item, Network, News, Protocol, Wallet};
+use chainsieve_client::{Birthday, Builder, Item, Network, News, Protocol, Wallet, WatchId};
 use testkit::timer::Report;
 
 /// Delay of each `getdata`.
@@ -43,8 +45,52 @@ fn main() {
             });
         }
     }
+    add_addresses(&mut report, &folder);
     fs::remove_dir_all(&folder).unwrap();
     report.finish();
+}
+
+/// Adds addresses one by one, to one wallet and as wallets of their own. The cost of an address must
+/// not grow with their number.
+fn add_addresses(report: &mut Report, folder: &Path) {
+    let count: u32 = if report.is_quick() { 20_000 } else { 100_000 };
+    let node = Node::regtest().unwrap();
+    let script = |number: u32| -> ScriptBuf {
+        [&[0, 20][..], &number.to_be_bytes(), &[7; 16]].concat().into()
+    };
+    node.mine_many(&script(u32::MAX), 1_000);
+    for own in [false, true] {
+        let _fresh = fs::remove_dir_all(folder);
+        let builder = Builder::new(Network::Regtest).peer(node.address().to_string());
+        let first = Wallet::new(Birthday::Height(0), vec![Item::Script(script(u32::MAX - 1))]);
+        let client = builder.data_dir(folder).wallet("all", first).start().unwrap();
+        client.updates().find(|update| matches!(update.news, News::CaughtUp(_))).unwrap();
+        let mut updates = client.updates();
+        let parts = [0..count / 2, count / 2..count].map(|numbers| {
+            let (begin, half) = (Instant::now(), numbers.len());
+            let mut last = WatchId::default();
+            for number in numbers {
+                let items = vec![Item::Script(script(number))];
+                let id = if own { format!("w{number}") } else { "all".to_owned() };
+                last =
+                    client.watch(id.as_str(), Wallet::new(Birthday::Height(1_001), items)).unwrap();
+                while updates.next_within(Duration::ZERO).is_some() {}
+            }
+            client.status().unwrap();
+            let each = begin.elapsed().as_secs_f64() * 1e6 / half as f64;
+            while !client.wait_stored(last, Duration::from_millis(10)) {
+                while updates.next_within(Duration::ZERO).is_some() {}
+            }
+            each
+        });
+        let kind = if own { "as wallets" } else { "to one wallet" };
+        for (half, each) in ["first", "second"].into_iter().zip(parts) {
+            let name = format!("{count} addresses one by one {kind}, the {half} half");
+            report.value(&name, each, "us each");
+        }
+        assert_eq!(client.status().unwrap().progress.watched.0, u64::from(count) + 1);
+        client.shutdown().unwrap();
+    }
 }
 
 /// Runs a client up to the chain tip, and returns the number of its hits. Each hit is acknowledged.

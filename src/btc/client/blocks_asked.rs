@@ -142,7 +142,7 @@ impl BlocksAsked {
         now: Duration,
     ) -> Option<Action> {
         let hash = block.block_hash();
-        // Whether the block is still wanted or not, the peer has answered.
+        // The peer has answered, even if the block is no longer wanted.
         let requests = self.requests.get_mut(&from);
         let was_asked = requests.is_some_and(|requests| requests.take(hash, now).is_some());
         let place = self.open.iter().position(|open| open.hash == hash)?;
