@@ -327,3 +327,56 @@ fn each_call_is_followed_by_a_report_that_names_it() {
         assert_eq!(last.unwrap().watched, number, "{protocol:?}");
     }
 }
+
+/// Block 100 has arrived and waits for block 50, which nobody delivers, when the state is stored. The
+/// wallet is given to the next run after its start.
+#[test]
+fn a_block_that_waited_at_the_end_of_a_run_is_searched_for_a_wallet_that_comes_late() {
+    let mut chain = Chain::new();
+    for height in 1..=120 {
+        chain.mine(&script(if [50, 100].contains(&height) { 1 } else { 8 }), &[]);
+    }
+    for protocol in BOTH {
+        let mut node = Node::new(&chain, None);
+        node.withheld.insert(chain.at(50).unwrap().hash);
+        let wallets = [("a", wallet(&[script(1)], 0))];
+        let mut world = World::new(config(protocol), &wallets, &[node]);
+        for _ in 0..200 {
+            world.step();
+        }
+        let items = world.wallets.remove(&"a".into()).unwrap();
+        // Another wallet has a late birthday.
+        world.wallets.insert("b".into(), wallet(&[script(2)], 110));
+        world.restart();
+        world.nodes[0].withheld.clear();
+        world.run();
+        world.watch("a", &items);
+        world.run();
+        let id = "a".into();
+        let found = world.client.hits(&id).map(|hit| hit.place.unwrap().block.height);
+        assert_eq!(found.collect::<BTreeSet<_>>(), BTreeSet::from([50, 100]), "{protocol:?}");
+    }
+}
+
+/// The second run watches other indices of the same descriptor than the first.
+#[test]
+fn indices_between_two_ranges_are_not_known() {
+    let scripts = derived(70);
+    let mut chain = long();
+    chain.mine(&scripts[30], &[]);
+    let wallet = |range| {
+        let item = Item::Descriptor(DESCRIPTOR.into(), range);
+        Wallet { gap: 1, ..Wallet::new(Birthday::Height(0), vec![item]) }
+    };
+    for protocol in BOTH {
+        let wallets = [("a", wallet(0..=9))];
+        let mut world = World::new(config(protocol), &wallets, &[Node::new(&chain, None)]);
+        world.run();
+        for range in [50..=59, 0..=59] {
+            world.wallets.insert("a".into(), wallet(range));
+            world.restart();
+            world.run();
+        }
+        assert_eq!(world.client.hits(&"a".into()).count(), 1, "{protocol:?}");
+    }
+}

@@ -447,3 +447,54 @@ fn unconfirmed_transactions_are_bounded() {
     updates.retain(|update| !update.again);
     assert_eq!(hits(&updates), [(2, last.compute_txid())]);
 }
+
+/// A record of the journal is damaged. The next run ends before it has stored a state, and the run
+/// after it finds the lost hit, marked as one that may have been given before.
+#[test]
+fn a_hit_whose_record_was_damaged_is_found_again_and_marked() {
+    for protocol in BOTH {
+        let items = wallet(&[script(1)], 0);
+        let mut chain = Chain::new();
+        for paid in &[8, 1, 8, 1, 1] {
+            push(&mut chain, &script(*paid), &[]);
+        }
+        let (found, mut storage) = run(protocol, &items, &chain, Storage::default());
+        assert_eq!(found.len(), 3);
+        let journal = storage.file_mut(File::Journal);
+        let middle = journal.len() / 2;
+        journal[middle] ^= 1;
+        // Without peers, the run stores no state.
+        let wallets: std::collections::BTreeMap<_, _> = [("a".into(), items.clone())].into();
+        let mut world = World::resume(config(protocol), wallets.clone(), &[], storage);
+        let damage = |update: &chainsieve::btc::client::Update| {
+            use chainsieve::btc::client::{Finding, News};
+            matches!(update.news, News::Finding(Finding::JournalDamaged(_)))
+        };
+        assert_eq!(world.updates().iter().filter(|it| damage(it)).count(), 1);
+        world.store(usize::MAX);
+        assert!(!world.storage.clone().file_mut(File::DamagedJournal).is_empty());
+        let nodes = [Node::new(&chain, None)];
+        let mut world = World::resume(config(protocol), wallets, &nodes, world.storage);
+        world.run();
+        let updates = world.updates();
+        assert!(!updates.iter().any(damage));
+        assert_eq!(world.client.hits(&"a".into()).count(), 3, "{protocol:?}");
+        assert!(
+            all_hits(&updates).len() <= 3
+                && updates.iter().all(|update| {
+                    update.again || hits(std::slice::from_ref(update)).is_empty()
+                })
+        );
+    }
+}
+
+/// A journal of a newer version is not touched.
+#[test]
+fn a_journal_of_another_version_is_refused() {
+    let chain = Chain::new();
+    let items = wallet(&[script(1)], 0);
+    let (_, mut storage) = run(Protocol::Bip157, &items, &chain, Storage::default());
+    storage.file_mut(File::Journal)[4] += 1;
+    let opened = LightClient::new(config(Protocol::Bip157), &storage.kept());
+    assert!(matches!(opened.map(drop), Err(OpenError::Journal { kept: 3 })));
+}

@@ -67,7 +67,7 @@ fn add_addresses(report: &mut Report, folder: &Path) {
         client.updates().find(|update| matches!(update.news, News::CaughtUp(_))).unwrap();
         let mut updates = client.updates();
         let parts = [0..count / 2, count / 2..count].map(|numbers| {
-            let (begin, half) = (Instant::now(), numbers.len());
+            let begin = Instant::now();
             let mut last = WatchId::default();
             for number in numbers {
                 let items = vec![Item::Script(script(number))];
@@ -77,7 +77,7 @@ fn add_addresses(report: &mut Report, folder: &Path) {
                 while updates.next_within(Duration::ZERO).is_some() {}
             }
             client.status().unwrap();
-            let each = begin.elapsed().as_secs_f64() * 1e6 / half as f64;
+            let each = begin.elapsed().as_secs_f64() * 1e6 / f64::from(count / 2);
             while !client.wait_stored(last, Duration::from_millis(10)) {
                 while updates.next_within(Duration::ZERO).is_some() {}
             }

@@ -15,6 +15,8 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::vec::Vec;
 
+use bitcoin::bip158::FilterHash;
+use bitcoin::hashes::Hash as _;
 use bitcoin::{BlockHash, OutPoint};
 
 use super::filter_cache::{self, RecentFilters};
@@ -54,6 +56,9 @@ pub(super) struct FilterFollower {
     /// For which scripts each height was searched.
     searched: Searched,
     recent: RecentFilters,
+    /// The first bytes of the accepted filter hash of each height whose filter was requested from the
+    /// peers to match further scripts. If another filter arrives, it is matched with all scripts.
+    asked: BTreeMap<u32, [u8; 8]>,
     matcher: Matcher,
     /// Last height to scan; `None` for no limit.
     last: Option<u32>,
@@ -95,6 +100,7 @@ impl FilterFollower {
             prepared: PreparedScripts::new(),
             searched: Searched::default(),
             recent: RecentFilters::default(),
+            asked: BTreeMap::new(),
             matcher: Matcher::new(),
             last: config.last,
             timeout: config.limits.timeout,
@@ -408,6 +414,10 @@ impl FilterFollower {
                 .then(|| self.searched.open(height + 1..=*heights.end()))
                 .flatten();
         }
+        for height in missing.iter().cloned().flatten() {
+            let hash = self.sync.filter_hash(height);
+            self.asked.extend(hash.map(|hash| (height, short(hash))));
+        }
         events.extend(missing.into_iter().map(bip157::Event::Rescan));
         for event in events {
             self.feed(event, turn);
@@ -475,7 +485,12 @@ impl FilterFollower {
                 let VerifiedFilter { at, filter: content, grade } = &*filter;
                 self.keep(*at, &content.content, turn);
                 self.answered_from = self.answered_from.min(at.height);
+                let is_other = self
+                    .asked
+                    .remove(&at.height)
+                    .is_some_and(|asked| asked != short(filter_hash(&content.content)));
                 let first = self.searched.first_wanted(at.height);
+                let first = if is_other { Some(0) } else { first };
                 self.searched.answer(at.height..=at.height, self.prepared.len());
                 // A match may concern a wallet: the block is needed.
                 if first.is_some_and(|first| self.may_concern(content, first)) {
@@ -666,6 +681,7 @@ impl FilterFollower {
             }
             self.watch.rewind(lowest.saturating_sub(1));
             self.searched.truncate(lowest);
+            drop(self.asked.split_off(&lowest));
         }
         self.feed(bip157::Event::Chain(events.to_vec()), turn);
     }
@@ -739,4 +755,10 @@ impl FilterFollower {
     pub(super) fn progress(&self) -> u64 {
         self.progress
     }
+}
+
+/// Returns the first bytes of a filter hash.
+fn short(hash: FilterHash) -> [u8; 8] {
+    let [a, b, c, d, e, f, g, h, ..] = hash.to_byte_array();
+    [a, b, c, d, e, f, g, h]
 }

@@ -280,6 +280,20 @@ impl Hits {
         scripts.collect()
     }
 
+    /// Returns the lowest height above a coin of a wallet that was found after event number `events`;
+    /// `None` if there is no such coin.
+    pub(super) fn late_from(&self, wallet: &WalletId, events: u64) -> Option<u32> {
+        let late = self.of_wallet(wallet).filter(|(_, entry)| entry.event > events);
+        late.filter_map(|(_, entry)| Some(entry.hit.place?.block.height + 1)).min()
+    }
+
+    /// Continues the numbers of events above `stored`: records with numbers up to it are lost. No
+    /// progress that was stored at such a number is valid.
+    pub(super) fn pass_over(&mut self, stored: u64) {
+        self.events = self.events.max(stored) + 1;
+        self.gone = std::vec![(self.events, 0)];
+    }
+
     /// Gives each hit of a wallet the owners that `owner` returns: the numbers of items may differ
     /// from those of an earlier run.
     pub(super) fn relabel(

@@ -255,9 +255,16 @@ impl LightClient {
             let (id, write) = outbox.write(Write::Replace { file, bytes });
             actions.push(Action::Write(id, write));
         }
+        let stored = saved.as_ref().map_or(0, |saved| saved.journal_events);
+        // The state counts records that the journal has lost. Later records must not take their
+        // numbers: the state does not know them.
+        let has_lost = is_damaged || hits.events() < stored;
+        if has_lost {
+            hits.pass_over(stored);
+        }
         // Obsolete records make the journal large and its replay slow.
-        if is_damaged || hits.is_wasteful() {
-            let bytes = hits.rewrite(saved.as_ref().map_or(0, |saved| saved.journal_events));
+        if has_lost || hits.is_wasteful() {
+            let bytes = hits.rewrite(if has_lost { 0 } else { stored });
             let (id, write) = outbox.write(Write::Replace { file: File::Journal, bytes });
             actions.push(Action::Write(id, write));
         }
@@ -657,7 +664,7 @@ impl LightClient {
         self.withdraw_unconfirmed(&[]);
         // A birthday given as a time may be at a lower height on the new branch.
         if is_reorganized && self.follower.is_some() {
-            self.wallets.watch_times_again();
+            self.wallets.watch_times_again(self.headers.chain());
             self.follow(follower::Event::Watch(Vec::new()), now);
         }
         // A block that a peer showed on a side branch may be in the best chain now.
@@ -833,8 +840,17 @@ impl LightClient {
     /// earlier runs. Starts a search for what is new.
     fn watch(&mut self, id: &WalletId, wallet: Wallet, now: Duration) {
         let is_known = self.wallets.contains(id);
+        // What an earlier search has left does not count as a change of this call's items.
+        drop(self.wallets.take_further());
         let (hits, stored) = (&self.hits, self.known.as_ref());
-        let known = |key: &[u8; 32]| known_item(hits, stored, id, key);
+        // Blocks above a coin that was found after the state was stored may spend it. At the start,
+        // the follower gets these coins itself.
+        let late = stored.filter(|_| self.follower.is_some());
+        let late = late.and_then(|stored| hits.late_from(id, stored.journal_events));
+        let known = |key: &[u8; 32]| {
+            let known = known_item(hits, stored, id, key)?;
+            Some(KnownItem { todo: known.todo.into_iter().chain(late).min(), ..known })
+        };
         let added = match self.wallets.add(id, wallet, self.headers.chain(), known) {
             Ok(added) => added,
             Err(error) => {
@@ -865,6 +881,9 @@ impl LightClient {
         if added.has_derived {
             // Earlier hits of the wallet show which indices are used.
             self.advance_by_hits(id);
+        }
+        if self.follower.is_some() {
+            self.wallets.resolve(self.headers.chain());
         }
         for (wallet, item) in self.wallets.take_further() {
             let finding = Finding::FurtherIndices { wallet, item };
@@ -998,8 +1017,9 @@ impl LightClient {
         // The journal may have lost hits that the stored progress relies on.
         let lost = saved.and_then(|saved| self.hits.lost_since(saved.journal_events));
         let again = saved.and_then(|saved| saved.again).into_iter().chain(lost).min();
-        // No wallet needs a scan of heights below `first`.
-        let again = again.map(|again| again.max(first));
+        // Wallets that come later may want heights that the stored scan has answered, and no others.
+        let lowest = saved.map_or(first, |saved| saved.first.min(first));
+        let again = again.map(|again| again.max(lowest));
         let ids: Vec<_> = self.wallets.ids().cloned().collect();
         let coins: Vec<_> = ids.iter().flat_map(|id| self.coins(id)).collect();
         let used: BTreeSet<_> = coins.iter().flat_map(|(_, s)| self.wallets.labels(s)).collect();
@@ -1029,6 +1049,7 @@ impl LightClient {
             Follower::Filters(Box::new(FilterFollower::new(sync, &config)))
         };
         self.follower = Some(follower);
+        self.wallets.resolve(self.headers.chain());
         self.follow(follower::Event::Start { first, coins, used, late }, now);
         if let Some(from) = again {
             self.follow(follower::Event::Rescan(from), now);
@@ -1200,10 +1221,14 @@ impl LightClient {
         let answered_from = self.follower.as_ref().map_or(u32::MAX, Follower::answered_from);
         // Items of an earlier run that this run does not watch: their progress ends where this run
         // has answered heights.
+        let mut late = BTreeMap::new();
         for (id, record) in self.hits.items() {
             let stored = self.known.as_ref();
             let known = known_item(&self.hits, stored, id, &record.key);
             let todo = known.map_or(Some(record.from), |known| known.todo);
+            let events = stored.map_or(u64::MAX, |stored| stored.journal_events);
+            let late = late.entry(id).or_insert_with(|| self.hits.late_from(id, events));
+            let todo = todo.into_iter().chain(*late).min();
             let from = (answered_from < u32::MAX).then_some(answered_from.max(record.from));
             let item = SavedItem {
                 next: known.map_or(record.first_index, |known| known.indices.1),

@@ -176,11 +176,15 @@ fn digest<'a>(items: impl Iterator<Item = (&'a Item, u32)>) -> [u8; 32] {
     sha256::Hash::from_engine(engine).to_byte_array()
 }
 
-/// Returns the hash by which stored files name an item. The range and the gap of a descriptor do not
-/// change the hash, so that known indices stay known when they change.
+/// Returns the hash by which stored files name an item. The end of the range and the gap of a
+/// descriptor do not change the hash, so that known indices stay known when they change. Known indices
+/// are stored as one interval, so that another start of the range is another item.
 fn item_key(item: &Item) -> [u8; 32] {
     match item {
-        Item::Descriptor(text, _) => item_digest(&Item::Descriptor(text.clone(), 0..=0), 0),
+        Item::Descriptor(text, range) => {
+            let start = *range.start();
+            item_digest(&Item::Descriptor(text.clone(), start..=start), 0)
+        }
         item => item_digest(item, 0),
     }
 }
@@ -388,6 +392,8 @@ struct Watching {
     gap: u32,
     birthday: Birthday,
     history: History,
+    /// Height of the birthday in the chain, once the chain is known.
+    resolved: Option<u32>,
     /// Number of the keychain; `None` if the item is no descriptor.
     keychain: Option<u32>,
     known: Option<KnownItem>,
@@ -464,6 +470,8 @@ pub(super) struct Wallets {
     relabelled: BTreeSet<WalletId>,
     /// Items of which no record was written.
     unrecorded: Vec<(WalletId, u32)>,
+    /// Items whose birthday was not resolved yet.
+    unresolved: Vec<(WalletId, u32)>,
     /// Descriptors that an earlier run has searched for with other indices.
     further: BTreeSet<(WalletId, u32)>,
 }
@@ -484,6 +492,7 @@ impl Wallets {
             dropped: BTreeSet::new(),
             relabelled: BTreeSet::new(),
             unrecorded: Vec::new(),
+            unresolved: Vec::new(),
             further: BTreeSet::new(),
         }
     }
@@ -533,6 +542,7 @@ impl Wallets {
                 let Some(watching) = entry.items.get_mut(number as usize) else { continue };
                 if first < watching.birthday.height(chain) {
                     (watching.birthday, watching.known) = (birthday, None);
+                    self.unresolved.push((id.clone(), number));
                     again.push(number);
                 }
                 // A larger gap of a known descriptor is treated as something new.
@@ -564,7 +574,18 @@ impl Wallets {
             }
             entry.numbers.insert(digest, number);
             let keychain = number_of_keychain;
-            entry.items.push(Watching { item, key, gap, birthday, history, keychain, known });
+            let resolved = None;
+            entry.items.push(Watching {
+                item,
+                key,
+                gap,
+                birthday,
+                history,
+                resolved,
+                keychain,
+                known,
+            });
+            self.unresolved.push((id.clone(), number));
             has_derived |= keychain.is_some();
             all.push((number, expanded));
             let is_covered = known.is_some_and(|known| {
@@ -609,13 +630,29 @@ impl Wallets {
         self.unrecorded.push((id.clone(), number));
     }
 
-    /// Queues the scripts of items whose birthday is given as a time, after a reorganisation: the
-    /// birthday may be at a lower height than before.
-    pub(super) fn watch_times_again(&mut self) {
+    /// Resolves the birthdays of new items, once the chain is known.
+    pub(super) fn resolve(&mut self, chain: &HeaderChain) {
+        for (id, number) in core::mem::take(&mut self.unresolved) {
+            if let Some(watching) =
+                self.entries.get_mut(&id).and_then(|entry| entry.items.get_mut(number as usize))
+            {
+                watching.resolved = Some(watching.birthday.height(chain));
+            }
+        }
+    }
+
+    /// Queues the scripts of items whose birthday is given as a time and is at a lower height than
+    /// before, after a reorganisation.
+    pub(super) fn watch_times_again(&mut self, chain: &HeaderChain) {
         let mut times = Vec::new();
-        for (id, entry) in &self.entries {
-            for (number, watching) in (0..).zip(&entry.items) {
-                if matches!(watching.birthday, Birthday::Time(_)) {
+        for (id, entry) in &mut self.entries {
+            for (number, watching) in (0..).zip(&mut entry.items) {
+                let height = match watching.birthday {
+                    Birthday::Time(_) => watching.birthday.height(chain),
+                    Birthday::Height(_) => continue,
+                };
+                if watching.resolved.is_some_and(|resolved| height < resolved) {
+                    watching.resolved = Some(height);
                     times.push((id.clone(), number));
                 }
             }
@@ -651,6 +688,17 @@ impl Wallets {
             items.clone().any(|known| known.birthday.is_no_later_than(watching.birthday));
         let labels: Vec<_> = of_wallet().map(|known| known.label).collect();
         if is_covered && (labels.contains(&label) || label.is_none()) {
+            // The progress of the script is the progress of this item, too.
+            let is_held = of_wallet().any(|known| (known.item, known.label) == (item, label));
+            if !is_held {
+                match (outpoint, script) {
+                    (Some(outpoint), _) => {
+                        self.by_outpoint.entry(outpoint).or_default().push(holder);
+                    }
+                    (None, Some(script)) => self.by_script.entry(script).or_default().push(holder),
+                    (None, None) => {}
+                }
+            }
             return false;
         }
         // Owners with a label come first, so that a hit names the index of a descriptor, and not a
