@@ -51,6 +51,17 @@ fn caught_up(updates: &[Update]) -> Vec<Progress> {
     caught_up.collect()
 }
 
+/// A client that has caught up with `chain` and watches script 1, after it has stored everything.
+fn settled(protocol: Protocol, chain: &Chain) -> World {
+    let wallets = [("a", wallet(&[script(1)], 0))];
+    let mut world = World::new(config(protocol), &wallets, &[Node::new(chain, None)]);
+    world.run();
+    world.tick(20_000);
+    world.run();
+    world.updates();
+    world
+}
+
 /// A script that no block pays to.
 fn fresh(number: u32) -> ScriptBuf {
     ScriptBuf::from([&[0, 20][..], &number.to_be_bytes(), &[7; 16]].concat())
@@ -246,12 +257,7 @@ fn items_that_are_given_in_another_order_keep_their_hits() {
 fn addresses_that_are_added_one_by_one_cost_few_writes_and_no_state() {
     let chain = long();
     for protocol in BOTH {
-        let wallets = [("a", wallet(&[script(1)], 0))];
-        let mut world = World::new(config(protocol), &wallets, &[Node::new(&chain, None)]);
-        world.run();
-        world.tick(20_000);
-        world.run();
-        world.updates();
+        let mut world = settled(protocol, &chain);
         let before = world.writes;
         for number in 0..1_000 {
             // Half of them are wallets of their own. 100 are added in a second.
@@ -279,11 +285,7 @@ fn addresses_that_are_added_one_by_one_cost_few_writes_and_no_state() {
 fn an_address_is_durable_once_its_record_is_stored() {
     let chain = long();
     for protocol in BOTH {
-        let wallets = [("a", wallet(&[script(1)], 0))];
-        let mut world = World::new(config(protocol), &wallets, &[Node::new(&chain, None)]);
-        world.run();
-        world.tick(20_000);
-        world.updates();
+        let mut world = settled(protocol, &chain);
         world.stores_at_once = false;
         world.watch("b", &wallet(&[fresh(1)], 500));
         world.run();

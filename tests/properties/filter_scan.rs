@@ -318,19 +318,10 @@ impl Run {
 
     /// Returns all candidates, and checks that none is reported twice.
     fn found(&self) -> Found {
-        let mut found = Found::new();
-        for Candidate { height, reason, .. } in &self.candidates {
-            match reason {
-                CandidateReason::Scripts { wallet, indices } => {
-                    let hits = found.entry(*height).or_insert(Some(BTreeSet::new()));
-                    let hits = hits.as_mut().expect("an answer");
-                    for &index in indices {
-                        assert!(hits.insert((wallet.index(), index)), "{height}: twice");
-                    }
-                }
-                CandidateReason::NoAnswer(_) => assert_eq!(found.insert(*height, None), None),
-            }
-        }
+        let found = once(&self.candidates);
+        let is_mute = |it: &&Candidate| matches!(it.reason, CandidateReason::NoAnswer(_));
+        let mute = found.values().filter(|hits| hits.is_none()).count();
+        assert_eq!(self.candidates.iter().filter(is_mute).count(), mute, "a block twice");
         found
     }
 }
@@ -367,7 +358,10 @@ fn once(candidates: &[Candidate]) -> Found {
                     assert!(hits.insert((wallet.index(), index)), "{height}: twice");
                 }
             }
-            CandidateReason::NoAnswer(_) => drop(found.insert(*height, None)),
+            CandidateReason::NoAnswer(_) => {
+                let before = found.insert(*height, None).flatten();
+                assert_eq!(before, None, "{height}: hits of a filter without an answer");
+            }
         }
     }
     found

@@ -687,29 +687,25 @@ impl Wallets {
         let is_covered =
             items.clone().any(|known| known.birthday.is_no_later_than(watching.birthday));
         let labels: Vec<_> = of_wallet().map(|known| known.label).collect();
-        if is_covered && (labels.contains(&label) || label.is_none()) {
-            // The progress of the script is the progress of this item, too.
-            let is_held = of_wallet().any(|known| (known.item, known.label) == (item, label));
-            if !is_held {
-                match (outpoint, script) {
-                    (Some(outpoint), _) => {
-                        self.by_outpoint.entry(outpoint).or_default().push(holder);
-                    }
-                    (None, Some(script)) => self.by_script.entry(script).or_default().push(holder),
-                    (None, None) => {}
-                }
-            }
-            return false;
-        }
-        // Owners with a label come first, so that a hit names the index of a descriptor, and not a
-        // separate item with the same script.
+        let is_known = is_covered && (labels.contains(&label) || label.is_none());
+        let is_held = of_wallet().any(|known| (known.item, known.label) == (item, label));
         let holders = match (&outpoint, &script) {
             (Some(outpoint), _) => self.by_outpoint.entry(*outpoint).or_default(),
             (None, Some(script)) => self.by_script.entry(script.clone()).or_default(),
             (None, None) => return false,
         };
-        let first = holders.iter().position(|known| known.wallet == *id && known.label.is_none());
-        holders.insert(first.unwrap_or(holders.len()), holder);
+        // An item that is known already has an owner, too: the progress of the script is the progress
+        // of each of its items.
+        if !is_held {
+            // Owners with a label come first, so that a hit names the index of a descriptor, and not
+            // a separate item with the same script. Other items come in the order of their numbers.
+            let without_label = |known: &Holder| known.wallet == *id && known.label.is_none();
+            let first = label.and_then(|_| holders.iter().position(without_label));
+            holders.insert(first.unwrap_or(holders.len()), holder);
+        }
+        if is_known {
+            return false;
+        }
         if is_further {
             self.further.insert((id.clone(), item));
         }
