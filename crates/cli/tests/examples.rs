@@ -84,7 +84,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "scan_for_bdk",
         &[
-            "255 filters asked, blocks fetched: [9, 170, 181, 182, 183, 248]",
+            "255 filters asked, blocks fetched: {9, 170, 181, 182, 183, 248}",
             "6 transactions, 18 BTC",
         ],
     ),

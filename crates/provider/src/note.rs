@@ -15,7 +15,8 @@ pub enum Note {
     /// Requests use plain http through the proxy of the environment. The proxy sees the whole URL
     /// and all headers.
     OpenToProxy,
-    /// A request failed and is sent again after a wait of five seconds or more.
+    /// A request failed and is sent again: after a wait of five seconds or more, or because the node
+    /// sent no complete answer within the timeout.
     Waits {
         /// Reason why the request failed.
         error: RpcError,
@@ -120,6 +121,7 @@ impl fmt::Display for Note {
                 "requests go through the proxy of the environment, which sees the whole URL and \
                  all headers: the URL is not https",
             ),
+            Self::Waits { error, wait } if wait.as_secs() == 0 => write!(f, "{error}; asked again"),
             Self::Waits { error, wait } => write!(f, "{error}; again in {} s", wait.as_secs()),
             Self::NoRawHeaders => f.write_str("no debug_getRawHeader: headers are read from JSON"),
             Self::ReceiptsBy { before, error, now } => {

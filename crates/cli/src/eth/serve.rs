@@ -36,6 +36,10 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> anyhow::Result<Report> {
     let stop = stop::on_signals()?;
     let (builder, _bar) = builder(&args.rpc, args.rpc.any_number()?, stop.clone());
     let provider = builder.build()?;
+    // An upstream that does not answer holds this question for a whole timeout.
+    let upstreams: Vec<_> =
+        provider.nodes().iter().map(|node| node.endpoint().to_string()).collect();
+    print_note(&format!("asking which chain it is: {}", upstreams.join(", ")));
     let chain_id = provider.chain_id().map_err(in_words_of_the_command)?;
     let provider = provider.with_profile(profile::of_provider(&args.trust, chain_id)?);
     let beacon = trusted::beacon(&args.beacon, &args.rpc, chain_id, stop.clone(), true)?;
@@ -55,8 +59,6 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> anyhow::Result<Report> {
     for warning in &warnings {
         print_note(warning);
     }
-    let upstreams: Vec<_> =
-        provider.nodes().iter().map(|node| node.endpoint().to_string()).collect();
     let (events, happened) = mpsc::sync_channel::<RpcServerEvent>(WAITING);
     let server = configured(args, provider.serve()).on_event(move |event| {
         let _ = events.try_send(event.clone());

@@ -361,7 +361,9 @@ impl Transport {
 
     /// Waits before the next attempt.
     fn wait(&self, wait: Duration, error: &RpcError) -> Result<(), RpcError> {
-        if wait >= LONG {
+        // A user has waited for a whole timeout already.
+        let has_waited = matches!(error.origin(), RpcError::Timeout { .. });
+        if has_waited || wait >= LONG {
             self.note(&Note::Waits { error: error.clone(), wait });
         }
         if self.options.stop.wait_timeout(wait) { Err(RpcError::Stopped) } else { Ok(()) }

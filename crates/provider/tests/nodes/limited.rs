@@ -107,6 +107,23 @@ fn a_hung_node_costs_little() {
     }
 }
 
+/// A user who waits is told what for.
+#[test]
+fn a_timeout_is_noted_before_the_request_is_repeated() {
+    let chain = Chain::of(&world(4));
+    let notes = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&notes);
+    let provider = provider(&[&*hung(&chain)]).timeout(Duration::from_millis(100)).retries(1);
+    let provider =
+        provider.on_note(move |_, note| sink.lock().expect("no panic").push(note.to_string()));
+    provider.build().expect("it is set up").chain_id().expect_err("no answer");
+    let notes = notes.lock().expect("no panic");
+    assert!(
+        matches!(&notes[..], [note] if note.contains("timeout") && note.contains("again")),
+        "{notes:?}"
+    );
+}
+
 /// If nobody answers, the failed requests are repeated as often as is set.
 #[test]
 fn two_nodes_that_fail_for_a_moment_are_asked_again() {
