@@ -21,6 +21,7 @@ pub mod peer;
 pub mod proof_of_work;
 pub mod protocol;
 mod raw;
+mod records;
 pub mod script;
 #[cfg(feature = "std")]
 pub mod server;

@@ -19,7 +19,10 @@ const NOW_SECONDS: u32 = 2_000_000_000;
 const NOW: Duration = Duration::from_secs(NOW_SECONDS as u64);
 
 /// Offsets of the fields of the preamble.
-const HEIGHT: usize = 8 + 1 + 32;
+const LENGTH: usize = 4 + 1;
+const CHECKSUM: usize = LENGTH + 4;
+const GENESIS: usize = CHECKSUM + 4;
+const HEIGHT: usize = GENESIS + 32;
 const WORK: usize = HEIGHT + 4;
 const PERIOD_FIRST: usize = WORK + 32;
 
@@ -49,10 +52,13 @@ fn file(count: usize) -> (Vec<u8>, usize) {
     (chain.encode(), usize::try_from(chain.record_offset(1)).expect("small"))
 }
 
-/// Returns `file` with the right checksum for a preamble of `length` bytes.
+/// Returns `file` with the right length and checksum for a preamble of `length` bytes.
 fn summed(mut file: Vec<u8>, length: usize) -> Vec<u8> {
-    let sum = sha256d::Hash::hash(&file[..length - 4]).to_byte_array();
-    file[length - 4..length].copy_from_slice(&sum[..4]);
+    let body = &file[GENESIS..length];
+    let sum = sha256d::Hash::hash(body).to_byte_array();
+    let body_len = u32::try_from(body.len()).expect("small").to_le_bytes();
+    file[LENGTH..CHECKSUM].copy_from_slice(&body_len);
+    file[CHECKSUM..GENESIS].copy_from_slice(&sum[..4]);
     file
 }
 
@@ -104,10 +110,10 @@ fn forged_preambles() {
         decode(&summed(bytes, preamble)).map(|chain| chain.tip())
     };
     assert!(forged(HEIGHT, &0_u32.to_le_bytes()).is_ok());
-    assert_eq!(forged(0, b"x"), Err(HeaderFileError::Magic));
-    assert_eq!(forged(8, &[2]), Err(HeaderFileError::Version { version: 2, newest: 1 }));
-    assert_eq!(forged(8, &[0]), Err(HeaderFileError::Version { version: 0, newest: 1 }));
-    assert!(matches!(forged(9, &[7]), Err(HeaderFileError::UnknownChain { .. })));
+    assert_eq!(forged(0, b"x"), Err(HeaderFileError::Name));
+    assert_eq!(forged(4, &[2]), Err(HeaderFileError::Version { version: 2 }));
+    assert_eq!(forged(4, &[0]), Err(HeaderFileError::Version { version: 0 }));
+    assert!(matches!(forged(GENESIS, &[7]), Err(HeaderFileError::UnknownChain { .. })));
     let half = {
         let mut work = [0; 32];
         work[31] = 0x80;
@@ -137,19 +143,26 @@ fn forged_preambles() {
         "{error}"
     );
 
-    // Heights that require more headers than there are. The position of the checksum depends on the
-    // number of headers.
+    let mut longer = file.clone();
+    longer[LENGTH..CHECKSUM].copy_from_slice(&u32::MAX.to_le_bytes());
+    let needed = GENESIS + u32::MAX as usize;
+    let cut = HeaderFileError::PreambleCut { length: file.len(), needed };
+    assert_eq!(decode(&longer).unwrap_err(), cut);
+    let uneven = decode(&summed(file.clone(), preamble + 79)).unwrap_err();
+    assert_eq!(uneven, HeaderFileError::Damaged);
+
+    // Heights that require more headers than there are.
     for (height, records) in [(1_u32, 1), (9, 9), (10, 10), (11, 10), (u32::MAX, 10)] {
         let mut bytes = file.clone();
         bytes[HEIGHT..WORK].copy_from_slice(&height.to_le_bytes());
         let length = preamble + 80 * records;
-        let error = decode(&bytes).unwrap_err();
-        let expected = if bytes.len() < length {
-            HeaderFileError::PreambleCut { length: bytes.len(), needed: length }
-        } else {
-            HeaderFileError::Checksum
-        };
-        assert_eq!(error, expected, "{height}");
+        assert_eq!(decode(&bytes).unwrap_err(), HeaderFileError::Damaged, "{height}");
+        let fewer = decode(&summed(bytes.clone(), preamble)).unwrap_err();
+        let expected = [
+            TrustedStartError::HeaderCount { height, count: 1, needed: records + 1 },
+            TrustedStartError::TooHigh { height, limit: i32::MAX as u32 },
+        ];
+        assert!(expected.map(HeaderFileError::from).contains(&fewer), "{height}: {fewer}");
         bytes.resize(length + 80, 0);
         let error = decode(&summed(bytes, length)).unwrap_err();
         let HeaderFileError::TrustedStart(error) = error else { panic!("{height}: {error}") };

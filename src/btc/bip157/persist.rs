@@ -1,20 +1,20 @@
 //! Serialised state of a sync, to be stored between runs.
 //!
 //! ```text
-//! "CSFS" | version 2 | genesis answered u8 | network magic 4 | first height u32 | intervals u32
-//! for each interval: heights u32 | peers u32 | heights vouched for u32 | hash of the last block 32
-//!     for each height: filter hash 32 | state u8
-//! checksum 4: the first bytes of the double SHA-256 of everything before
+//! "CSFS" | version 2 | one record:
+//!     genesis answered u8 | network magic 4 | first height u32 | intervals u32
+//!     for each interval: heights u32 | peers u32 | heights vouched for u32 | hash of the last block 32
+//!         for each height: filter hash 32 | state u8
 //! ```
-//! Numbers are little-endian. An interval without heights has no claims, its last block hash is all
-//! zeros, and intervals with heights follow it. The state of a height is a sum: the answer (0 none,
-//! 1 filter, 2 block, 3 not wanted), plus 4 if no filter is evidence, plus 8 if the filter was
-//! audited, plus 16 if the block was scanned.
+//! The encoding is that of [`records`](crate::btc::records). An interval without heights has no
+//! claims, its last block hash is all zeros, and intervals with heights follow it. The state of a
+//! height is a sum: the answer (0 none, 1 filter, 2 block, 3 not wanted), plus 4 if no filter is
+//! evidence, plus 8 if the filter was audited, plus 16 if the block was scanned.
 
 use std::vec::Vec;
 
-use bitcoin::bip158::FilterHash;
-use bitcoin::hashes::{Hash as _, sha256d};
+use bitcoin::consensus::encode::Decodable;
+use bitcoin::hashes::Hash as _;
 use bitcoin::{BlockHash, Network};
 use thiserror::Error;
 
@@ -22,8 +22,9 @@ use super::CHECKPOINT_INTERVAL;
 use super::claims::Claims;
 use super::interval::{Anonymous, Answer, Height, Interval, first_of};
 use crate::btc::headers::HeaderChain;
+use crate::btc::records::{self, push, push_count, push_record};
 
-const MAGIC: &[u8; 4] = b"CSFS";
+const NAME: [u8; 4] = *b"CSFS";
 /// Version of the format. Any other version is rejected, because its fields may differ.
 const VERSION: u8 = 2;
 /// Flag of a height's state: no filter is evidence about the height.
@@ -84,10 +85,8 @@ pub(super) fn encode(
     is_awaited: impl Fn(u32) -> bool,
     chain: &HeaderChain,
 ) -> Vec<u8> {
-    let mut bytes = MAGIC.to_vec();
-    bytes.extend([VERSION, u8::from(kept.genesis_answered)]);
-    bytes.extend(kept.network.magic().to_bytes());
-    let number = |count: usize| u32::try_from(count).expect("fewer than heights").to_le_bytes();
+    let mut body = Vec::new();
+    push(&(kept.genesis_answered, kept.network.magic().to_bytes(), kept.first), &mut body);
     // Claims about blocks that have left the chain are worthless. Encoding stops at the first
     // interval whose last block has left the chain.
     let in_chain = claims.intervals().map_while(|(place, interval)| {
@@ -99,20 +98,19 @@ pub(super) fn encode(
         Some((place, interval, last))
     });
     let in_chain: Vec<_> = in_chain.collect();
-    bytes.extend(kept.first.to_le_bytes());
-    bytes.extend(number(in_chain.len()));
+    push_count(in_chain.len(), &mut body);
     for (place, interval, last) in in_chain {
         let agreement = claims.agreement(place);
-        bytes.extend(number(interval.heights().len()));
-        bytes.extend(agreement.peers.to_le_bytes());
-        bytes.extend(number(agreement.heights));
-        bytes.extend(last.as_byte_array());
+        push_count(interval.heights().len(), &mut body);
+        push(&agreement.peers, &mut body);
+        push_count(agreement.heights, &mut body);
+        push(&last, &mut body);
         for (height, at) in (first_of(place)..).zip(interval.heights()) {
-            bytes.extend(at.hash.as_byte_array());
-            bytes.push(state(at, is_awaited(height)));
+            push(&(at.hash, state(at, is_awaited(height))), &mut body);
         }
     }
-    bytes.extend(checksum(&bytes));
+    let mut bytes = records::start(NAME, VERSION).to_vec();
+    push_record(body, &mut bytes);
     bytes
 }
 
@@ -137,25 +135,25 @@ pub(super) fn decode(
     chain: &HeaderChain,
 ) -> Result<(Kept, Vec<Interval>), RestoreError> {
     let damaged = RestoreError::Checksum(bytes.len());
-    let (body, sum) = bytes.split_last_chunk::<4>().ok_or(damaged)?;
-    if !body.starts_with(MAGIC) || checksum(body) != *sum {
-        return Err(damaged);
+    let mut file = bytes.strip_prefix(&NAME).ok_or(damaged)?;
+    match file.split_off_first() {
+        Some(&VERSION) => {}
+        Some(&version) => return Err(RestoreError::Version(version)),
+        None => return Err(damaged),
     }
-    let mut rest = Rest(&body[MAGIC.len()..]);
-    let [version, genesis_answered] = rest.take()?;
-    if version != VERSION {
-        return Err(RestoreError::Version(version));
-    }
-    if rest.take::<4>()? != network.magic().to_bytes() {
+    let body = records::record(&mut file).filter(|_| file.is_empty()).ok_or(damaged)?;
+    let mut rest = Rest(body);
+    let (genesis_answered, magic): (_, [u8; 4]) = rest.take()?;
+    if network.magic().to_bytes() != magic {
         return Err(RestoreError::Network);
     }
-    let first = rest.number()?;
+    let first = rest.take()?;
     let first_interval = Claims::new(first).first_interval();
     let mut intervals = Vec::new();
     let mut is_in_chain = true;
     // All intervals are decoded, including those that are dropped, so that malformed bytes are
     // always found.
-    for place in (first_interval..).take(rest.number()? as usize) {
+    for place in (first_interval..).take(rest.take::<u32>()? as usize) {
         let (interval, last) = rest.interval()?;
         let heights = u32::try_from(interval.heights().len()).expect("1,000 at most");
         // An interval without claims has no last block. Such an interval was added by
@@ -168,14 +166,9 @@ pub(super) fn decode(
         }
     }
     match rest.0.len() {
-        0 => Ok((Kept { network, first, genesis_answered: genesis_answered == 1 }, intervals)),
+        0 => Ok((Kept { network, first, genesis_answered }, intervals)),
         left => Err(RestoreError::Malformed(left)),
     }
-}
-
-fn checksum(bytes: &[u8]) -> [u8; 4] {
-    let hash = sha256d::Hash::hash(bytes).to_byte_array();
-    *hash.first_chunk().expect("32 bytes")
 }
 
 /// The bytes that are not decoded yet.
@@ -186,26 +179,18 @@ impl Rest<'_> {
         RestoreError::Malformed(self.0.len())
     }
 
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], RestoreError> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or_else(|| self.malformed())?;
-        self.0 = rest;
-        Ok(*taken)
-    }
-
-    fn number(&mut self) -> Result<u32, RestoreError> {
-        self.take().map(u32::from_le_bytes)
+    fn take<T: Decodable>(&mut self) -> Result<T, RestoreError> {
+        records::take(&mut self.0).ok_or_else(|| self.malformed())
     }
 
     fn interval(&mut self) -> Result<(Interval, BlockHash), RestoreError> {
-        let (count, peers, vouched) = (self.number()?, self.number()?, self.number()?);
-        let last = BlockHash::from_byte_array(self.take()?);
+        let (count, peers, vouched, last): (u32, _, u32, _) = self.take()?;
         if count > CHECKPOINT_INTERVAL || vouched > count {
             return Err(self.malformed());
         }
         let mut heights = Vec::new();
         for _ in 0..count {
-            let hash = FilterHash::from_byte_array(self.take()?);
-            let [state] = self.take()?;
+            let (hash, state): (_, u8) = self.take()?;
             let answer = match state & 3 {
                 0 => Answer::None,
                 1 => Answer::Filter,

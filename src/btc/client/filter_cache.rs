@@ -1,24 +1,25 @@
 //! Stored filters, so that a rescan does not download them again. There is one file per 1,000
 //! blocks.
 //!
-//! A file is a sequence of records: height u32 | block hash 32 | length u32 | checksum 4 | filter.
-//! Numbers are little-endian. The checksum is the first 4 bytes of the double SHA-256 of the
-//! filter. If a file has several filters of one height, the last one is valid. Reading stops at the
-//! first record that is incomplete or has a wrong checksum.
+//! ```text
+//! "CSFC" | version 1 | for each record: height u32 | block hash 32 | filter
+//! ```
+//! The encoding is that of [`records`](crate::btc::records), but the filter has no length of its own:
+//! it is the rest of the record. If a file has several filters of one height, the last one is valid.
+//! Reading stops at the first record that is incomplete or damaged.
 
 use std::collections::BTreeMap;
 use std::vec::Vec;
 
 use bitcoin::BlockHash;
-use bitcoin::hashes::Hash as _;
 
 use super::{File, Write};
 use crate::btc::bip157::CHECKPOINT_INTERVAL;
-use crate::btc::bip158::filter_hash;
 use crate::btc::headers::BlockAt;
+use crate::btc::records::{self, push, push_record, record, take};
 
-/// Bytes of a record before its filter: height, block hash, length and checksum.
-const FRAME: usize = 44;
+const NAME: [u8; 4] = *b"CSFC";
+const VERSION: u8 = 1;
 
 /// Directory of the stored filter files.
 #[derive(Debug)]
@@ -54,17 +55,19 @@ impl FilterCache {
     /// Returns the writes to carry out.
     pub(super) fn keep(&mut self, at: BlockAt, content: &[u8]) -> Vec<Write> {
         let mut writes = Vec::new();
-        let Ok(length) = u32::try_from(content.len()) else { return writes };
         if self.limit == 0 {
             return writes;
         }
-        let mut bytes = at.height.to_le_bytes().to_vec();
-        bytes.extend(at.hash.as_byte_array());
-        bytes.extend(length.to_le_bytes());
-        bytes.extend(filter_hash(content).as_byte_array().iter().take(4));
-        bytes.extend(content);
         let number = file_of(at.height);
         let size = self.sizes.entry(number).or_default();
+        let mut bytes = Vec::new();
+        if *size == 0 {
+            bytes.extend(records::start(NAME, VERSION));
+        }
+        let mut body = Vec::new();
+        push(&(at.height, at.hash), &mut body);
+        body.extend(content);
+        push_record(body, &mut bytes);
         let file = File::Filters(number);
         let added = bytes.len() as u64;
         writes.push(Write::Append { file, at: *size, bytes });
@@ -134,27 +137,29 @@ impl RecentFilters {
 }
 
 /// Decodes a file. Returns the filters of the file by height, each with its block hash, and the
-/// number of bytes before the first incomplete or damaged record.
-pub(super) fn decode(mut bytes: &[u8]) -> (BTreeMap<u32, (BlockHash, Vec<u8>)>, usize) {
+/// number of bytes before the first incomplete or damaged record: 0 if the file has another name or
+/// version.
+pub(super) fn decode(file: &[u8]) -> (BTreeMap<u32, (BlockHash, Vec<u8>)>, usize) {
     let mut filters = BTreeMap::new();
-    let length = bytes.len();
-    while let Some((frame, rest)) = bytes.split_first_chunk::<FRAME>() {
-        let [h0, h1, h2, h3, hash @ .., l0, l1, l2, l3, c0, c1, c2, c3] = *frame;
-        let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
-        let Some((content, rest)) = rest.split_at_checked(length) else { break };
-        if !filter_hash(content).as_byte_array().starts_with(&[c0, c1, c2, c3]) {
-            break;
-        }
-        let height = u32::from_le_bytes([h0, h1, h2, h3]);
-        filters.insert(height, (BlockHash::from_byte_array(hash), content.to_vec()));
-        bytes = rest;
+    let Some(mut rest) = file.strip_prefix(&records::start(NAME, VERSION)) else {
+        return (filters, 0);
+    };
+    let mut whole = file.len() - rest.len();
+    while let Some(mut body) = record(&mut rest)
+        && let Some((height, hash)) = take(&mut body)
+    {
+        filters.insert(height, (hash, body.to_vec()));
+        whole = file.len() - rest.len();
     }
-    (filters, length - bytes.len())
+    (filters, whole)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::btc::records::START_LEN;
+    use crate::btc::records::tests::laid_out;
+    use bitcoin::hashes::Hash as _;
 
     fn at(height: u32) -> BlockAt {
         BlockAt { height, hash: BlockHash::hash(&height.to_le_bytes()) }
@@ -169,9 +174,20 @@ mod tests {
     }
 
     #[test]
+    fn the_format_is_the_documented_one() {
+        let mut cache = FilterCache::new(1 << 20, &[]);
+        let mut file = Vec::new();
+        let bodies = [(258_u32, &[2, 1, 0, 0]), (259, &[3, 1, 0, 0])].map(|(height, number)| {
+            carry_out(&mut file, cache.keep(at(height), &[7; 5]));
+            [&number[..], at(height).hash.as_byte_array(), &[7; 5]].concat()
+        });
+        assert_eq!(file, laid_out(b"CSFC\x01", &bodies));
+    }
+
+    #[test]
     fn a_file_that_is_cut_or_turned_keeps_the_filters_before() {
         let mut cache = FilterCache::new(1 << 20, &[]);
-        let (mut file, mut ends) = (Vec::new(), std::vec![0]);
+        let (mut file, mut ends) = (Vec::new(), std::vec![START_LEN]);
         for height in 1..=3 {
             carry_out(&mut file, cache.keep(at(height), &[7; 5]));
             ends.push(file.len());
@@ -180,16 +196,16 @@ mod tests {
         assert_eq!((filters.len(), whole), (3, file.len()));
         assert_eq!(filters[&2], (at(2).hash, std::vec![7; 5]));
         for length in 0..file.len() {
-            let count = ends.iter().filter(|end| **end <= length).count() - 1;
+            let last = ends.iter().rposition(|end| *end <= length);
+            let expected = last.map_or((0, 0), |count| (count, ends[count]));
             let (filters, whole) = decode(&file[..length]);
-            assert_eq!((filters.len(), whole), (count, ends[count]), "{length}");
+            assert_eq!((filters.len(), whole), expected, "{length}");
         }
-        // The checksum covers the filter only. If the height or the hash is changed, the record
-        // names a wrong block. A comparison with the chain detects this.
-        for place in ends[1] + 36..ends[2] {
+        for place in 0..file.len() {
             let mut turned = file.clone();
             turned[place] ^= 1;
-            assert_eq!(decode(&turned).1, ends[1], "{place}");
+            let last = ends.iter().rposition(|end| *end <= place);
+            assert_eq!(decode(&turned).1, last.map_or(0, |last| ends[last]), "{place}");
         }
     }
 
@@ -215,7 +231,7 @@ mod tests {
         assert_eq!(writes[1..], [Write::Remove(File::Filters(1))]);
         assert!(!cache.contains(1) && cache.contains(5) && cache.contains(7));
         cache.lose(5);
-        assert_eq!(cache.total, 94);
+        assert_eq!(cache.total, 99);
         assert_eq!(FilterCache::new(0, &[]).keep(at(1), &[1]), []);
     }
 }

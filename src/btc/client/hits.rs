@@ -9,9 +9,10 @@ use std::vec::Vec;
 use bitcoin::hashes::Hash as _;
 use bitcoin::{BlockHash, OutPoint, Script, ScriptBuf, Transaction, Txid};
 
-use super::journal::{ItemRecord, Key, MAGIC, Record, VERSION};
+use super::journal::{ItemRecord, Key, NAME, Record, VERSION};
 use super::{Hit, Owner, WalletId};
 use crate::btc::headers::HeaderChain;
+use crate::btc::records::{self, START_LEN};
 
 #[derive(Debug, Clone)]
 struct Entry {
@@ -103,19 +104,19 @@ impl Hits {
     /// Returns the version of the file if it is not the supported one.
     pub(super) fn replay(bytes: &[u8]) -> Result<(Self, bool), u8> {
         let mut hits = Self::default();
-        let start: Vec<u8> = MAGIC.into_iter().chain([VERSION]).collect();
+        let start = records::start(NAME, VERSION);
         // A crash can leave part of the first bytes.
         if start.starts_with(bytes) {
             hits.length = if bytes == start { bytes.len() as u64 } else { 0 };
             return Ok((hits, false));
         }
-        let version = bytes.strip_prefix(&MAGIC).and_then(|rest| rest.first());
+        let version = bytes.strip_prefix(&NAME).and_then(|rest| rest.first());
         if let Some(&version) = version.filter(|version| **version != VERSION) {
             return Err(version);
         }
         let mut is_damaged = version.is_none();
-        let mut rest = bytes.get(start.len()..).unwrap_or_default();
-        hits.length = start.len() as u64;
+        let mut rest = bytes.get(START_LEN..).unwrap_or_default();
+        hits.length = START_LEN as u64;
         while !rest.is_empty() {
             if let Some(record) = Record::decode(&mut rest) {
                 hits.apply(record);
@@ -524,7 +525,7 @@ impl Hits {
     fn record(&mut self, record: &Record<'_>, journal: &mut Vec<u8>) {
         let before = journal.len();
         if self.length == 0 && journal.is_empty() {
-            journal.extend(MAGIC.into_iter().chain([VERSION]));
+            journal.extend(records::start(NAME, VERSION));
         }
         record.encode(journal);
         self.length += (journal.len() - before) as u64;
@@ -573,7 +574,7 @@ impl Hits {
                 records.push(Record::Acknowledged(Cow::Borrowed(key)));
             }
         }
-        let mut bytes: Vec<u8> = MAGIC.into_iter().chain([VERSION]).collect();
+        let mut bytes = records::start(NAME, VERSION).to_vec();
         for record in &records {
             record.encode(&mut bytes);
         }

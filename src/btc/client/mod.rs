@@ -27,7 +27,6 @@
 mod blocks_asked;
 mod bloom;
 mod broadcast;
-mod bytes;
 mod filter_cache;
 mod filters;
 mod follower;

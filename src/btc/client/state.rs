@@ -7,26 +7,28 @@
 //! filter could seem to have been matched against a script that was derived only later.
 //!
 //! ```text
-//! "CSCS" | version 2 | protocol u8 | network magic 4 | journal events u64 | first u32 | again 5
-//! | items u32, for each: name of the wallet (length u16) | hash 32 | next index u32 | again 5
-//! | BIP37: tweak u32 | capacity u32 | blocks u32, for each: height u32, hash 32
-//! | checksum 4: of everything so far | BIP157: `FilterSync::encode`
+//! "CSCS" | version 2 | one record:
+//!     protocol u8 | network magic 4 | journal events u64 | first u32 | optional again u32
+//!     | items u32, for each: name of the wallet | hash 32 | next index u32 | optional again u32
+//!     | BIP37: tweak u32 | capacity u32 | blocks u32, for each: height u32, hash 32
+//! BIP157: `FilterSync::encode`
 //! ```
-//! Numbers are little-endian. `again` is a flag u8 (0 or 1) and a height u32: all heights from this
-//! one on must be searched again, for one item or, in the head of the file, for all.
+//! The encoding is that of [`records`](crate::btc::records). `again` is a height: all heights from
+//! this one on must be searched again, for one item or, before the items, for all.
 
 use std::collections::BTreeMap;
 use std::vec::Vec;
 
-use bitcoin::hashes::Hash as _;
 use bitcoin::{BlockHash, Network};
 use thiserror::Error;
 
-use super::bytes::{checksum, number, push_text, take, text};
 use super::{Protocol, WalletId};
 use crate::btc::headers::HeaderChain;
+use crate::btc::records::{
+    self, push, push_count, push_optional, push_record, take, take_optional,
+};
 
-const MAGIC: [u8; 4] = *b"CSCS";
+const NAME: [u8; 4] = *b"CSCS";
 const VERSION: u8 = 2;
 
 /// Reason why the stored state of a scan cannot be used.
@@ -129,82 +131,65 @@ pub(super) struct Saved {
 
 impl Saved {
     pub(super) fn encode(&self, protocol: Protocol, network: Network) -> Vec<u8> {
-        let mut bytes = MAGIC.to_vec();
-        bytes.extend([VERSION, code(protocol)]);
-        bytes.extend(network.magic().to_bytes());
-        bytes.extend(self.journal_events.to_le_bytes());
-        bytes.extend(self.first.to_le_bytes());
-        push_again(self.again, &mut bytes);
-        push_count(self.items.len(), &mut bytes);
+        let mut body = Vec::new();
+        push(&(code(protocol), network.magic().to_bytes()), &mut body);
+        push(&(self.journal_events, self.first), &mut body);
+        push_optional(self.again.as_ref(), &mut body);
+        push_count(self.items.len(), &mut body);
         for ((id, hash), SavedItem { next, todo }) in &self.items {
-            push_text(&id.0, &mut bytes);
-            bytes.extend(hash);
-            bytes.extend(next.to_le_bytes());
-            push_again(*todo, &mut bytes);
+            push(&id.0, &mut body);
+            push(&(*hash, *next), &mut body);
+            push_optional(todo.as_ref(), &mut body);
         }
-        bytes.extend(self.bloom.tweak.to_le_bytes());
-        bytes.extend(self.bloom.capacity.to_le_bytes());
-        push_count(self.bloom.answered.len(), &mut bytes);
-        for (height, hash) in &self.bloom.answered {
-            bytes.extend(height.to_le_bytes());
-            bytes.extend(hash.as_byte_array());
-        }
-        let sum = checksum(&bytes);
-        bytes.extend(sum);
-        bytes.extend(&self.filters);
-        bytes
+        push(&(self.bloom.tweak, self.bloom.capacity), &mut body);
+        push_count(self.bloom.answered.len(), &mut body);
+        self.bloom.answered.iter().for_each(|block| push(block, &mut body));
+        let mut file = records::start(NAME, VERSION).to_vec();
+        push_record(body, &mut file);
+        file.extend(&self.filters);
+        file
     }
 
     pub(super) fn decode(
-        bytes: &[u8],
+        file: &[u8],
         protocol: Protocol,
         network: Network,
     ) -> Result<Self, RestoreError> {
-        let damaged = RestoreError::Damaged(bytes.len());
-        let mut rest = bytes.strip_prefix(&MAGIC).ok_or(damaged)?;
-        match rest.first() {
+        let damaged = RestoreError::Damaged(file.len());
+        let mut rest = file.strip_prefix(&NAME).ok_or(damaged)?;
+        match rest.split_off_first() {
             Some(&VERSION) => {}
             Some(&version) => return Err(RestoreError::Version(version)),
             None => return Err(damaged),
         }
-        let (saved, kind) = read(&mut rest).ok_or(damaged)?;
-        let length = bytes.len() - rest.len();
-        let (sum, filters) = rest.split_first_chunk::<4>().ok_or(damaged)?;
-        // The checksum covers everything before it. The filter state has a checksum of its own.
-        if checksum(bytes.get(..length).unwrap_or_default()) != *sum {
-            return Err(damaged);
-        }
+        // The state of the filter sync has a checksum of its own.
+        let (saved, kind) = records::record(&mut rest).and_then(read).ok_or(damaged)?;
         // This check comes after the checksum, so that a damaged file is not reported as one of
         // another network.
         if kind != (code(protocol), network.magic().to_bytes()) {
             return Err(RestoreError::Other);
         }
-        Ok(Self { filters: filters.to_vec(), ..saved })
+        Ok(Self { filters: rest.to_vec(), ..saved })
     }
 }
 
-/// Reads the fields between the version and the checksum. Returns the state, and the protocol and
-/// the network magic.
-fn read(rest: &mut &[u8]) -> Option<(Saved, (u8, [u8; 4]))> {
-    let [_, protocol] = take(rest)?;
-    let magic = take(rest)?;
-    let mut saved = Saved {
-        journal_events: u64::from_le_bytes(take(rest)?),
-        first: number(rest)?,
-        ..Saved::default()
-    };
-    saved.again = again(rest)?;
-    for _ in 0..number(rest)? {
-        let (id, hash) = (WalletId(text(rest)?), take(rest)?);
-        let (next, todo) = (number(rest)?, again(rest)?);
+/// Reads the record. Returns the state, and the protocol and the network magic.
+fn read(mut body: &[u8]) -> Option<(Saved, (u8, [u8; 4]))> {
+    let from = &mut body;
+    let kind = take(from)?;
+    let (journal_events, first) = take(from)?;
+    let mut saved =
+        Saved { journal_events, first, again: take_optional(from)?, ..Saved::default() };
+    for _ in 0..take::<u32>(from)? {
+        let (id, hash) = (WalletId(take(from)?), take(from)?);
+        let (next, todo) = (take(from)?, take_optional(from)?);
         saved.items.insert((id, hash), SavedItem { next, todo });
     }
-    (saved.bloom.tweak, saved.bloom.capacity) = (number(rest)?, number(rest)?);
-    for _ in 0..number(rest)? {
-        let height = number(rest)?;
-        saved.bloom.answered.push((height, BlockHash::from_byte_array(take(rest)?)));
+    (saved.bloom.tweak, saved.bloom.capacity) = take(from)?;
+    for _ in 0..take::<u32>(from)? {
+        saved.bloom.answered.push(take(from)?);
     }
-    Some((saved, (protocol, magic)))
+    from.is_empty().then_some((saved, kind))
 }
 
 /// Number of the protocol in the file.
@@ -216,26 +201,28 @@ fn code(protocol: Protocol) -> u8 {
     }
 }
 
-fn push_again(height: Option<u32>, bytes: &mut Vec<u8>) {
-    bytes.push(height.is_some().into());
-    bytes.extend(height.unwrap_or(0).to_le_bytes());
-}
-
-/// Reads what [`push_again`] wrote. The outer `None` means that bytes are missing.
-#[expect(clippy::option_option, reason = "missing, absent, or present")]
-fn again(rest: &mut &[u8]) -> Option<Option<u32>> {
-    let [is_some] = take(rest)?;
-    let height = number(rest)?;
-    Some((is_some == 1).then_some(height))
-}
-
-fn push_count(count: usize, bytes: &mut Vec<u8>) {
-    bytes.extend(u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::btc::records::tests::laid_out;
+    use bitcoin::hashes::Hash as _;
+
+    #[test]
+    fn the_format_is_the_documented_one() {
+        // Signet's magic is 0a03cf40.
+        let mut body = b"\x01\x0a\x03\xcf\x40\0\0\0\0\0\x01\0\0\x07\0\0\0\x01\0\0\0\0".to_vec();
+        body.extend(b"\x02\0\0\0\0");
+        body.extend([2; 32]);
+        body.extend(b"\x02\0\0\0\0\x01a");
+        body.extend([1; 32]);
+        body.extend(b"\x01\0\0\0\x01\x09\0\0\0\x05\0\0\0\x06\0\0\0\x02\0\0\0\x09\0\0\0");
+        body.extend([0; 32]);
+        body.extend([8, 0, 0, 0]);
+        body.extend(BlockHash::hash(&[1]).as_byte_array());
+        let mut file = laid_out(b"CSCS\x02", &[body]);
+        file.extend([1, 2, 3]);
+        assert_eq!(saved().encode(Protocol::Bip37, Network::Signet), file);
+    }
 
     fn saved() -> Saved {
         let item = |byte: u8, todo| (([byte; 32]), SavedItem { next: byte.into(), todo });

@@ -1,17 +1,14 @@
 //! Serialised form of a chain of headers: a preamble, and 80 bytes per header.
 //!
-//! | bytes | content |
-//! |---|---|
-//! | 8 | `csheader` |
-//! | 1 | version: 1 |
-//! | 32 | hash of the network's genesis block, as in messages |
-//! | 4 | height of the start, little-endian |
-//! | 32 | work up to the start, little-endian |
-//! | 80 | the first header of the start's period |
-//! | 80 × min(11, height + 1) | the headers that end with the start |
-//! | 4 | first bytes of the double SHA-256 of all the bytes so far |
-//! | 80 × n | the headers after the start |
-//!
+//! ```text
+//! "CSHC" | version 1 | one record:
+//!     hash of the network's genesis block, as in messages 32 | height of the start u32
+//!     | work up to the start 32, little-endian | first header of the start's period 80
+//!     | the min(11, height + 1) headers that end with the start, 80 each
+//! the headers after the start, 80 each
+//! ```
+//! The encoding of the preamble is that of [`records`](crate::btc::records). The headers after it
+//! have no frames: their proof of work reveals damage, and the offset of each follows from its height.
 //! The block time of a custom signet is not stored: [`HeaderChain::decode_with`] is told.
 
 use alloc::vec::Vec;
@@ -19,17 +16,16 @@ use core::time::Duration;
 
 use bitcoin::block::Header;
 use bitcoin::constants::ChainHash;
-use bitcoin::hashes::{Hash as _, sha256d};
 use bitcoin::{Network, Work, consensus};
 
 use super::chain::MAX_HEADERS;
 use super::rules::MEDIAN_SPAN;
 use super::{HeaderChain, HeaderError, HeaderRules, TrustedStart, TrustedStartError};
+use crate::btc::records::{self, FRAME_LEN, START_LEN, push, push_record, take};
 
-const MAGIC: [u8; 8] = *b"csheader";
+const NAME: [u8; 4] = *b"CSHC";
 const VERSION: u8 = 1;
 const HEADER_LEN: usize = Header::SIZE;
-const CHECKSUM_LEN: usize = 4;
 
 impl HeaderChain {
     /// Encodes the active chain as bytes for [`decode`](Self::decode). Side branches are left out.
@@ -66,16 +62,13 @@ impl HeaderChain {
     /// ```
     pub fn encode(&self) -> Vec<u8> {
         let trusted_start = self.trusted_start();
-        let mut bytes = Vec::new();
-        bytes.extend(MAGIC);
-        bytes.push(VERSION);
-        bytes.extend(ChainHash::using_genesis_block_const(self.network()).as_bytes());
-        bytes.extend(trusted_start.height.to_le_bytes());
-        bytes.extend(trusted_start.work.to_le_bytes());
-        bytes.extend(consensus::serialize(&trusted_start.period_first));
-        append(&mut bytes, &trusted_start.headers);
-        let sum = checksum(&bytes);
-        bytes.extend(sum);
+        let genesis = ChainHash::using_genesis_block_const(self.network()).to_bytes();
+        let mut body = Vec::new();
+        push(&(genesis, trusted_start.height, trusted_start.work.to_le_bytes()), &mut body);
+        push(&trusted_start.period_first, &mut body);
+        append(&mut body, &trusted_start.headers);
+        let mut bytes = records::start(NAME, VERSION).to_vec();
+        push_record(body, &mut bytes);
         append(&mut bytes, self.headers_from(trusted_start.height + 1));
         bytes
     }
@@ -161,23 +154,18 @@ impl HeaderChain {
 /// Returns the length in bytes of the preamble of a chain that starts at `height`.
 fn preamble_len(height: u32) -> usize {
     let headers = height.saturating_add(1).min(MEDIAN_SPAN) as usize + 1;
-    MAGIC.len() + 1 + 32 + 4 + 32 + HEADER_LEN * headers + CHECKSUM_LEN
+    START_LEN + FRAME_LEN + 32 + 4 + 32 + HEADER_LEN * headers
 }
 
 fn append(bytes: &mut Vec<u8>, headers: &[Header]) {
     bytes.reserve(HEADER_LEN * headers.len());
     for header in headers {
-        consensus::Encodable::consensus_encode(header, bytes).expect("a Vec takes all");
+        push(header, bytes);
     }
 }
 
 fn header(bytes: &[u8; HEADER_LEN]) -> Header {
     consensus::deserialize(bytes).expect("any 80 bytes are a header")
-}
-
-fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_LEN] {
-    let [a, b, c, d, ..] = sha256d::Hash::hash(bytes).to_byte_array();
-    [a, b, c, d]
 }
 
 /// Decodes the preamble. Returns the chain up to its start, and the bytes after the preamble.
@@ -186,66 +174,66 @@ fn decode_preamble(
     bytes: &[u8],
     rules: Option<HeaderRules>,
 ) -> Result<(HeaderChain, &[u8]), HeaderFileError> {
-    let mut rest = bytes;
-    if take(&mut rest, bytes)? != MAGIC {
-        return Err(HeaderFileError::Magic);
+    let cut = |needed| HeaderFileError::PreambleCut { length: bytes.len(), needed };
+    let start = bytes.first_chunk::<START_LEN>().ok_or(cut(START_LEN))?;
+    let [name @ .., version] = *start;
+    if name != NAME {
+        return Err(HeaderFileError::Name);
     }
-    let [version] = take(&mut rest, bytes)?;
     if version != VERSION {
-        return Err(HeaderFileError::Version { version, newest: VERSION });
+        return Err(HeaderFileError::Version { version });
     }
-    let genesis = ChainHash::from(take::<32>(&mut rest, bytes)?);
-    let height = u32::from_le_bytes(take(&mut rest, bytes)?);
-    let work = Work::from_le_bytes(take(&mut rest, bytes)?);
-    let length = preamble_len(height);
-    let Some((preamble, records)) = bytes.split_at_checked(length) else {
-        return Err(HeaderFileError::PreambleCut { length: bytes.len(), needed: length });
-    };
-    let (preamble, sum) = preamble.split_at(length - CHECKSUM_LEN);
-    // The checksum is tested before the fields are used. Otherwise, a damaged field would be
-    // reported as an invalid trusted start.
-    if checksum(preamble) != sum {
-        return Err(HeaderFileError::Checksum);
+    let (_, mut records) = bytes.split_at(START_LEN);
+    let length = records.first_chunk().ok_or(cut(START_LEN + FRAME_LEN))?;
+    let needed = (START_LEN + FRAME_LEN).saturating_add(u32::from_le_bytes(*length) as usize);
+    if bytes.len() < needed {
+        return Err(cut(needed));
     }
+    let body = records::record(&mut records).ok_or(HeaderFileError::Damaged)?;
+    let start = read_start(body).ok_or(HeaderFileError::Damaged)?;
+    let ((genesis, height, work), headers) = start;
+    let genesis = ChainHash::from(genesis);
     let network = Network::from_chain_hash(genesis);
     let network = network.ok_or(HeaderFileError::UnknownChain { genesis })?;
     let rules = rules.unwrap_or(network.into());
     if rules.network() != network {
         return Err(HeaderFileError::OtherNetwork { kept: network, wanted: rules.network() });
     }
-    let period_first = header(&take(&mut rest, bytes)?);
-    let (headers, _) = rest[..rest.len() - records.len() - CHECKSUM_LEN].as_chunks();
-    let headers = headers.iter().map(header).collect();
-    let trusted_start = TrustedStart { height, headers, period_first, work };
+    let [period_first, headers @ ..] = headers else { return Err(HeaderFileError::Damaged) };
+    let trusted_start = TrustedStart {
+        height,
+        headers: headers.iter().map(header).collect(),
+        period_first: header(period_first),
+        work: Work::from_le_bytes(work),
+    };
     Ok((HeaderChain::from_trusted_start(rules, trusted_start)?, records))
 }
 
-/// Takes the next `N` bytes from `rest`, which is the end of `bytes`.
-fn take<const N: usize>(rest: &mut &[u8], bytes: &[u8]) -> Result<[u8; N], HeaderFileError> {
-    let Some((taken, behind)) = rest.split_first_chunk() else {
-        let needed = bytes.len() - rest.len() + N;
-        return Err(HeaderFileError::PreambleCut { length: bytes.len(), needed });
-    };
-    *rest = behind;
-    Ok(*taken)
+/// Hash of the genesis block, height and work.
+type Start = ([u8; 32], u32, [u8; 32]);
+
+/// Returns the fields of the preamble, and its headers, of which the first is that of the period.
+/// `None` if there are no whole headers.
+fn read_start(mut body: &[u8]) -> Option<(Start, &[[u8; HEADER_LEN]])> {
+    let start = take(&mut body)?;
+    let (headers, cut) = body.as_chunks();
+    cut.is_empty().then_some((start, headers))
 }
 
 /// Reason why bytes are not a valid chain of headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderFileError {
-    /// The bytes do not begin with `csheader`.
-    #[error("not a header file: the bytes do not begin with `csheader`")]
-    Magic,
-    /// The version is newer than this code.
-    #[error("version {version}, the newest known is {newest}")]
+    /// The bytes do not begin with `CSHC`.
+    #[error("not a header file: the bytes do not begin with `CSHC`")]
+    Name,
+    /// The version is unknown.
+    #[error("version {version}, the only known version is {VERSION}")]
     Version {
         /// The version of the bytes.
         version: u8,
-        /// The newest version that this code reads.
-        newest: u8,
     },
-    /// The bytes end inside the preamble.
+    /// The bytes end inside the preamble, or its length is damaged.
     #[error("{length} bytes, at least {needed} are needed")]
     PreambleCut {
         /// The number of bytes given.
@@ -253,9 +241,9 @@ pub enum HeaderFileError {
         /// The number of bytes that the preamble needs.
         needed: usize,
     },
-    /// The checksum of the preamble does not match: the preamble is damaged.
-    #[error("the checksum of the preamble does not match")]
-    Checksum,
+    /// The preamble is damaged: its checksum does not match, or it does not contain whole headers.
+    #[error("the preamble is damaged: its checksum or its length is wrong")]
+    Damaged,
     /// The genesis block is not that of a network known to the `bitcoin` crate.
     #[error("no known network has genesis block {genesis}")]
     UnknownChain {

@@ -37,8 +37,12 @@ impl Drop for Data {
 }
 
 fn watch(data: &Data, peers: &[String], options: &str) -> Output {
+    watch_script(data, peers, options, 0x11)
+}
+
+fn watch_script(data: &Data, peers: &[String], options: &str, byte: u8) -> Output {
     let fixed = "btc watch --json --network mainnet --minimum-work 0 --data";
-    let script = format!("script:0014{}", "11".repeat(20));
+    let script = format!("script:0014{}", hex::encode([byte; 20]));
     let mut args: Vec<&str> = fixed.split(' ').collect();
     args.push(data.0.to_str().expect("UTF-8"));
     args.extend(peers.iter().flat_map(|peer| ["--peer", peer]));
@@ -63,6 +67,19 @@ fn a_peer_of_no_use_makes_room() {
     assert_eq!(output.code, YES, "{}", output.stderr);
     let end = end(&output);
     assert_eq!((&end["ended"], &end["answered_to"]), (&"caught_up".into(), &20.into()));
+}
+
+/// A user who adds an item is told that the scan begins at the birthday again.
+#[test]
+fn another_set_of_items_starts_over_and_says_so() {
+    let folder = Folder::new(0..=20);
+    let server = Server::start(&folder, &[]);
+    let (peers, data) = ([server.address.to_string()], Data::new("set"));
+    for (byte, is_told) in [(0x11, false), (0x11, false), (0x22, true), (0x22, false)] {
+        let output = watch_script(&data, &peers, "--once --give-up 60", byte);
+        assert_eq!(output.code, YES, "{}", output.stderr);
+        assert_eq!(output.stderr.contains("note: no earlier run"), is_told, "{}", output.stderr);
+    }
 }
 
 /// The command must also end without `--once`; otherwise it would wait for ever.

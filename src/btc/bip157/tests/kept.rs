@@ -1,10 +1,14 @@
 //! Tests of the state that is stored between runs.
 
 use bitcoin::Network;
+use bitcoin::hashes::Hash as _;
 
 use super::world::{Node, TestChain, World};
 use crate::btc::bip157::{Config, Event, FilterSync, Message, Reason, RestoreError};
+use crate::btc::bip158::filter_hash;
 use crate::btc::peer::Grade;
+use crate::btc::records::tests::laid_out;
+use crate::btc::records::{FRAME_LEN, START_LEN};
 
 fn is_filters(message: &Message) -> bool {
     matches!(message, Message::GetCFilters(_))
@@ -32,7 +36,7 @@ fn a_run_goes_on() {
     }
     world.settle();
     let bytes = kept(&mut world);
-    assert_eq!(bytes.len(), 4 + 2 + 4 + 8 + 2 * 44 + 1_100 * 33 + 4);
+    assert_eq!(bytes.len(), 5 + 8 + 1 + 4 + 8 + 2 * 44 + 1_100 * 33);
     world.assert_complete(&chain);
     assert_eq!(world.grade(11), Some(Grade::Peers(2)));
     chain.grow(20, 1);
@@ -132,6 +136,22 @@ fn a_reorganization_between_runs() {
 }
 
 #[test]
+fn the_format_is_the_documented_one() {
+    let chain = TestChain::new(3);
+    let mut world = World::new(&chain, World::config());
+    world.connect(1, Node::honest(&chain));
+    world.settle();
+    let mut body = b"\x01\xfa\xbf\xb5\xda\0\0\0\0\x01\0\0\0\x03\0\0\0\x01\0\0\0\x03\0\0\0".to_vec();
+    body.extend(chain.blocks[3].block_hash().as_byte_array());
+    // Block 3 spends an output of a stranger.
+    for (height, state) in [(1, 1), (2, 1), (3, 1)] {
+        body.extend(filter_hash(&chain.filters[height]).as_byte_array());
+        body.push(state);
+    }
+    assert_eq!(world.sync.encode(&world.headers), laid_out(b"CSFS\x02", &[body]));
+}
+
+#[test]
 fn damage_is_found() {
     let chain = TestChain::new(30);
     let mut world = World::new(&chain, World::config());
@@ -146,8 +166,11 @@ fn damage_is_found() {
     for place in 0..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[place] ^= 1;
-        let damage = restore(World::config(), &damaged);
-        assert_eq!(damage, Some(RestoreError::Checksum(bytes.len())));
+        let expected = match place {
+            4 => RestoreError::Version(damaged[4]),
+            _ => RestoreError::Checksum(bytes.len()),
+        };
+        assert_eq!(restore(World::config(), &damaged), Some(expected));
     }
     let other = Config::new(Network::Bitcoin, 0, [1; 16]);
     assert_eq!(restore(other, &bytes), Some(RestoreError::Network));
@@ -155,14 +178,12 @@ fn damage_is_found() {
     let first = RestoreError::First { kept: 0, wanted: 7 };
     assert_eq!(restore(later, &bytes), Some(first));
     // With a correct checksum, no byte value causes a panic.
-    for place in 4..bytes.len() - 4 {
+    let (start, body) = (b"CSFS\x02", &bytes[START_LEN + FRAME_LEN..]);
+    for place in 0..body.len() {
         for value in [0, 1, 0x80, 0xff] {
-            let mut forged = bytes.clone();
+            let mut forged = body.to_vec();
             forged[place] = value;
-            let sum = bitcoin::hashes::Hash::hash(&forged[..bytes.len() - 4]);
-            let sum: bitcoin::hashes::sha256d::Hash = sum;
-            let end = bytes.len() - 4;
-            forged[end..].copy_from_slice(&bitcoin::hashes::Hash::to_byte_array(sum)[..4]);
+            let forged = laid_out(start, &[forged]);
             if let Ok(mut sync) = FilterSync::restore(World::config(), &world.headers, &forged) {
                 drop(sync.handle(&world.headers, Event::Tick, core::time::Duration::ZERO));
             }

@@ -7,7 +7,9 @@ use bitcoin::{Amount, OutPoint, ScriptBuf, TxOut, absolute, transaction};
 use super::super::{HitReason, InclusionEvidence, OwnedOutput, OwnedSpend, Owner};
 use super::*;
 use crate::btc::headers::BlockAt;
+use crate::btc::records::tests::laid_out;
 use crate::btc::wallet::Place;
+use std::vec;
 
 /// A hit on a transaction whose output 0 pays `number` satoshis to the wallet.
 pub(in super::super) fn hit(number: u32, block: Option<BlockAt>) -> Hit {
@@ -73,12 +75,62 @@ fn journal() -> (Vec<u8>, Vec<usize>) {
     (bytes, ends)
 }
 
+/// A journal of each kind of record, laid out here by hand.
+#[test]
+fn the_format_is_the_documented_one() {
+    let (place, found) = (at(258), hit(9, Some(at(258))));
+    let mut of_hit =
+        [&[1, 2, 1, 0, 0][..], place.hash.as_byte_array(), &[3, 0, 0, 0], &[1]].concat();
+    of_hit.extend(bitcoin::consensus::serialize(&found.header.unwrap()));
+    of_hit.extend(bitcoin::consensus::serialize(&found.transaction));
+    of_hit.extend(b"\0\0\x06a peer\x01\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0");
+    of_hit.extend([0, 0, 0, 0, 1, 1, 0, 0, 0, 1, 7, 0, 0, 0, 1, 1, 0x51]);
+    of_hit.extend([&[1, 0, 0, 0, 0, 0, 0, 0][..], &[0; 32], &[0xff; 4], &[0, 0]].concat());
+    let mut of_relayed = vec![0, 0];
+    let relayed = Hit { peer: None, received: vec![], spent: vec![], ..hit(9, None) };
+    of_relayed.extend(bitcoin::consensus::serialize(&relayed.transaction));
+    of_relayed.extend([2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let (wallet, txid) = (Cow::<WalletId>::Owned(of("ab")), found.txid);
+    let placed = Key { wallet: of("ab"), block: Some(place.hash), txid };
+    let key = [&place.hash.as_byte_array()[..], txid.as_byte_array()].concat();
+    let open = Key { wallet: of("ab"), block: None, txid };
+    let open_key = [&[0; 32], &txid.as_byte_array()[..]].concat();
+    let item = ItemRecord { key: [5; 32], from: 6, first_index: 7 };
+    let records = [
+        (
+            Record::Hit(wallet.clone(), 300, Cow::Borrowed(&found)),
+            b"\x01\x02ab\x2c\x01\0\0",
+            of_hit,
+        ),
+        (Record::Gone(8), b"\x02\0\x08\0\0\0", vec![]),
+        (Record::Acknowledged(Cow::Borrowed(&placed)), b"\x03\x02ab", key.clone()),
+        (Record::Acknowledged(Cow::Borrowed(&open)), b"\x03\x02ab", open_key),
+        (Record::Forgotten(wallet.clone()), b"\x04\x02ab", vec![]),
+        (Record::Before(1 << 32), b"\x05\0\0\0\0\0\x01\0\0\0", vec![]),
+        (Record::Withdrawn(wallet.clone(), Cow::Borrowed(&relayed)), b"\x06\x02ab", of_relayed),
+        (Record::WithdrawalAcknowledged(Cow::Borrowed(&placed)), b"\x07\x02ab", key),
+        (
+            Record::Item(wallet, item),
+            b"\x08\x02ab",
+            [&[5; 32][..], &[6, 0, 0, 0, 7, 0, 0, 0]].concat(),
+        ),
+        (Record::Lost(8), b"\x09\0\x08\0\0\0", vec![]),
+        (Record::Dropped(Cow::Borrowed(&open)), b"\x0a\x02ab", txid.as_byte_array().to_vec()),
+    ] as [(_, &[u8], _); 11];
+    let bodies = records.each_ref().map(|(_, head, rest)| [*head, &rest[..]].concat());
+    let file = laid_out(b"CSHJ\x02", &bodies);
+    let mut written = records::start(NAME, VERSION).to_vec();
+    let mut rest = &file[START_LEN..];
+    for (record, ..) in &records {
+        record.encode(&mut written);
+        assert_eq!(Record::decode(&mut rest).as_ref(), Some(record));
+    }
+    assert_eq!((written, rest), (file.clone(), &[][..]));
+}
+
 fn item(key: u8, from: u32) -> ItemRecord {
     ItemRecord { key: [key; 32], from, first_index: 3 }
 }
-
-/// Length of the bytes before the first record.
-const START: usize = MAGIC.len() + 1;
 
 /// Replays a journal that is not damaged before its end.
 fn replay(bytes: &[u8]) -> Hits {
@@ -113,7 +165,7 @@ fn a_journal_that_is_cut_anywhere_keeps_its_whole_records() {
     for length in 0..bytes.len() {
         let hits = replay(&bytes[..length]);
         let whole = ends.iter().copied().filter(|end| *end <= length).max();
-        let expected = whole.unwrap_or(if length < START { 0 } else { START });
+        let expected = whole.unwrap_or(if length < START_LEN { 0 } else { START_LEN });
         assert_eq!(hits.length(), expected as u64, "{length}");
         assert_eq!(says(&hits), says(&replay(&bytes[..expected])), "{length}");
     }
@@ -130,12 +182,12 @@ fn a_journal_with_any_bit_turned_keeps_the_other_records_and_says_so() {
             turned[place] ^= 1 << bit;
             let Ok((hits, is_damaged)) = Hits::replay(&turned) else {
                 // Another version is refused.
-                assert_eq!(place, MAGIC.len());
+                assert_eq!(place, NAME.len());
                 continue;
             };
             assert_eq!(is_damaged, place < last, "byte {place}, bit {bit}");
             // The record that is damaged is lost, and no other.
-            let lost = usize::from(place >= START);
+            let lost = usize::from(place >= START_LEN);
             assert_eq!(hits.records, ends.len() - lost, "byte {place}, bit {bit}");
         }
     }

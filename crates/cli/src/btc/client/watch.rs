@@ -1,5 +1,8 @@
 //! The commands `btc watch` and `btc rescan`.
 
+use std::fs::{self, DirEntry};
+use std::path::Path;
+
 use anyhow::bail;
 use chainsieve_client::{Birthday, History, Protocol, WalletId};
 use serde_json::{Value, json};
@@ -11,7 +14,7 @@ use super::summary::{graded_json, grades_in_words, peers_json, tip_json, warning
 use super::{birthday_name, builder, chain, data_folder, start, trusting};
 use crate::args::client::{LookArgs, RescanArgs, WatchLiveArgs};
 use crate::args::{UsageError, network_name};
-use crate::output::{Page, Report, count, grouped};
+use crate::output::{Page, Report, count, grouped, print_note};
 use crate::stop;
 
 /// A run of `watch` or `rescan`.
@@ -40,6 +43,16 @@ pub(crate) fn rescan(args: &RescanArgs, json: bool) -> anyhow::Result<Report> {
     Job { look, first, last, once: true, is_rescan: true }.run(json)
 }
 
+/// Returns `true` if earlier runs of `watch` have a folder, and this run, whose folder is `name`, has
+/// none.
+fn is_other_set(data: &Path, name: &str, protocol: Protocol) -> bool {
+    let prefix = format!("watch-{protocol}-");
+    let is_earlier = |entry: DirEntry| entry.file_name().to_string_lossy().starts_with(&prefix);
+    // A folder that cannot be read is an error of the storage later.
+    let mut entries = fs::read_dir(data).into_iter().flatten().flatten();
+    !data.join(name).exists() && entries.any(is_earlier)
+}
+
 impl Job<'_> {
     fn run(self, json: bool) -> anyhow::Result<Report> {
         let protocol = self.look.protocol;
@@ -63,6 +76,12 @@ impl Job<'_> {
         let name = self.folder(protocol, &id);
         let id = WalletId(id);
         let data = data_folder(&self.look.peers, &chain)?;
+        if !self.is_rescan && is_other_set(&data, &name, protocol) {
+            print_note(
+                "no earlier run in --data had exactly these items, this birthday and this gap limit: \
+                 the scan begins at the birthday",
+            );
+        }
         let mut builder = builder(&self.look.peers, chain, &data, Some(&name))?
             .protocol(protocol)
             .false_positive_rate(self.look.fpr)

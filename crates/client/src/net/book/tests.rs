@@ -360,19 +360,30 @@ fn a_book_is_kept() {
     assert!(AddressBook::decode(&empty, Magic::REGTEST).unwrap().is_empty());
 }
 
+/// Returns a file with this body.
+fn file(body: Vec<u8>) -> Vec<u8> {
+    use chainsieve::bitcoin::hashes::{Hash as _, sha256d};
+
+    let sum = sha256d::Hash::hash(&body).to_byte_array();
+    let length = u32::try_from(body.len()).unwrap().to_le_bytes();
+    [b"CSAB\x01", &length[..], &sum[..4], &body].concat()
+}
+
+/// Length in bytes of a file before its body.
+const BEFORE: usize = 13;
+
 #[test]
 fn the_format_is_the_documented_one() {
     let (mut book, mut random) = (AddressBook::new(), random());
     book.hear(says(v4(7, 8, 9, 10)), source(3), UNIX, &mut random);
     book.bans.insert((Host::Name("a.b".into()), Some(258)), 1);
-    let mut expected = b"CSADDR\x02\x00\xfa\xbf\xb5\xda\x01\0\0\0".to_vec();
+    let mut expected = b"\xfa\xbf\xb5\xda\x01\0\0\0".to_vec();
     expected.extend([1, 7, 8, 9, 10, 0x8d, 0x20, 0, 1, 80, 3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
     // Two hours are subtracted from the time that a source claims.
     expected.extend((1_700_000_000_u64 - 7_200).to_le_bytes());
     expected.extend([0; 10]);
     expected.extend(b"\x01\0\0\0\0\x03a.b\x01\x02\x01\x01\0\0\0\0\0\0\0");
-    let bytes = book.encode(Magic::REGTEST);
-    assert_eq!(bytes[..bytes.len() - 8], expected);
+    assert_eq!(book.encode(Magic::REGTEST), file(expected));
 }
 
 #[test]
@@ -383,10 +394,10 @@ fn each_byte_damaged_and_each_length_is_found() {
             let mut damaged = whole.clone();
             damaged[place] ^= 1 << bit;
             let error = AddressBook::decode(&damaged, Magic::REGTEST).unwrap_err();
-            let expected = if place < 6 {
-                BookError::NotABook
-            } else {
-                BookError::Checksum { bytes: whole.len() }
+            let expected = match place {
+                0..4 => BookError::NotABook,
+                4 => BookError::Version { got: damaged[4] },
+                _ => BookError::Checksum { bytes: whole.len() },
             };
             assert_eq!(error, expected, "{place}");
         }
@@ -404,28 +415,17 @@ fn each_byte_damaged_and_each_length_is_found() {
 /// must not return more addresses than the file contains.
 #[test]
 fn contents_that_nobody_writes() {
-    use chainsieve::bitcoin::hashes::{Hash as _, sha256};
-
     let whole = full().encode(Magic::REGTEST);
-    let body = &whole[..whole.len() - 8];
-    let sealed = |body: &[u8]| {
-        let sum = sha256::Hash::hash(body).to_byte_array();
-        AddressBook::decode(&[body, &sum[..8]].concat(), Magic::REGTEST)
-    };
+    let body = &whole[BEFORE..];
+    let sealed = |body: &[u8]| AddressBook::decode(&file(body.to_vec()), Magic::REGTEST);
     assert!(sealed(body).is_ok());
     for end in 0..body.len() {
         assert!(sealed(&body[..end]).is_err(), "{end}");
     }
-    let mut later = body.to_vec();
-    for got in [0, 3] {
-        later[6] = got;
-        let error = BookError::Version { got: got.into(), known: 2 };
-        assert_eq!(sealed(&later).unwrap_err(), error);
-    }
     let mut many = body.to_vec();
-    many[12..16].copy_from_slice(&[0xff; 4]);
-    assert_eq!(sealed(&many).unwrap_err(), BookError::Malformed { offset: 12 });
-    for place in 12..body.len() {
+    many[4..8].copy_from_slice(&[0xff; 4]);
+    assert_eq!(sealed(&many).unwrap_err(), BookError::Malformed { offset: 4 });
+    for place in 4..body.len() {
         for value in [0, 1, 2, 4, 0x7f, 0xff] {
             let mut changed = body.to_vec();
             changed[place] = value;
@@ -437,30 +437,6 @@ fn contents_that_nobody_writes() {
             }
         }
     }
-}
-
-/// Writes the version into an encoded book, and renews its checksum.
-fn with_version(bytes: &[u8], version: u8) -> Vec<u8> {
-    use chainsieve::bitcoin::hashes::{Hash as _, sha256};
-
-    let mut bytes = bytes[..bytes.len() - 8].to_vec();
-    bytes[6] = version;
-    let sum = sha256::Hash::hash(&bytes).to_byte_array();
-    [&bytes[..], &sum[..8]].concat()
-}
-
-#[test]
-fn a_book_of_version_1_is_read_and_has_no_anchors() {
-    let mut book = full();
-    let anchored = with_version(&book.encode(Magic::REGTEST), 1);
-    assert!(matches!(
-        AddressBook::decode(&anchored, Magic::REGTEST),
-        Err(BookError::Malformed { .. })
-    ));
-    book.set_anchors(&[]);
-    let old = with_version(&book.encode(Magic::REGTEST), 1);
-    let kept = AddressBook::decode(&old, Magic::REGTEST).unwrap();
-    assert_eq!((kept.len(), count(&kept, |entry| entry.is_anchor)), (7, 0));
 }
 
 /// A book of tried addresses of different netgroups. The first two are anchors.
