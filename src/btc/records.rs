@@ -63,7 +63,9 @@ pub(crate) fn take<T: Decodable>(from: &mut &[u8]) -> Option<T> {
 /// Appends a 0 byte for `None`, or a 1 byte and the value.
 pub(crate) fn push_optional(value: Option<&impl Encodable>, body: &mut Vec<u8>) {
     push(&value.is_some(), body);
-    value.into_iter().for_each(|value| push(value, body));
+    if let Some(value) = value {
+        push(value, body);
+    }
 }
 
 /// Removes what [`push_optional`] appended. The outer `None` means that the bytes are malformed, the
@@ -88,7 +90,7 @@ pub(crate) mod tests {
     use alloc::vec;
 
     /// Returns a file with these bodies, without the functions under test.
-    pub(crate) fn laid_out(start: &[u8; START_LEN], bodies: &[Vec<u8>]) -> Vec<u8> {
+    pub(crate) fn laid_out(start: [u8; START_LEN], bodies: &[Vec<u8>]) -> Vec<u8> {
         let mut file = start.to_vec();
         for body in bodies {
             file.extend(u32::try_from(body.len()).expect("small").to_le_bytes());

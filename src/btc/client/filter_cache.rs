@@ -181,7 +181,7 @@ mod tests {
             carry_out(&mut file, cache.keep(at(height), &[7; 5]));
             [&number[..], at(height).hash.as_byte_array(), &[7; 5]].concat()
         });
-        assert_eq!(file, laid_out(b"CSFC\x01", &bodies));
+        assert_eq!(file, laid_out(*b"CSFC\x01", &bodies));
     }
 
     #[test]

@@ -219,7 +219,7 @@ mod tests {
         body.extend([0; 32]);
         body.extend([8, 0, 0, 0]);
         body.extend(BlockHash::hash(&[1]).as_byte_array());
-        let mut file = laid_out(b"CSCS\x02", &[body]);
+        let mut file = laid_out(*b"CSCS\x02", &[body]);
         file.extend([1, 2, 3]);
         assert_eq!(saved().encode(Protocol::Bip37, Network::Signet), file);
     }

@@ -148,7 +148,7 @@ fn the_format_is_the_documented_one() {
         body.extend(filter_hash(&chain.filters[height]).as_byte_array());
         body.push(state);
     }
-    assert_eq!(world.sync.encode(&world.headers), laid_out(b"CSFS\x02", &[body]));
+    assert_eq!(world.sync.encode(&world.headers), laid_out(*b"CSFS\x02", &[body]));
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn damage_is_found() {
     let first = RestoreError::First { kept: 0, wanted: 7 };
     assert_eq!(restore(later, &bytes), Some(first));
     // With a correct checksum, no byte value causes a panic.
-    let (start, body) = (b"CSFS\x02", &bytes[START_LEN + FRAME_LEN..]);
+    let (start, body) = (*b"CSFS\x02", &bytes[START_LEN + FRAME_LEN..]);
     for place in 0..body.len() {
         for value in [0, 1, 0x80, 0xff] {
             let mut forged = body.to_vec();

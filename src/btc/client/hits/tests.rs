@@ -118,7 +118,7 @@ fn the_format_is_the_documented_one() {
         (Record::Dropped(Cow::Borrowed(&open)), b"\x0a\x02ab", txid.as_byte_array().to_vec()),
     ] as [(_, &[u8], _); 11];
     let bodies = records.each_ref().map(|(_, head, rest)| [*head, &rest[..]].concat());
-    let file = laid_out(b"CSHJ\x02", &bodies);
+    let file = laid_out(*b"CSHJ\x02", &bodies);
     let mut written = records::start(NAME, VERSION).to_vec();
     let mut rest = &file[START_LEN..];
     for (record, ..) in &records {

@@ -361,12 +361,12 @@ fn a_book_is_kept() {
 }
 
 /// Returns a file with this body.
-fn file(body: Vec<u8>) -> Vec<u8> {
+fn file(body: &[u8]) -> Vec<u8> {
     use chainsieve::bitcoin::hashes::{Hash as _, sha256d};
 
-    let sum = sha256d::Hash::hash(&body).to_byte_array();
+    let sum = sha256d::Hash::hash(body).to_byte_array();
     let length = u32::try_from(body.len()).unwrap().to_le_bytes();
-    [b"CSAB\x01", &length[..], &sum[..4], &body].concat()
+    [b"CSAB\x01", &length[..], &sum[..4], body].concat()
 }
 
 /// Length in bytes of a file before its body.
@@ -383,7 +383,7 @@ fn the_format_is_the_documented_one() {
     expected.extend((1_700_000_000_u64 - 7_200).to_le_bytes());
     expected.extend([0; 10]);
     expected.extend(b"\x01\0\0\0\0\x03a.b\x01\x02\x01\x01\0\0\0\0\0\0\0");
-    assert_eq!(book.encode(Magic::REGTEST), file(expected));
+    assert_eq!(book.encode(Magic::REGTEST), file(&expected));
 }
 
 #[test]
@@ -417,7 +417,7 @@ fn each_byte_damaged_and_each_length_is_found() {
 fn contents_that_nobody_writes() {
     let whole = full().encode(Magic::REGTEST);
     let body = &whole[BEFORE..];
-    let sealed = |body: &[u8]| AddressBook::decode(&file(body.to_vec()), Magic::REGTEST);
+    let sealed = |body: &[u8]| AddressBook::decode(&file(body), Magic::REGTEST);
     assert!(sealed(body).is_ok());
     for end in 0..body.len() {
         assert!(sealed(&body[..end]).is_err(), "{end}");
