@@ -100,6 +100,11 @@ impl Running {
         })
     }
 
+    /// Returns the log of the command so far.
+    pub(crate) fn log(&self) -> String {
+        self.process.log()
+    }
+
     /// Returns the process of the command.
     pub(crate) fn process(&mut self) -> &mut Process {
         &mut self.process

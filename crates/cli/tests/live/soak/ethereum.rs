@@ -1,5 +1,6 @@
 //! Soak test of `eth follow` against anvil, behind a proxy that fails at times.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use chainsieve_conformance::serve::json_rpc::Fate;
@@ -79,8 +80,7 @@ pub(super) fn run(scene: &Scene, times: Times, seed: u64) -> Figures {
     follower.resume(scene);
     compare(&mut follower, &node);
     let lines = follower.end();
-    let logs = answered(&node, &json!({ "fromBlock": "0x0" }));
-    assert_eq!(kept(&lines), logs);
+    let logs = check(&lines, &follower, &node);
     figures.add("log lines", lines.iter().filter(|line| line["kind"] == "log").count());
     figures.add("logs that stand", logs.len());
     figures.add("calls", proxy.calls().values().sum());
@@ -97,5 +97,26 @@ fn catch_up(follower: &mut Watched, node: &Anvil) {
 
 fn compare(follower: &mut Watched, node: &Anvil) {
     catch_up(follower, node);
-    assert_eq!(kept(&follower.lines()), answered(node, &json!({ "fromBlock": "0x0" })));
+    check(&follower.lines(), follower, node);
+}
+
+/// Checks that the logs are those of the node, and returns them.
+///
+/// If the transactions of a block can't be had three times in a row, its logs are delivered with
+/// claimed transaction hashes. The claims must be true here, few, and noted.
+fn check(lines: &[Value], follower: &Watched, node: &Anvil) -> BTreeMap<(String, u64), Value> {
+    let (mut kept, mut unproven) = (kept(lines), BTreeSet::new());
+    let blocks: BTreeSet<_> = kept.keys().map(|(block, _)| block.clone()).collect();
+    for ((block, _), log) in &mut kept {
+        let log = log.as_object_mut().expect("an object");
+        if let Some(claim) = log.remove("claimedTransactionHash") {
+            log.insert("transactionHash".into(), claim);
+            unproven.insert(block.clone());
+        }
+    }
+    assert_eq!(kept, answered(node, &json!({ "fromBlock": "0x0" })));
+    let is_noted = follower.log().contains("transaction hashes are not proven");
+    assert!(unproven.is_empty() || is_noted, "{unproven:?}");
+    assert!(unproven.len() <= 3 + blocks.len() / 20, "{unproven:?} of {} blocks", blocks.len());
+    kept
 }

@@ -12,6 +12,8 @@ pub(super) struct Watched {
     running: Option<Running>,
     /// The lines of the runs that were killed.
     before: Vec<Value>,
+    /// The logs of the runs that have ended.
+    logs: String,
     /// Memory at the first measurement, in KiB. `most` is the peak of all measurements, in KiB.
     first: Option<u64>,
     most: u64,
@@ -20,8 +22,9 @@ pub(super) struct Watched {
 impl Watched {
     pub(super) fn start(scene: &Scene, name: &'static str, arguments: &[&str]) -> Self {
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let (before, logs) = (Vec::new(), String::new());
         let mut watched =
-            Self { name, arguments, running: None, before: Vec::new(), first: None, most: 0 };
+            Self { name, arguments, running: None, before, logs, first: None, most: 0 };
         watched.resume(scene);
         watched
     }
@@ -37,6 +40,7 @@ impl Watched {
     /// Kills the program, as `kill -9` does.
     pub(super) fn kill(&mut self) {
         if let Some(running) = self.running.take() {
+            self.logs.push_str(&running.log());
             self.before.extend(running.kill());
         }
     }
@@ -62,6 +66,12 @@ impl Watched {
         [self.before.clone(), now.unwrap_or_default()].concat()
     }
 
+    /// Returns the logs of all runs.
+    pub(super) fn log(&self) -> String {
+        let now = self.running.as_ref().map(Running::log);
+        self.logs.clone() + &now.unwrap_or_default()
+    }
+
     /// Measures the memory of the program, which must not be much above the first measurement.
     pub(super) fn weigh(&mut self) {
         let Some((most, now)) = self.running.as_ref().and_then(Running::memory) else { return };
@@ -81,6 +91,7 @@ impl Watched {
         let running = self.running.take().expect("running");
         let (code, lines, log) = running.interrupt();
         assert_eq!(code, Some(0), "{}: {log}", self.name);
+        self.logs.push_str(&log);
         if let (Some((most, now)), Some(first)) = (last, self.first) {
             eprintln!(
                 "soak: {}: {first} KiB after a third, {now} KiB in the end, {most} KiB at most",
