@@ -1,6 +1,6 @@
 //! The bit-sliced index of a whole chain: the speed of building and querying, and the size.
 //!
-//! `cargo bench --bench index -- [--quick | --full] [--json FILE] [PART …]`
+//! `cargo bench -p benches --bench index -- [--quick | --full] [--json FILE] [PART …]`
 //!
 //! | part | what |
 //! |---|---|

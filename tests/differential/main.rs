@@ -13,5 +13,4 @@ mod log_queries;
 mod matching;
 mod merkle;
 mod payloads;
-mod peers;
 mod raw;

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs};
+
+use testkit::program::built;
 
 /// Each example with lines of its expected output.
 const EXAMPLES: &[(&str, &[&str])] = &[
@@ -82,13 +83,6 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "scan_for_bdk",
-        &[
-            "255 filters asked, blocks fetched: {9, 170, 181, 182, 183, 248}",
-            "6 transactions, 18 BTC",
-        ],
-    ),
-    (
         "scan_headers",
         &[
             "7 headers, authentic up to block 22431086",
@@ -128,13 +122,6 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "watch_for_ldk",
-        &[
-            "block 170: f4184fc596403b9d638783cf57adfe4c75c605f6356fbc91338530e9831e9e16 spends 1",
-            "block 248: 828ef3b079f9c23829c56fe86e85b4a69d9e06e5b54ea597eef5fb3ffef509fe spends 1",
-        ],
-    ),
-    (
         "watch_set",
         &[
             "4 of 389 outputs",
@@ -164,28 +151,17 @@ fn root() -> PathBuf {
 
 #[test]
 fn every_example_runs() {
-    let files: BTreeSet<_> = fs::read_dir(root().join("examples"))
+    let files: BTreeSet<_> = std::fs::read_dir(root().join("examples"))
         .expect("examples")
-        .filter_map(|entry| entry.expect("entry").path().file_stem()?.to_str().map(String::from))
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.is_file())
+        .filter_map(|path| path.file_stem()?.to_str().map(String::from))
         .collect();
     let names: BTreeSet<_> = EXAMPLES.iter().map(|(name, _)| String::from(*name)).collect();
     assert_eq!(files, names);
-    // Does nothing if `cargo test` has built the examples already.
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = Command::new(cargo);
-    build.args(["build", "--quiet", "--profile", "test", "--examples"]).current_dir(root());
-    // Variables that `cargo test` sets for this package would make cargo rebuild `ring`, as its
-    // build script depends on them.
-    let of_package =
-        |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
-    for (name, _) in env::vars().filter(|(name, _)| of_package(name)) {
-        build.env_remove(name);
-    }
-    assert!(build.status().expect("cargo runs").success());
-    let binary = Path::new(env!("CARGO_BIN_EXE_chainsieve"));
-    let directory = binary.parent().expect("a directory").join("examples");
     for (name, lines) in EXAMPLES {
-        let output = Command::new(directory.join(name)).output().expect("the example starts");
+        let program = built("chainsieve", ["--example", name]);
+        let output = Command::new(program).output().expect("the example starts");
         let stdout = String::from_utf8(output.stdout).expect("text");
         assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
         for line in *lines {

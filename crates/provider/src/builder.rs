@@ -156,7 +156,7 @@ impl Builder {
     ///
     /// # What it saves
     /// Measured over 10,000 blocks, 500 of them candidates with 150 transactions and 450 logs each
-    /// (`cargo bench -p chainsieve-provider --bench logs`): with the hashes, [`Provider::logs`] takes 1 %
+    /// (`cargo bench -p benches --bench logs`): with the hashes, [`Provider::logs`] takes 1 %
     /// longer if 10 candidates match and 14 % longer if all match, at a node 20 ms away. At a node that
     /// answers from memory on the same two cores, it takes 3 % and 54 % longer.
     pub fn without_transaction_hashes(mut self) -> Self {

@@ -1,7 +1,7 @@
 //! A wallet of `bdk_wallet`, brought up to date from the compact filters of mainnet's blocks 0 to
 //! 255. The wallet has the key that received the first coins and made the first payment.
 //!
-//! `cargo run --example scan_for_bdk`
+//! `cargo run -p wallets --bin scan_for_bdk`
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -14,8 +14,8 @@ use chainsieve::btc::bip158::container::Records;
 use chainsieve::btc::bip158::scan::{Candidate, FilterScan, ScanCursor, WalletIndex, Wallets};
 
 /// The filters of mainnet's first 256 blocks, and the blocks as peers would send them.
-const FILTERS: &[u8] = include_bytes!("../fixtures/bitcoin/filters_mainnet_0-255.cbf");
-const BLOCKS: &str = include_str!("../fixtures/bitcoin/mainnet_0-255.json");
+const FILTERS: &[u8] = include_bytes!("../../fixtures/bitcoin/filters_mainnet_0-255.cbf");
+const BLOCKS: &str = include_str!("../../fixtures/bitcoin/mainnet_0-255.json");
 /// Number of addresses after the last one that was used.
 const LOOK_AHEAD: u32 = 20;
 /// Public key of the coinbase of block 9, which made the first payment in block 170.

@@ -68,7 +68,7 @@ pub(crate) fn python() -> Result<PathBuf, String> {
     static FOUND: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
         let pins = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/live/peers/requirements.txt");
         let pins = fs::read(pins).map_err(|_| "peers/requirements.txt cannot be read")?;
-        let how = "crates/cli/tests/live/peers/install installs it, if there is a Python";
+        let how = "crates/live/tests/live/peers/install installs it, if there is a Python";
         let venv = folder().join("venv");
         match fs::read(venv.join("requirements.txt")) {
             Err(_) => Err(format!("web3.py is not installed: {how}")),
@@ -135,7 +135,7 @@ fn installed(name: &str) -> Result<PathBuf, String> {
     let wanted = ["dependencies", "optionalDependencies"].iter().find_map(|of| pins[of].get(name));
     let wanted = wanted.ok_or_else(|| format!("peers/package.json pins no {name}"))?;
     let package = folder().join("node_modules").join(name);
-    let how = "crates/cli/tests/live/peers/install installs it";
+    let how = "crates/live/tests/live/peers/install installs it";
     match json(package.join("package.json")) {
         None => Err(format!("{name} {} is not installed: {how}", wanted.as_str().unwrap_or("?"))),
         Some(found) if found["version"] != *wanted => {

@@ -3,16 +3,20 @@
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
 use serde_json::Value;
+use testkit::program::built;
 
 use crate::harness::{Process, Scene, wait_for};
 
 /// Returns the command with these arguments, without the caller's proxy settings.
 fn chainsieve<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_chainsieve"));
+    static PROGRAM: LazyLock<PathBuf> =
+        LazyLock::new(|| built("chainsieve-cli", ["--bin", "chainsieve"]));
+    let mut command = Command::new(&*PROGRAM);
     command.args(arguments);
     for proxy in
         ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"]

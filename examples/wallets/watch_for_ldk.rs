@@ -1,7 +1,7 @@
 //! An output that LDK registers with its `chain::Filter`, found through compact filters: the first
 //! coin ever spent.
 //!
-//! `cargo run --example watch_for_ldk`
+//! `cargo run -p wallets --bin watch_for_ldk`
 
 use std::error::Error;
 use std::ops::ControlFlow;
@@ -16,8 +16,8 @@ use chainsieve::btc::wallet::{History, WatchedItems};
 use lightning::chain::{Filter, WatchedOutput, transaction};
 
 /// The filters of mainnet's first 256 blocks, and the blocks as peers would send them.
-const FILTERS: &[u8] = include_bytes!("../fixtures/bitcoin/filters_mainnet_0-255.cbf");
-const BLOCKS: &str = include_str!("../fixtures/bitcoin/mainnet_0-255.json");
+const FILTERS: &[u8] = include_bytes!("../../fixtures/bitcoin/filters_mainnet_0-255.cbf");
+const BLOCKS: &str = include_str!("../../fixtures/bitcoin/mainnet_0-255.json");
 
 /// Keeps registrations until the scan takes them, because LDK may register during a scan.
 #[derive(Default)]
