@@ -61,6 +61,7 @@ pub(crate) fn take<T: Decodable>(from: &mut &[u8]) -> Option<T> {
 }
 
 /// Appends a 0 byte for `None`, or a 1 byte and the value.
+#[cfg(all(feature = "std", feature = "descriptors"))] // for the client
 pub(crate) fn push_optional(value: Option<&impl Encodable>, body: &mut Vec<u8>) {
     push(&value.is_some(), body);
     if let Some(value) = value {
@@ -70,6 +71,7 @@ pub(crate) fn push_optional(value: Option<&impl Encodable>, body: &mut Vec<u8>) 
 
 /// Removes what [`push_optional`] appended. The outer `None` means that the bytes are malformed, the
 /// inner `None` that there is no value.
+#[cfg(all(feature = "std", feature = "descriptors"))] // for the client
 #[expect(clippy::option_option, reason = "malformed, absent, or present")]
 pub(crate) fn take_optional<T: Decodable>(from: &mut &[u8]) -> Option<Option<T>> {
     match take(from)? {
@@ -80,6 +82,7 @@ pub(crate) fn take_optional<T: Decodable>(from: &mut &[u8]) -> Option<Option<T>>
 }
 
 /// Appends the number of values that follow.
+#[cfg(feature = "std")]
 pub(crate) fn push_count(count: usize, body: &mut Vec<u8>) {
     push(&u32::try_from(count).expect("fewer than 2^32 values are kept"), body);
 }
