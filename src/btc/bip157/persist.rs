@@ -6,7 +6,7 @@
 //!     for each interval: heights u32 | peers u32 | heights vouched for u32 | hash of the last block 32
 //!         for each height: filter hash 32 | state u8
 //! ```
-//! The encoding is that of [`records`](crate::btc::records). An interval without heights has no
+//! The encoding is that of [`records`]. An interval without heights has no
 //! claims, its last block hash is all zeros, and intervals with heights follow it. The state of a
 //! height is a sum: the answer (0 none, 1 filter, 2 block, 3 not wanted), plus 4 if no filter is
 //! evidence, plus 8 if the filter was audited, plus 16 if the block was scanned.

@@ -13,7 +13,7 @@
 //!     | BIP37: tweak u32 | capacity u32 | blocks u32, for each: height u32, hash 32
 //! BIP157: `FilterSync::encode`
 //! ```
-//! The encoding is that of [`records`](crate::btc::records). `again` is a height: all heights from
+//! The encoding is that of [`records`]. `again` is a height: all heights from
 //! this one on must be searched again, for one item or, before the items, for all.
 
 use std::collections::BTreeMap;

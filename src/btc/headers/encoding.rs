@@ -7,7 +7,7 @@
 //!     | the min(11, height + 1) headers that end with the start, 80 each
 //! the headers after the start, 80 each
 //! ```
-//! The encoding of the preamble is that of [`records`](crate::btc::records). The headers after it
+//! The encoding of the preamble is that of [`records`]. The headers after it
 //! have no frames: their proof of work reveals damage, and the offset of each follows from its height.
 //! The block time of a custom signet is not stored: [`HeaderChain::decode_with`] is told.
 
