@@ -92,7 +92,8 @@ pub(crate) mod tests {
     use super::*;
     use alloc::vec;
 
-    /// Returns a file with these bodies, without the functions under test.
+    /// Lays out a file with these bodies byte by byte. No function above is used, so that tests can
+    /// compare.
     pub(crate) fn laid_out(start: [u8; START_LEN], bodies: &[Vec<u8>]) -> Vec<u8> {
         let mut file = start.to_vec();
         for body in bodies {

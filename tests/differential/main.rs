@@ -1,5 +1,5 @@
-//! The library against other implementations: slow ones written from the specifications, and
-//! `bitcoin`, alloy and `chain-gang`.
+//! The library against other implementations: slow ones written from the specifications,
+//! `bitcoin` and alloy.
 
 mod bank;
 mod batches;

@@ -1,8 +1,10 @@
 //! Programs of the workspace that tests of other packages run.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::{env, fs};
+
+use serde_json::Value;
 
 /// Returns the path of a program, which is built unless it is up to date.
 ///
@@ -18,20 +20,30 @@ pub fn built(package: &str, target: [&str; 2]) -> PathBuf {
         if kind == "--example" { folder.join("examples").join(name) } else { folder.join(name) };
     // Cargo builds the programs of a workspace together with its tests, but not if only some
     // packages are tested.
-    if !is_fresh(&path) {
-        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut build = Command::new(cargo);
-        build.args(["build", "--quiet", "--locked", "--package", package, kind, name]);
-        // Variables that `cargo test` sets for a package would make Cargo rebuild what depends on
-        // them.
-        let of_package =
-            |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
-        for (name, _) in env::vars().filter(|(name, _)| of_package(name)) {
-            build.env_remove(name);
-        }
-        assert!(build.status().expect("cargo runs").success(), "{name} is not built");
+    if is_fresh(&path) { path } else { build(package, target) }
+}
+
+/// Builds a program, and returns the path that Cargo reports: the running test may have another
+/// profile.
+fn build(package: &str, [kind, name]: [&str; 2]) -> PathBuf {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    build.args(["build", "--quiet", "--locked", "--message-format", "json-render-diagnostics"]);
+    build.args(["--package", package, kind, name]).stderr(Stdio::inherit());
+    // Variables that `cargo test` sets for a package would make Cargo rebuild what depends on them.
+    let of_package =
+        |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in env::vars().filter(|(name, _)| of_package(name)) {
+        build.env_remove(name);
     }
-    path
+    let output = build.output().expect("cargo runs");
+    assert!(output.status.success(), "{name} is not built");
+    let path = output.stdout.split(|byte| *byte == b'\n').find_map(|line| {
+        let message: Value = serde_json::from_slice(line).ok()?;
+        let is_program = message["target"]["name"] == *name;
+        message["executable"].as_str().filter(|_| is_program).map(PathBuf::from)
+    });
+    path.expect("Cargo reports the program")
 }
 
 /// Returns `true` if a program is not older than its sources, which Cargo lists in a file next to

@@ -7,9 +7,9 @@
 //!     | the min(11, height + 1) headers that end with the start, 80 each
 //! the headers after the start, 80 each
 //! ```
-//! The encoding of the preamble is that of [`records`]. The headers after it
-//! have no frames: their proof of work reveals damage, and the offset of each follows from its height.
-//! The block time of a custom signet is not stored: [`HeaderChain::decode_with`] is told.
+//! The encoding of the preamble is that of [`records`]. The headers after it have no frames: their
+//! proof of work reveals damage, and the offset of each follows from its height. The block time of a
+//! custom signet is not stored: [`HeaderChain::decode_with`] is told.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -300,5 +300,33 @@ impl HeaderFileError {
             | Self::Cut { offset, .. } => Some(*offset),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::btc::records::tests::laid_out;
+    use bitcoin::hex::FromHex as _;
+
+    #[test]
+    fn the_format_is_the_documented_one() {
+        // Headers 0 and 1 of mainnet, and the `chainwork` of its genesis block in Bitcoin Core:
+        // 100010001.
+        let [genesis, first] = [
+            "0100000000000000000000000000000000000000000000000000000000000000000000003ba3edfd7a7b12b27ac72c3e67768f617fc81bc3888a51323a9fb8aa4b1e5e4a29ab5f49ffff001d1dac2b7c",
+            "010000006fe28c0ab6f1b372c1a6a246ae63f74f931e8365e15a089c68d6190000000000982051fd1e4ba744bbbe680e1fee14677ba1a3c3540bf7b1cdb606e857233e0e61bc6649ffff001d01e36299",
+        ]
+        .map(|hex| Vec::from_hex(hex).expect("hex"));
+        let hash = &first[4..36];
+        let mut work = [0; 32];
+        work[..5].copy_from_slice(&[1, 0, 1, 0, 1]);
+        let body = [hash, &[0; 4], &work, &genesis, &genesis].concat();
+        let file = [laid_out(*b"CSHC\x01", &[body]), first.clone()].concat();
+        let mut chain = HeaderChain::new(Network::Bitcoin);
+        let next = consensus::deserialize(&first).expect("a header");
+        chain.accept(&[next], Duration::from_secs(1_231_470_000)).expect("valid");
+        assert_eq!(chain.encode(), file);
+        assert_eq!(HeaderChain::decode(&file).expect("valid").tip(), chain.tip());
     }
 }

@@ -39,9 +39,10 @@ impl Watched {
 
     /// Kills the program, as `kill -9` does.
     pub(super) fn kill(&mut self) {
-        if let Some(running) = self.running.take() {
+        if let Some(mut running) = self.running.take() {
+            running.process().kill();
             self.logs.push_str(&running.log());
-            self.before.extend(running.kill());
+            self.before.extend_from_slice(running.lines());
         }
     }
 

@@ -220,3 +220,19 @@ fn a_node_that_lags_is_asked_again() {
     });
     audit(&[&server], &["--anchor", &anchor()], YES);
 }
+
+/// An operator whose node hangs sees what the endpoint waits for.
+#[test]
+fn eth_serve_names_the_nodes_that_it_waits_for() {
+    // The system accepts connections, and nobody answers.
+    let hung = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", hung.local_addr().expect("bound"));
+    let args = ["eth", "serve", "--trust-head", "--listen", "127.0.0.1:0", "--rpc", &url];
+    let output = run(&[&args[..], &["--timeout", "1", "--retries", "1"]].concat());
+    assert_eq!(output.code, BAD_INPUT, "{}", output.stderr);
+    let lines: Vec<_> = output.stderr.lines().collect();
+    let [asks, waits, error] = &lines[..] else { panic!("{lines:?}") };
+    assert!(asks.ends_with(&format!("note: asking which chain it is: {url}")), "{asks}");
+    assert!(waits.contains("no complete answer") && waits.ends_with("asked again"), "{waits}");
+    assert!(error.starts_with("error: eth_chainId"), "{error}");
+}
