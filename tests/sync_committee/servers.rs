@@ -24,7 +24,7 @@
 //! In every third schedule, answers may be overdue. In a round, laws 2 and 4 then hold of the servers that
 //! owed no answer in it.
 //!
-//! `CHAINSIEVE_SIMULATION=COUNT` or `CHAINSIEVE_SIMULATION=COUNT:FIRST` gives the number of
+//! `CHAINSIEVE_SYNC_SCHEDULES=COUNT` or `CHAINSIEVE_SYNC_SCHEDULES=COUNT:FIRST` gives the number of
 //! schedules and the first seed.
 
 use std::ops::Range;
@@ -337,7 +337,7 @@ impl Run {
             resumes: false,
             rounds: 0,
             questions: 0,
-            is_told: std::env::var("CHAINSIEVE_SIMULATION").is_ok_and(|it| it.starts_with("1:")),
+            is_told: std::env::var("CHAINSIEVE_SYNC_SCHEDULES").is_ok_and(|it| it.starts_with("1:")),
         }
     }
 
@@ -784,7 +784,7 @@ fn run(seed: u64, periods: Range<u64>) -> (usize, usize) {
 
 /// Returns the number of schedules and the first seed.
 fn wanted(default: u64) -> Range<u64> {
-    let wanted = std::env::var("CHAINSIEVE_SIMULATION").unwrap_or_else(|_| default.to_string());
+    let wanted = std::env::var("CHAINSIEVE_SYNC_SCHEDULES").unwrap_or_else(|_| default.to_string());
     let (count, first) = wanted.split_once(':').unwrap_or((&wanted, "0"));
     let (count, first): (u64, u64) =
         (count.parse().expect("a count"), first.parse().expect("a seed"));
