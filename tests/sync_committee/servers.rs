@@ -337,7 +337,8 @@ impl Run {
             resumes: false,
             rounds: 0,
             questions: 0,
-            is_told: std::env::var("CHAINSIEVE_SYNC_SCHEDULES").is_ok_and(|it| it.starts_with("1:")),
+            is_told: std::env::var("CHAINSIEVE_SYNC_SCHEDULES")
+                .is_ok_and(|it| it.starts_with("1:")),
         }
     }
 
