@@ -67,6 +67,34 @@ fn the_word_of_a_peer_that_left_does_not_count_for_the_connected_ones() {
     assert_eq!(world.client.hits(&"a".into()).count(), 1);
 }
 
+/// However long everything seemed to be settled: the honest peer gets its time.
+#[test]
+fn a_peer_that_comes_late_is_heard_before_the_client_is_caught_up() {
+    let chain = paid_once();
+    for last in [None, Some(7)] {
+        let mut config = config(Protocol::Bip157);
+        config.last = last;
+        let timeout = config.timeout;
+        let nodes = [Node::new(&chain, Some(Fault::HidesFrom(0))), Node::new(&chain, None)];
+        let mut world = World::new(config, &one(), &nodes);
+        world.hang_up(1);
+        for _ in 0..200 {
+            if world.has_messages() {
+                world.step();
+            }
+        }
+        assert!(world.client.is_caught_up(), "nobody contradicts the liar");
+        world.tick(u64::try_from(timeout.as_millis()).unwrap() * 20);
+        assert!(world.client.is_caught_up());
+        world.call(1);
+        while world.has_messages() {
+            assert!(!world.client.is_caught_up() || world.client.hits(&"a".into()).count() == 1);
+            world.step();
+        }
+        assert_eq!(world.client.hits(&"a".into()).count(), 1);
+    }
+}
+
 /// The liar connects again and again while the honest peer has not answered.
 #[test]
 fn connections_of_one_peer_do_not_outvote_one_that_has_not_answered() {

@@ -23,7 +23,7 @@ use super::filter_cache::{self, RecentFilters};
 use super::follower::{Action, Event, Turn, blocks_that_left, group};
 use super::searched::Searched;
 use super::{Finding, Graded, HitReason, InclusionEvidence, Reason};
-use crate::btc::bip157::{self, BlockToScan, Config, FilterSync, SILENT_TIMEOUTS, VerifiedFilter};
+use crate::btc::bip157::{self, BlockToScan, Config, FilterSync, VerifiedFilter};
 use crate::btc::bip158::{
     Acceptance, BlockFilter, BoundBlock, Matcher, PreparedScripts, filter_hash,
 };
@@ -83,9 +83,6 @@ pub(super) struct FilterFollower {
     run: Option<Graded>,
     /// Time at which [`FilterSync`] last returned an action.
     active: Duration,
-    /// Set while everything is settled: the progress, the last height, and the time since which
-    /// both are unchanged.
-    settled: Option<(u64, u32, Duration)>,
     /// Number of steps of progress, and the time of the last one.
     progress: u64,
     progressed: Duration,
@@ -114,7 +111,6 @@ impl FilterFollower {
             pass_to: None,
             run: None,
             active: Duration::ZERO,
-            settled: None,
             progress: 0,
             progressed: Duration::ZERO,
         }
@@ -724,25 +720,18 @@ impl FilterFollower {
 
     /// Returns `true` if everything is settled, and every connected peer that has the whole chain
     /// has made its claims or had enough time to make them.
-    pub(super) fn is_caught_up(&mut self, chain: &HeaderChain, now: Duration) -> bool {
+    ///
+    /// Each connection has its time, however long everything seemed to be settled: a peer that comes
+    /// late may be the first honest one. Its requests are few: if it disagrees, the dispute ends with a
+    /// conviction.
+    pub(super) fn is_caught_up(&self, chain: &HeaderChain, now: Duration) -> bool {
         let end = self.end(chain);
         let first = self.sync.first();
         if end >= first && self.settled_to().is_none_or(|settled| settled < end) {
-            self.settled = None;
             return false;
         }
-        let since = match self.settled {
-            Some((progress, to, since)) if (progress, to) == (self.progress, end) => since,
-            _ => now,
-        };
-        self.settled = Some((self.progress, end, since));
         // The sync has returned no action for a whole timeout, so no further answer is expected.
         if now.saturating_sub(self.active) > self.timeout {
-            return true;
-        }
-        // A silent peer is disconnected after this time. Without this limit, a peer that reconnects
-        // again and again could keep the client from ever catching up.
-        if now.saturating_sub(since) > self.timeout.saturating_mul(SILENT_TIMEOUTS) {
             return true;
         }
         // The claims of peers that have left, and of those of an earlier run, do not count: what

@@ -42,9 +42,6 @@ const MAX_REPEATED: u32 = 10;
 /// peers no longer wait for the peer, since the peer may repeat known headers for ever. One or two
 /// such messages are usual if another peer was asked for the same headers.
 const MAX_AWAITED: u32 = 3;
-/// Maximum number of messages in a row that connect to no known header: as in Bitcoin Core up to
-/// version 27 (`MAX_NUM_UNCONNECTING_HEADERS_MSGS`).
-const MAX_UNCONNECTED: u32 = 10;
 /// Time after which a peer that is not ready is asked again. An estimate: a node needs hours for its
 /// initial download, and its user wants to see the wallet soon afterwards.
 const READY_AGAIN_AFTER: Duration = Duration::from_secs(60);
@@ -98,14 +95,6 @@ pub enum Reason {
     /// The peer sent a message in which a header is not the child of the header before it.
     #[error("headers that do not build on each other")]
     NotLinked,
-    /// Too many messages in a row began with a header whose parent is unknown.
-    #[error("{count} `headers` messages in a row with an unknown parent, the last one {parent}")]
-    Unconnected {
-        /// Number of messages in a row that began with a header whose parent is unknown.
-        count: u32,
-        /// Parent of the first header in the last message.
-        parent: BlockHash,
-    },
     /// The peer sent a header that breaks a consensus rule.
     #[error("invalid header: {0}")]
     Invalid(HeaderError),
@@ -129,9 +118,7 @@ impl Reason {
     /// peer that may be honest but slow, far behind or on a weak branch.
     pub fn is_misbehaviour(&self) -> bool {
         match self {
-            Self::TooMany(_) | Self::NotLinked | Self::Unconnected { .. } | Self::Invalid(_) => {
-                true
-            }
+            Self::TooMany(_) | Self::NotLinked | Self::Invalid(_) => true,
             Self::Refused(_) | Self::LessWork(_) | Self::Fruitless(_) | Self::Stalled(_) => false,
         }
     }
@@ -168,8 +155,6 @@ struct Peer {
     /// Number of those messages among `fruitless` whose last header was known and not higher than
     /// earlier headers of the peer.
     repeated: u32,
-    /// Number of messages in a row whose first header has an unknown parent.
-    unconnected: u32,
     /// Time that the last answer of the peer took.
     took: Duration,
     /// The time at which a header of the peer was found to be too far ahead of the clock. If the
@@ -394,7 +379,7 @@ impl HeaderSync {
         // All headers were accepted.
         let Some((index, cause)) = refused else {
             peer.answered(full, now);
-            (peer.last, peer.unconnected) = (Some(last), 0);
+            peer.last = Some(last);
             let height = self.chain.height_of(&last).unwrap_or(0);
             let repeats = full && (1..=peer.highest).contains(&height);
             peer.highest = peer.highest.max(height);
@@ -410,17 +395,12 @@ impl HeaderSync {
             return;
         };
         match cause {
-            HeaderError::Orphan { parent } => {
-                // Honest peers also send headers whose parent is unknown, if a block is announced
-                // while the answer is in flight. So a few such messages are tolerated, as in
-                // Bitcoin Core up to version 27.
-                peer.unconnected += 1;
+            // A peer that announces blocks while its answer is in flight, or that announces only the
+            // last block of a branch, is honest. As in Bitcoin Core from version 28 on, the peer is
+            // asked for the headers between. If it does not answer, it is disconnected as stalled.
+            HeaderError::Orphan { .. } => {
                 peer.wants_more();
                 peer.full = false;
-                let count = peer.unconnected;
-                if count > MAX_UNCONNECTED {
-                    self.disconnect(id, Reason::Unconnected { count, parent }, actions);
-                }
             }
             HeaderError::SideBranchesFull { .. } => {
                 // The side branches are full. A branch that is passed in one piece is still
@@ -462,7 +442,7 @@ impl HeaderSync {
     ) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.answered(false, now);
-        (peer.ahead, peer.unconnected) = (Some(now), 0);
+        peer.ahead = Some(now);
         // The chain has the parent; otherwise, the header would have been an orphan. The peer has
         // therefore shown the parent, and the next request starts after the parent.
         if let Some(header) = header {

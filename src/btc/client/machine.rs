@@ -113,7 +113,7 @@ impl Follower {
         }
     }
 
-    fn is_caught_up(&mut self, chain: &HeaderChain, now: Duration) -> bool {
+    fn is_caught_up(&self, chain: &HeaderChain, now: Duration) -> bool {
         match self {
             Self::Filters(filters) => filters.is_caught_up(chain, now),
             Self::Bloom(bloom) => bloom.is_caught_up(chain),
@@ -327,6 +327,9 @@ impl LightClient {
     }
 
     /// Returns `true` if the client has processed all blocks that the connected peers have.
+    ///
+    /// Each new connection has some time to answer, and the client is not caught up meanwhile. So the
+    /// caller should leave longer and longer pauses between connections to a peer that ends them.
     pub fn is_caught_up(&self) -> bool {
         self.caught_up
     }
@@ -1288,7 +1291,7 @@ impl LightClient {
     /// due.
     fn look_for_end(&mut self, now: Duration) {
         let chain = self.headers.chain();
-        let follower_done = match &mut self.follower {
+        let follower_done = match &self.follower {
             Some(follower) => follower.is_caught_up(chain, now),
             // The protocol `HeadersOnly` has no follower to wait for.
             None => self.config.protocol == Protocol::HeadersOnly,
