@@ -25,9 +25,6 @@
 //!
 //! Sources: BIP37, BIP111; Bitcoin Core 28.1, `common/bloom.cpp` and `merkleblock.cpp`.
 
-mod bank;
-#[cfg(test)]
-mod bank_tests;
 mod bit_array;
 mod bloom_filter;
 mod elements;
@@ -44,7 +41,6 @@ mod sizing;
 #[cfg(test)]
 mod tree_tests;
 
-pub use bank::{BankError, FilterBank};
 pub use bloom_filter::{BloomFilter, UnionError, UpdateMode};
 pub use elements::{BlockElements, Elements};
 pub use matching::{MatchReason, TxMatch};
