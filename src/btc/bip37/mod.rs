@@ -7,8 +7,8 @@
 //! - **The wallet** verifies the answer: a [`Proof`] states which transactions are in the block,
 //!   and how much of that is proven.
 //!
-//! [`session::Session`] implements the wallet's side of a connection. The session also detects
-//! omitted transactions where an omission can be proven.
+//! [`session::Session`] implements the wallet's side of a connection. An omitted transaction is
+//! proven by [`session::OmissionEvidence`].
 //!
 //! Where implementations differ, this module gives bit for bit the results of Bitcoin Core 28.1.
 //! The number of hash functions comes from an integer division (see [`core_sizing`]), flags are
