@@ -48,13 +48,7 @@ pub(super) enum Delivery {
 
 impl OpenBlock {
     pub(super) fn new(request: Request, proof: Proof) -> Self {
-        Self {
-            request,
-            proof,
-            delivered: BTreeMap::new(),
-            refused: BTreeSet::new(),
-            bytes: 0,
-        }
+        Self { request, proof, delivered: BTreeMap::new(), refused: BTreeSet::new(), bytes: 0 }
     }
 
     pub(super) fn request(&self) -> &Request {

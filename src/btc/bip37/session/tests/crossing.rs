@@ -6,8 +6,8 @@ use crate::btc::bip37::session::fences::ping_nonce;
 use crate::btc::bip37::session::{
     Event, EvidenceError, FilterPolicy, Finding, HeightEvidence, OmissionEvidence,
 };
-use bitcoin::Network;
 use crate::btc::merkle_tree::MerklePath;
+use bitcoin::Network;
 use testkit::Rng;
 
 fn policy() -> FilterPolicy {

@@ -193,7 +193,7 @@ fn witnesses_are_dropped() {
 
 #[test]
 fn a_transaction_that_is_not_in_the_tree() {
-    let mut world = run(|block, matched| {
+    let world = run(|block, matched| {
         let (merkle_block, transactions) = truth(block, matched);
         let forged = tx(&[OutPoint::new(block.txdata[0].compute_txid(), 9)], &[script(0)]);
         Some((merkle_block, [vec![forged], transactions].concat()))
