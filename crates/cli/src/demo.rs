@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use chainsieve::bitcoin::consensus::encode::deserialize;
+use chainsieve::bitcoin::consensus::encode::{deserialize, serialize_hex};
 use chainsieve::bitcoin::{Block, Network, OutPoint, Transaction};
 use chainsieve::btc::bip37::{
     BlockElements, BloomFilter, Depth, MerkleBlock, Policy, Proof, UpdateMode,
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::args::Range;
 use crate::btc::describe::Described;
-use crate::btc::prove::{difficulty, without_witness};
+use crate::btc::prove::difficulty;
 use crate::btc::watch::{self, Item};
 use crate::exit::Exit;
 use crate::output::{Page, Report, duration, rate_with_separators, with_separators};
@@ -83,10 +83,7 @@ fn play(raw: &[u8], page: &mut Page) -> anyhow::Result<Value> {
         .iter()
         .filter_map(|found| Some((found, block.txdata.get(found.index as usize)?)))
         .collect();
-    let delivered: Vec<Transaction> = matched
-        .iter()
-        .map(|(_, tx)| deserialize(&without_witness(tx)))
-        .collect::<Result<_, _>>()?;
+    let delivered: Vec<_> = matched.iter().map(|(_, tx)| without_witness(tx)).collect();
     let delivered_bytes: usize = delivered.iter().map(Transaction::base_size).sum();
 
     // The wallet verifies the answer, using only the data that the node sent.
@@ -133,7 +130,7 @@ fn play(raw: &[u8], page: &mut Page) -> anyhow::Result<Value> {
         "rate": filter.false_positive_rate(),
         "matches": matches.collect::<Vec<_>>(),
         "merkleblock": hex::encode(&merkle_block),
-        "delivered_bytes": delivered_bytes,
+        "delivered": delivered.iter().map(serialize_hex).collect::<Vec<_>>(),
         "depth": if proof.depth == Depth::Unproven { "unproven" } else { "coinbase" },
         "not_proven": NOT_PROVEN,
         "seconds": {"build": built, "parse": parsed, "match": searched, "answer": made, "verify": verified},
@@ -173,6 +170,13 @@ fn wallets_filter(page: &mut Page) -> anyhow::Result<(BloomFilter, HashSet<Vec<u
     ));
     page.line("");
     Ok((filter, data, built))
+}
+
+/// Returns a transaction without witness, as nodes send it with a merkleblock.
+fn without_witness(tx: &Transaction) -> Transaction {
+    let mut tx = tx.clone();
+    tx.input.iter_mut().for_each(|input| input.witness.clear());
+    tx
 }
 
 /// Returns `true` if `tx` pays to an element of `own` or spends one; adds the outpoints of the

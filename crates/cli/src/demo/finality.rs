@@ -70,11 +70,8 @@ pub(super) fn run(page: &mut Page) -> anyhow::Result<Value> {
         hash.to_string()
     ));
     page.line("   not proven  full consensus: the members are not slashed for a false signature");
-    let ssz = [update, finality].map(hex::encode);
     Ok(json!({
         "checkpoint": checkpoint,
-        "bootstrap": hex::encode(&bootstrap),
-        "updates": ssz,
         "finalized": show::json(anchor, true),
         "header": format!("0x{}", hex::encode(&header)),
         "seconds": taken.as_secs_f64(),

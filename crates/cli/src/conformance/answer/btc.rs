@@ -7,8 +7,7 @@ use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::bitcoin::p2p::message_bloom::{FilterAdd, FilterLoad};
 use chainsieve::bitcoin::{self, Block, BlockHash, OutPoint, Script, ScriptBuf, Transaction, Txid};
 use chainsieve::btc::bip37::{
-    AddedData, BlockElements, BloomFilter, MatchReason, MerkleBlock, PayloadError, TxMatch,
-    core_sizing,
+    AddedData, BlockElements, BloomFilter, MatchReason, MerkleBlock, PayloadError, core_sizing,
 };
 use chainsieve::btc::bip158::{
     Acceptance, BlockFilter, DecodedFilter, GcsFilter, GcsParams, Matcher, PreparedScripts,
