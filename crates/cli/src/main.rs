@@ -80,10 +80,10 @@ const MAY_BE_STDIN: [&str; 10] = [
     "<CERTIFICATE>",
     "<FILES>...",
     "<FILTER>",
+    "<FILTER|PROOF>",
     "<HEADERS>...",
     "<KEY>...",
     "<MERKLEBLOCK>",
-    "<PROOF>",
 ];
 
 /// Parses the command line. If a required argument is missing, the command line is parsed again

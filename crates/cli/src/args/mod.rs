@@ -75,11 +75,11 @@ The first member of such an object is kind. In the last line, kind is summary."
 
 const DEMO_HELP: &str = "\
 JSON: block_hash, block_bytes, transactions, watched[], payload, rate, matches[{index, txid,
-reasons[…], own}], merkleblock, delivered[] (transactions without witness), depth, not_proven[], seconds{build, parse,
-match, answer, verify}, audit{headers[], anchor, query, rate, receipts, answered (logs), omitted (the
-log), receipt_proof{transactionIndex, nodes[]}, complete (logs), certificate, seconds{audit,
-verify}}, finality{checkpoint, finalized (as in `chainsieve eth anchor
-verify --help`), header, seconds}. The reasons are described in `chainsieve btc match --help`.";
+reasons[…], own}], merkleblock, delivered[] (transactions without witness), depth, not_proven[],
+audit{headers[], anchor, query, receipts, answered (logs), omitted (the log),
+receipt_proof{transactionIndex, nodes[]}, complete (logs), certificate}, finality{checkpoint, finalized
+(as in `chainsieve eth anchor verify --help`), header}. The reasons are described in `chainsieve btc match
+--help`.";
 
 const COMPLETIONS_HELP: &str = "\
 The script goes to standard output:

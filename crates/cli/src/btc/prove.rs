@@ -15,11 +15,11 @@ use crate::input::{Input, Reader};
 use crate::output::{Page, Report, count, grouped};
 
 /// Returns the difficulty of a block: how much harder its proof of work is than that of the easiest
-/// block of the main chain. `number` formats whole numbers.
+/// block of the main chain.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-pub(crate) fn difficulty(header: &Header, number: impl Fn(u64) -> String) -> String {
+fn difficulty(header: &Header) -> String {
     let difficulty = header.difficulty_float();
-    if difficulty < 1.0 { format!("{difficulty:.1e}") } else { number(difficulty as u64) }
+    if difficulty < 1.0 { format!("{difficulty:.1e}") } else { grouped(difficulty as u64) }
 }
 
 pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<Report> {
@@ -58,7 +58,8 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<Report> {
         .map(Transaction::compute_txid)
         .filter(|txid| proof.is_some() && !in_tree.contains(txid))
         .collect();
-    let not_proven = proof.map_or_else(Vec::new, |proof| not_proven(args, proof));
+    let not_proven =
+        proof.map_or_else(Vec::new, |proof| not_proven(proof, args.block_hash.is_some()));
     let policy = if args.policy == PolicyName::Core { "core" } else { "strict" };
     let deep = proof.is_some_and(|proof| proof.depth != Depth::Unproven);
     let json = json!({
@@ -103,7 +104,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<Report> {
     for txid in &strangers {
         page.line(format!("delivered, but not in the merkle tree: {txid}"));
     }
-    for line in proof.into_iter().flat_map(|proof| proven(args, proof)) {
+    for line in proof.into_iter().flat_map(|proof| proven(proof, args.block_hash.is_some())) {
         page.line(format!("proven      {line}"));
     }
     for line in &not_proven {
@@ -117,13 +118,14 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<Report> {
     Ok(Report::new(page, json, exit))
 }
 
-fn proven(args: &VerifyArgs, proof: &Proof) -> Vec<String> {
+/// Returns what a proof shows. `is_named` is `true` if the header is that of a block that the user knows.
+pub(crate) fn proven(proof: &Proof, is_named: bool) -> Vec<String> {
     let mut lines = Vec::new();
     if proof.has_proof_of_work() {
-        let difficulty = difficulty(&proof.header, grouped);
+        let difficulty = difficulty(&proof.header);
         lines.push(format!("the header's proof of work, of difficulty {difficulty}"));
     }
-    if args.block_hash.is_some() {
+    if is_named {
         lines.push("the header is that of the block given as --block-hash".into());
     }
     let leaves = count(proof.inclusions.len(), "transaction");
@@ -137,7 +139,8 @@ fn proven(args: &VerifyArgs, proof: &Proof) -> Vec<String> {
     lines
 }
 
-fn not_proven(args: &VerifyArgs, proof: &Proof) -> Vec<String> {
+/// Returns what a proof leaves open.
+pub(crate) fn not_proven(proof: &Proof, is_named: bool) -> Vec<String> {
     let mut lines = Vec::new();
     if !proof.inclusions.is_empty() && proof.depth == Depth::Unproven {
         lines.push(
@@ -148,7 +151,7 @@ fn not_proven(args: &VerifyArgs, proof: &Proof) -> Vec<String> {
     if missing > 0 {
         lines.push(format!("the contents of {}: not delivered", count(missing, "transaction")));
     }
-    if args.block_hash.is_none() {
+    if !is_named {
         lines.push(
             "that the block is in the chain: compare its hash with your headers, or give \
              --block-hash"

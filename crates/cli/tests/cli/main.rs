@@ -155,7 +155,8 @@ fn demo_tells_the_whole_story() {
     let indices: Vec<_> = own.iter().map(|found| &found["index"]).collect();
     assert_eq!(indices, [&json!(2), &json!(9), &json!(18)]);
     assert_eq!(own[2]["reasons"][0]["kind"], "spent");
-    assert!(page.stdout.contains("3 of them the wallet's; the coinbase"), "{}", page.stdout);
+    let words = "6 transactions in the block; the coinbase shows the height of the tree";
+    assert!(page.stdout.contains(words), "{}", page.stdout);
     assert_eq!(
         (&json["matches"][0]["index"], &json["matches"][0]["own"]),
         (&json!(0), &json!(false))

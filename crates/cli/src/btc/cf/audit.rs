@@ -288,7 +288,8 @@ fn position(proven: &ProvenTransaction) -> u32 {
 /// Verifies a proof that `--proof-out` wrote.
 fn verify_proof(args: &AuditArgs) -> anyhow::Result<Report> {
     let Input { source, bytes } = Reader::default().one(&args.filter, "proof")?;
-    let proof = InvalidFilter::decode(&bytes).with_context(|| format!("proof, {source}"))?;
+    let proof = InvalidFilter::decode(&bytes)
+        .with_context(|| format!("proof, {source} (to audit a filter, give its block after it)"))?;
     let expected = args.block_hash.unwrap_or(proof.block_hash);
     let hash = filter_hash(&proof.filter);
     let reason = match (proof.verify(expected, args.network), args.filter_hash) {
