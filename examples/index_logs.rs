@@ -47,10 +47,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         .address(address!("6b175474e89094c44da98b954eedeac495271d0f"))
         .event("Transfer(address,address,uint256)")?
         .compile();
-    let candidates = index.candidates(&query, blocks.clone())?;
+    let candidates = index.candidates(&query, blocks)?;
     println!("{} candidates", candidates.count());
-    let forecast = index.forecast(&query, blocks)?;
-    println!("about {:.0} kB of receipts to look into", forecast.slim_bytes() / 1e3);
 
     // A candidate's header may come from anyone. If it is linked to the next hash that the index
     // has, it is the header that was indexed. In a sealed section, this is the hash of the last

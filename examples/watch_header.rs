@@ -9,7 +9,7 @@ use chainsieve::alloy_primitives::{Address, U256};
 use chainsieve::eth::header::HeaderView;
 use chainsieve::eth::log_query::{LogQuery, Semantics};
 use chainsieve::eth::receipts::BlockReceipts;
-use chainsieve::eth::scan::QueryList;
+use chainsieve::eth::scan::QuerySet;
 
 /// Block 17,686,111 of mainnet with all its receipts.
 const BLOCK: &str = include_str!("../fixtures/ethereum/blocks/mainnet_17686111.json");
@@ -24,8 +24,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(LogQuery::new().event("Transfer(address,address,uint256)")?.topic2(account))
     };
     let queries: Vec<LogQuery> = (0..10_000).map(customer).collect::<Result<_, _>>()?;
-    let compiled: Vec<_> = queries.iter().map(LogQuery::compile).collect();
-    let watches = QueryList::new(&compiled);
+    let mut watches = QuerySet::new();
+    for query in &queries {
+        watches.insert(query.compile(), 0);
+    }
 
     let block: serde_json::Value = serde_json::from_str(BLOCK)?;
     let bytes = |value: &serde_json::Value| {
@@ -33,7 +35,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let header = bytes(&block["header"])?;
     let header = HeaderView::decode(&header)?;
-    let perhaps = watches.matching(header.logs_bloom());
+    // A filter of another length says nothing: all ones match every query.
+    let bloom = *header.logs_bloom().bytes().unwrap_or(&[0xff; 256]);
+    let hits = watches.scan(header.number(), &[bloom]);
+    let perhaps: Vec<_> = hits.iter().flat_map(|(_, ids)| ids.to_vec()).collect();
     println!("block {}: {} of {} watches perhaps", header.number(), perhaps.len(), watches.len());
 
     // At least one watch may match. The block's receipts settle all such watches.
@@ -42,10 +47,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let receipts = BlockReceipts::from_encodings(&receipts)?;
     let verified = receipts.verify(header.receipts_root(), header.logs_bloom())?;
     for id in perhaps {
-        let query = &queries[id as usize];
+        let query = &queries[id.index()];
         let found = verified.logs_matching(|log| query.matches(log, Semantics::Geth)).count();
         if found > 0 {
-            println!("customer {id}: {found} transfers");
+            println!("customer {}: {found} transfers", id.index());
         }
     }
     Ok(())

@@ -73,12 +73,10 @@ fn types_are_send_sync_and_debug() {
     check::<bip158::scan::WalletIndex>();
     check::<bip158::scan::Wallets>();
     check::<bip37::AddedData>();
-    check::<bip37::BankError>();
     check::<bip37::BlockElements>();
     check::<bip37::BloomFilter>();
     check::<bip37::Depth>();
     check::<bip37::Elements>();
-    check::<bip37::FilterBank<u64>>();
     check::<bip37::HeaderLink>();
     check::<bip37::Inclusion>();
     check::<bip37::InnerNode>();
@@ -224,7 +222,6 @@ fn errors_are_errors() {
     check::<bip158::gcs::EncodeError>();
     check::<bip158::gcs::GcsParamsError>();
     check::<bip158::scan::ScanError>();
-    check::<bip37::BankError>();
     check::<bip37::MerkleBlockError>();
     check::<bip37::PayloadError>();
     check::<bip37::ProofError>();

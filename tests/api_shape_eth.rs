@@ -47,7 +47,7 @@ fn types_can_be_shared_between_threads() {
     );
     each!(
         shared, index:
-        Appended, Candidates, Checked, Damage, ExplainedRow, Explanation, FileKind, Folder,
+        Appended, Candidates, Checked, Damage, FileKind, Folder,
         Index[Folder], Operation, Part, QueryStats, SegmentFile, Settings, Verified,
         Verifier['static, Folder], Writer[Folder],
     );
@@ -69,7 +69,7 @@ fn types_can_be_shared_between_threads() {
         BlockReceipts, BloomAgreement, Claims, Outcome, Receipt, ReceiptProof,
         VerifiedBlock['static], VerifiedLog['static], VerifiedReceipts['static],
     );
-    each!(shared, scan: Hits, QueryId, QuerySet, Scanner, QueryList);
+    each!(shared, scan: Hits, QueryId, QuerySet, Scanner);
     #[cfg(feature = "anchor")]
     {
         use chainsieve::eth::anchor::{network, sync_committee};

@@ -11,7 +11,7 @@ use chainsieve::eth::fill::FillHistogram;
 use chainsieve::eth::follow::{Cursor, Failure, Update, UpdateId};
 use chainsieve::eth::forecast::Forecast;
 use chainsieve::eth::header::{HeaderBuf, HeaderLayout, Linked};
-use chainsieve::eth::index::{Appended, Checked, Explanation, QueryStats, SegmentFile, Verified};
+use chainsieve::eth::index::{Appended, Checked, QueryStats, SegmentFile, Verified};
 use chainsieve::eth::log_query::{
     BlockSelection, BlockTag, CompiledQuery, Heads, LogQuery, QueryLimits, ResolvedBlocks, TopicSet,
 };
@@ -244,15 +244,6 @@ fn statistics() {
     assert_eq!(verified.blocks, Some(3..=9));
     let appended: Appended = same(&json!({"skipped": 1, "added": 2}));
     assert_eq!(appended.added, 2);
-    let explanation: Explanation = same(&json!({
-        "rows": [{
-            "position": 7, "clause": 0, "sections": 1, "full_sections": 0, "ones": 2, "of": 8192,
-            "bytes": 64,
-        }],
-        "sections": 1, "skipped_sections": 0, "bytes": 64, "unsealed_blocks": 3,
-        "expected_false": 0.5,
-    }));
-    assert_eq!(explanation.rows[0].of, 8192);
 }
 
 /// Results of computations are written, but not read.

@@ -3,7 +3,6 @@
 //!
 //! `cargo bench -p benches --bench bip37 -- [--quick] [--json FILE] [PART …]`
 
-mod bank;
 mod block;
 mod element;
 mod merkle;
@@ -16,9 +15,6 @@ fn main() {
     }
     if report.wants("block") {
         block::run(&mut report);
-    }
-    if report.wants("bank") {
-        bank::run(&mut report);
     }
     if report.wants("merkle") {
         merkle::run(&mut report);

@@ -10,7 +10,6 @@ mod query_sets;
 mod receipts;
 mod scan;
 mod sync_committee;
-mod watches;
 
 fn main() {
     let mut report = testkit::timer::Report::from_args();
@@ -31,9 +30,6 @@ fn main() {
     }
     if report.wants("query_sets") {
         query_sets::run(&mut report);
-    }
-    if report.wants("watches") {
-        watches::run(&mut report);
     }
     if report.wants("sync_committee") {
         sync_committee::run(&mut report);

@@ -53,7 +53,7 @@ const SELECTS_NOTHING: f64 = 0.9;
 ///
 /// For queries with more values than this number, each value is tested against a sample of the
 /// blocks.
-pub(super) const VALUES_COUNTED_EVERYWHERE: usize = 8;
+const VALUES_COUNTED_EVERYWHERE: usize = 8;
 /// The sample contains every 64th block.
 const SAMPLE: usize = 64;
 
@@ -63,14 +63,14 @@ const SAMPLE: usize = 64;
 /// `expected_false`, `receipts`, `most_receipts`, `slim_bytes`, `consensus_bytes` and `clauses`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Forecast {
-    pub(super) query: CompiledQuery,
-    pub(super) fills: FillHistogram,
-    pub(super) candidates: u64,
-    pub(super) clauses: Vec<ClauseForecast>,
+    query: CompiledQuery,
+    fills: FillHistogram,
+    candidates: u64,
+    clauses: Vec<ClauseForecast>,
     receipts: f64,
     bytes: f64,
     /// Upper bound of the gas that all candidates used together.
-    pub(super) gas_of_candidates: u64,
+    gas_of_candidates: u64,
 }
 
 /// Estimates the size in bytes of a block's receipts as JSON-RPC sends them.
@@ -106,10 +106,10 @@ fn slim_bytes(ones: u32, count: f64, gas: f64) -> f64 {
 /// `values` and `selects_nothing`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClauseForecast {
-    pub(super) candidates: u64,
-    pub(super) blocks: u64,
-    pub(super) values: Vec<u64>,
-    pub(super) sampled: u64,
+    candidates: u64,
+    blocks: u64,
+    values: Vec<u64>,
+    sampled: u64,
 }
 
 impl ClauseForecast {
@@ -127,8 +127,7 @@ impl ClauseForecast {
     /// the value.
     ///
     /// The shares have the order of the values in [`CompiledQuery::clauses`]. For queries with more
-    /// than 8 values, the share is measured on a sample: every 64th block, or 64 sections of an
-    /// index.
+    /// than 8 values, the share is measured on a sample: every 64th block.
     pub fn values(&self) -> impl ExactSizeIterator<Item = f64> {
         self.values.iter().map(|&passed| share(passed, self.sampled))
     }
@@ -206,7 +205,7 @@ impl Forecast {
     ///
     /// `ones` is the number of set bits in the filter of each candidate, and `gas` is the gas that
     /// all candidates used together.
-    pub(super) fn add_costs(&mut self, ones: u32, count: f64, gas: f64) {
+    fn add_costs(&mut self, ones: u32, count: f64, gas: f64) {
         self.receipts += gas / GAS_PER_RECEIPT;
         self.bytes += slim_bytes(ones, count, gas);
     }
@@ -281,7 +280,7 @@ pub fn expected_false(query: &CompiledQuery, fills: &FillHistogram) -> f64 {
 
 /// Returns a function that computes, from the number of set bits of a filter, the probability that
 /// the filter passes the query if its block contains no match.
-pub(super) fn chance(query: &CompiledQuery) -> impl Fn(u32) -> f64 {
+fn chance(query: &CompiledQuery) -> impl Fn(u32) -> f64 {
     // Clauses with one value must all pass, so together they need the union of their bits.
     let mut fixed: Vec<u16> = Vec::new();
     for values in query.clauses() {

@@ -6,7 +6,7 @@ use chainsieve::eth::bloom::BloomView;
 use chainsieve::eth::forecast::Forecast;
 use chainsieve::eth::header::{HeaderView, LinkedHeaders};
 use chainsieve::eth::log_query::{CompiledQuery, LogQuery, Semantics};
-use chainsieve::eth::scan::{self, QueryList, QuerySet, Scanner};
+use chainsieve::eth::scan::{self, QuerySet, Scanner};
 use chainsieve::simd::Backend;
 
 use testkit::Rng;
@@ -235,32 +235,6 @@ fn bits_that_coincide_are_forecast_once() {
     };
     let twice = expected(&once.clone().topic1(absent));
     assert!(twice > 0.1 && (twice - expected(&once)).abs() < 1e-9, "{twice}");
-}
-
-#[test]
-fn watch_lists_answer_like_their_queries() {
-    let Some(corpus) = EthCorpus::open() else { return };
-    let real = blooms(&corpus);
-    let queries = queries(&corpus, 700, 4);
-    let compiled: Vec<_> = queries.iter().map(|(_, compiled)| compiled.clone()).collect();
-    let passes: Vec<_> = queries.iter().map(|(naive, _)| by_rival(naive, &real)).collect();
-    for backend in Backend::available() {
-        let mut list = QueryList::new(&compiled[..400]);
-        for (number, query) in (400..).zip(&compiled[400..]) {
-            assert_eq!(list.insert(query), number);
-        }
-        assert_eq!((list.len(), list.is_empty()), (700, false));
-        for (at, bloom) in real.iter().enumerate() {
-            let expected: Vec<u32> = (0..700).filter(|watch| passes[*watch as usize][at]).collect();
-            assert_eq!(list.matching_on(backend, bloom), expected, "filter {at} on {backend:?}");
-        }
-        let all: Vec<u32> = (0..700).collect();
-        for length in [0, 32, 255, 257] {
-            let bytes = vec![0; length];
-            assert_eq!(list.matching_on(backend, BloomView::from_wire(&bytes)), all, "{length}");
-        }
-        assert_eq!(list.matching_on(backend, &[0xff; 256]), all);
-    }
 }
 
 /// In a chain with blooms of another length or of all ones, each such block is a candidate for

@@ -1,7 +1,6 @@
 //! The library against other implementations: slow ones written from the specifications,
 //! `bitcoin` and alloy.
 
-mod bank;
 mod batches;
 mod bip158;
 mod bip158_match;

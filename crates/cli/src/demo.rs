@@ -4,10 +4,9 @@ mod audit;
 mod finality;
 
 use std::collections::HashSet;
-use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use chainsieve::bitcoin::consensus::encode::deserialize;
+use chainsieve::bitcoin::consensus::encode::{deserialize, serialize_hex};
 use chainsieve::bitcoin::{Block, Network, OutPoint, Transaction};
 use chainsieve::btc::bip37::{
     BlockElements, BloomFilter, Depth, MerkleBlock, Policy, Proof, UpdateMode,
@@ -17,10 +16,10 @@ use serde_json::{Value, json};
 
 use crate::args::Range;
 use crate::btc::describe::Described;
-use crate::btc::prove::{difficulty, without_witness};
+use crate::btc::prove::{not_proven, proven};
 use crate::btc::watch::{self, Item};
 use crate::exit::Exit;
-use crate::output::{Page, Report, duration, rate_with_separators, with_separators};
+use crate::output::{Page, Report, rate_with_separators, with_separators};
 
 const BLOCK: &str = include_str!("demo/blocks/bitcoin_757753.json");
 const HEIGHT: u64 = 757_753;
@@ -64,50 +63,34 @@ fn play(raw: &[u8], page: &mut Page) -> anyhow::Result<Value> {
         with_separators(raw.len())
     ));
     page.line("");
-    let (filter, mut own_data, built) = wallets_filter(page)?;
+    let (filter, mut own_data) = wallets_filter(page)?;
     let payload = filter.encode();
 
     // The node loads it, matches the block and answers.
-    let started = Instant::now();
     let elements = BlockElements::from_raw(raw)?;
-    let parsed = started.elapsed();
-    let started = Instant::now();
-    let mut loaded = BloomFilter::decode(&payload)?;
-    let matches = loaded.match_block(&elements);
-    let searched = started.elapsed();
-    let started = Instant::now();
+    let matches = BloomFilter::decode(&payload)?.match_block(&elements);
     let indices: Vec<_> = matches.iter().map(|found| found.index).collect();
     let merkle_block = MerkleBlock::new(elements.header(), elements.txids(), &indices)?.encode();
-    let made = started.elapsed();
     let matched: Vec<_> = matches
         .iter()
         .filter_map(|found| Some((found, block.txdata.get(found.index as usize)?)))
         .collect();
-    let delivered: Vec<Transaction> = matched
-        .iter()
-        .map(|(_, tx)| deserialize(&without_witness(tx)))
-        .collect::<Result<_, _>>()?;
+    let delivered: Vec<_> = matched.iter().map(|(_, tx)| without_witness(tx)).collect();
     let delivered_bytes: usize = delivered.iter().map(Transaction::base_size).sum();
 
     // The wallet verifies the answer, using only the data that the node sent.
-    let started = Instant::now();
     let received = MerkleBlock::decode(&merkle_block)?;
     let proof = Proof::verify(&received, Policy::Strict(Network::Bitcoin), &delivered)?;
     let own: Vec<_> = delivered.iter().map(|tx| is_own(tx, &mut own_data)).collect();
-    let verified = started.elapsed();
 
     let described = matched.into_iter().zip(&own).map(|((found, tx), &own)| {
         let described = Described { found, tx, network: Network::Bitcoin };
         (described, own)
     });
     let described: Vec<_> = described.collect();
-    page.heading(format!(
-        "2  The node matches the block ({}; parsed in {})",
-        duration(searched),
-        duration(parsed)
-    ));
+    page.heading("2  The node matches the block");
     show_matches(page, &described);
-    page.heading(format!("3  The node answers ({})", duration(made)));
+    page.heading("3  The node answers");
     page.line(format!(
         "   merkleblock of {} bytes, {} transactions of {} bytes without witness",
         with_separators(merkle_block.len()),
@@ -115,15 +98,16 @@ fn play(raw: &[u8], page: &mut Page) -> anyhow::Result<Value> {
         with_separators(delivered_bytes),
     ));
     page.line("");
-    page.heading(format!("4  The wallet verifies the answer ({})", duration(verified)));
-    show_proof(page, &proof, own.iter().filter(|own| **own).count());
+    page.heading("4  The wallet verifies the answer");
+    let lines = proven(&proof, false).into_iter().map(|line| format!("   proven      {line}"));
+    lines.for_each(|line| page.line(line));
+    let open = not_proven(&proof, false);
+    open.iter().for_each(|line| page.line(format!("   not proven  {line}")));
     let matches = described.iter().map(|(found, own)| {
         let mut json = found.json();
         json["own"] = json!(own);
         json
     });
-    let times = [built, parsed, searched, made, verified].map(|time| time.as_secs_f64());
-    let [built, parsed, searched, made, verified] = times;
     Ok(json!({
         "block_hash": proof.block_hash.to_string(),
         "block_bytes": raw.len(),
@@ -133,15 +117,14 @@ fn play(raw: &[u8], page: &mut Page) -> anyhow::Result<Value> {
         "rate": filter.false_positive_rate(),
         "matches": matches.collect::<Vec<_>>(),
         "merkleblock": hex::encode(&merkle_block),
-        "delivered_bytes": delivered_bytes,
+        "delivered": delivered.iter().map(serialize_hex).collect::<Vec<_>>(),
         "depth": if proof.depth == Depth::Unproven { "unproven" } else { "coinbase" },
-        "not_proven": NOT_PROVEN,
-        "seconds": {"build": built, "parse": parsed, "match": searched, "answer": made, "verify": verified},
+        "not_proven": open,
     }))
 }
 
-/// Returns the wallet's filter, the elements that belong to the wallet, and the build time.
-fn wallets_filter(page: &mut Page) -> anyhow::Result<(BloomFilter, HashSet<Vec<u8>>, Duration)> {
+/// Returns the wallet's filter, and the elements that belong to the wallet.
+fn wallets_filter(page: &mut Page) -> anyhow::Result<(BloomFilter, HashSet<Vec<u8>>)> {
     let policy = watch::Policy { network: Network::Bitcoin, range: Range(0..=0), with_keys: false };
     let items: Vec<Item> = WATCHED
         .iter()
@@ -149,22 +132,19 @@ fn wallets_filter(page: &mut Page) -> anyhow::Result<(BloomFilter, HashSet<Vec<u
         .collect::<anyhow::Result<_>>()?;
     let mut data: HashSet<_> =
         items.into_iter().flat_map(|item| item.elements).map(|element| element.data).collect();
-    let started = Instant::now();
     let mut filter = BloomFilter::new(ELEMENTS, RATE, TWEAK, UpdateMode::All)?;
     for data in &data {
         filter.insert(data);
     }
-    let payload = filter.encode();
-    let built = started.elapsed();
     // Every coinbase spends the null outpoint, so this element does not belong to the wallet.
     data.remove(&watch::outpoint_element(&OutPoint::null()));
-    page.heading(format!("1  The wallet builds its filter ({})", duration(built)));
+    page.heading("1  The wallet builds its filter");
     for (item, what) in WATCHED {
         let (start, end) = item.split_at(item.len().min(42));
         let more = if end.is_empty() { "" } else { "…" };
         page.line(format!("   {:43}  {what}", format!("{start}{more}")));
     }
-    page.line(format!("   filterload {}", hex::encode(&payload)));
+    page.line(format!("   filterload {}", hex::encode(filter.encode())));
     page.line(format!(
         "   {} bytes and {} hash functions: {} of other elements match too",
         filter.data().len(),
@@ -172,7 +152,14 @@ fn wallets_filter(page: &mut Page) -> anyhow::Result<(BloomFilter, HashSet<Vec<u
         rate_with_separators(filter.false_positive_rate())
     ));
     page.line("");
-    Ok((filter, data, built))
+    Ok((filter, data))
+}
+
+/// Returns a transaction without witness, as nodes send it with a merkleblock.
+fn without_witness(tx: &Transaction) -> Transaction {
+    let mut tx = tx.clone();
+    tx.input.iter_mut().for_each(|input| input.witness.clear());
+    tx
 }
 
 /// Returns `true` if `tx` pays to an element of `own` or spends one; adds the outpoints of the
@@ -206,30 +193,6 @@ fn show_matches(page: &mut Page, matched: &[(Described<'_>, bool)]) {
     }
     page.line("");
 }
-
-fn show_proof(page: &mut Page, proof: &Proof, own: usize) {
-    page.line(format!("   proven      the header of block {},", proof.block_hash));
-    page.line(format!(
-        "               with proof of work of difficulty {}",
-        difficulty(&proof.header, with_separators)
-    ));
-    let leaves = proof.inclusions.len();
-    page.line(match proof.depth {
-        Depth::Unproven => format!("   proven      {leaves} leaves are under its merkle root"),
-        Depth::Coinbase(_) => format!(
-            "   proven      {leaves} transactions are in the block, {own} of them the wallet's; the \
-             coinbase proves the tree's height"
-        ),
-    });
-    for line in NOT_PROVEN {
-        page.line(format!("   not proven  {line}"));
-    }
-}
-
-const NOT_PROVEN: [&str; 2] = [
-    "that the block is in the chain: the wallet must compare it with its headers",
-    "that nothing was left out: BIP37 proves inclusion, not completeness",
-];
 
 /// Shortens the txid in a line of text, so that the line fits a terminal.
 fn shorter(words: &str) -> String {

@@ -80,10 +80,10 @@ const MAY_BE_STDIN: [&str; 10] = [
     "<CERTIFICATE>",
     "<FILES>...",
     "<FILTER>",
+    "<FILTER|PROOF>",
     "<HEADERS>...",
     "<KEY>...",
     "<MERKLEBLOCK>",
-    "<PROOF>",
 ];
 
 /// Parses the command line. If a required argument is missing, the command line is parsed again
@@ -129,16 +129,13 @@ fn run(cli: &Cli) -> anyhow::Result<Report> {
             CfCommand::Build(args) => btc::cf::build::run(args, cli.json),
             CfCommand::Scan(args) => btc::cf::scan::run(args, cli.json),
             CfCommand::Audit(args) => btc::cf::audit::run(args),
-            CfCommand::VerifyProof(args) => btc::cf::audit::verify_proof(args),
             CfCommand::VerifyHeaders(args) => btc::cf::headers::run(args),
         },
         Command::Btc(BtcCommand::Match(args)) => btc::matching::run(args),
-        Command::Btc(BtcCommand::Prove(ProveCommand::Make(args))) => btc::prove::make(args),
         Command::Btc(BtcCommand::Prove(ProveCommand::Verify(args))) => btc::prove::verify(args),
-        Command::Btc(BtcCommand::Serve(args)) => btc::serve::run(args, cli.json),
+        Command::Btc(BtcCommand::TestNode(args)) => btc::serve::run(args, cli.json),
         Command::Btc(BtcCommand::Sync(args)) => btc::client::sync(args),
         Command::Btc(BtcCommand::Watch(args)) => btc::client::watch(args, cli.json),
-        Command::Btc(BtcCommand::Rescan(args)) => btc::client::rescan(args, cli.json),
         Command::Eth(command) => match command {
             EthCommand::Anchor(command) => eth::anchor::run(command, cli.json),
             EthCommand::Audit(args) => eth::audit::run(args),

@@ -51,10 +51,6 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "filter_bank",
-        &["peer 1 hears of 2 of 47 transactions", "peer 1001 hears of 47 of 47 transactions"],
-    ),
-    (
         "index_logs",
         &["blocks 22431080 to 22431086 of mainnet", "block 22431083, by block 22431083: shown"],
     ),

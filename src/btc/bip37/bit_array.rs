@@ -34,14 +34,6 @@ impl BitArray {
         Some(Self { padded: bytes, reduction })
     }
 
-    /// Copies the bytes of a filter, as [`from_bytes`](Self::from_bytes) but with a single
-    /// allocation.
-    pub(crate) fn copy_of(bytes: &[u8]) -> Option<Self> {
-        let mut copy = Vec::with_capacity(bytes.len() + PADDING);
-        copy.extend_from_slice(bytes);
-        Self::from_bytes(copy)
-    }
-
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.padded[..self.padded.len().saturating_sub(PADDING)]
     }

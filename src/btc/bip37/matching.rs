@@ -33,7 +33,7 @@ use super::{BlockElements, BloomFilter, Elements, UpdateMode};
     serde(tag = "kind", rename_all = "snake_case")
 )]
 pub enum MatchReason {
-    /// The filter has no data and matches everything, or a peer of a bank has no filter.
+    /// The filter has no data and matches everything.
     Everything,
     /// The filter may contain the txid.
     Txid,
@@ -91,7 +91,7 @@ pub struct TxMatch {
 }
 
 impl TxMatch {
-    /// Returns a match of every transaction, for a peer without a filter or a filter without data.
+    /// Returns a match of every transaction, for a filter without data.
     pub(super) fn everything(elements: &Elements) -> Vec<Self> {
         let matches = (0..).zip(elements.txids()).map(|(index, &txid)| Self {
             index,

@@ -7,8 +7,8 @@
 //! - **The wallet** verifies the answer: a [`Proof`] states which transactions are in the block,
 //!   and how much of that is proven.
 //!
-//! [`session::Session`] implements the wallet's side of a connection. The session also detects
-//! omitted transactions where an omission can be proven.
+//! [`session::Session`] implements the wallet's side of a connection. An omitted transaction is
+//! proven by [`session::OmissionEvidence`].
 //!
 //! Where implementations differ, this module gives bit for bit the results of Bitcoin Core 28.1.
 //! The number of hash functions comes from an integer division (see [`core_sizing`]), flags are
@@ -25,9 +25,6 @@
 //!
 //! Sources: BIP37, BIP111; Bitcoin Core 28.1, `common/bloom.cpp` and `merkleblock.cpp`.
 
-mod bank;
-#[cfg(test)]
-mod bank_tests;
 mod bit_array;
 mod bloom_filter;
 mod elements;
@@ -44,7 +41,6 @@ mod sizing;
 #[cfg(test)]
 mod tree_tests;
 
-pub use bank::{BankError, FilterBank};
 pub use bloom_filter::{BloomFilter, UnionError, UpdateMode};
 pub use elements::{BlockElements, Elements};
 pub use matching::{MatchReason, TxMatch};

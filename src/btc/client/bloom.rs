@@ -589,17 +589,13 @@ impl BloomFollower {
             }
             // These findings need no action. The follower knows itself which blocks lack scripts, and
             // not only those of this session (`RefilterEarlier`). Honest peers cause the first four of these findings
-            // too. `Wallet::check` has refused all unwatchable scripts. The last three findings
-            // answer claims, and the client sends no claims.
+            // too. `Wallet::check` has refused all unwatchable scripts.
             session::Finding::RefilterEarlier(_)
             | session::Finding::FalsePositive(..)
             | session::Finding::NotInTree { .. }
             | session::Finding::NotDelivered { .. }
             | session::Finding::Unrequested(_)
-            | session::Finding::Unwatchable(_)
-            | session::Finding::Omission { .. }
-            | session::Finding::FalseHeight { .. }
-            | session::Finding::NoEvidence(..) => {}
+            | session::Finding::Unwatchable(_) => {}
         }
         None
     }

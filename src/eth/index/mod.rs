@@ -11,7 +11,7 @@
 //! | build the index, add headers, roll back a reorganisation | [`Writer`] |
 //! | query the index | [`Index`] |
 //! | result of a query | [`Candidates`] |
-//! | estimate the cost of a query | [`Index::forecast`] |
+//! | see how full the filters are | [`Index::fills`] |
 //! | check the index for damage, or against headers | [`Index::check`], [`Verifier`] |
 //! | store the files | [`Storage`], [`WriteStorage`], [`Folder`] |
 //!
@@ -26,7 +26,7 @@
 mod directory;
 mod error;
 mod files;
-mod forecast;
+mod fills;
 mod format;
 mod info;
 mod query;
@@ -44,7 +44,7 @@ mod writer;
 pub use error::{Damage, IndexError, Operation, Part};
 pub use format::Settings;
 pub use info::SegmentFile;
-pub use query::{Candidates, ExplainedRow, Explanation, QueryStats};
+pub use query::{Candidates, QueryStats};
 pub use reader::Index;
 pub use storage::{Append, FileKind, Folder, ReadAt, Storage, WriteStorage};
 pub use verify::{Checked, Verified, Verifier};

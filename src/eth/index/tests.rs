@@ -1,9 +1,8 @@
-//! Forecasts from an index compared with forecasts from headers, and detection of false indexes.
+//! Fills of an index compared with those of headers, and detection of false indexes.
 
 use std::path::PathBuf;
 
 use alloy_primitives::{B256, Bloom, BloomInput};
-use chainsieve_lanes::simd::Backend;
 
 use super::error::{Damage, IndexError, Part};
 use super::format::segment::{Coding, HEADER, RECORD, ROW, RowEntry, SectionRecord, SegmentHeader};
@@ -11,10 +10,8 @@ use super::format::segment::{UNIT, entry_len};
 use super::format::tail::{SLOT, Slot, SlotPlace};
 use super::{Folder, Index, Settings, Writer};
 use crate::eth::bloom::{self, BITS, BitPositions};
-use crate::eth::forecast::Forecast;
+use crate::eth::fill::FillHistogram;
 use crate::eth::header::LinkedHeaders;
-use crate::eth::log_query::CompiledQuery;
-use crate::eth::scan;
 
 const FIRST: u64 = 77;
 const SECTION: u64 = 8192;
@@ -140,24 +137,12 @@ fn a_missing_folder_is_named() {
 }
 
 #[test]
-#[expect(clippy::cast_precision_loss, reason = "counts become shares")]
-fn a_forecast_is_that_of_the_headers() {
+fn fills_are_those_of_the_headers() {
     let headers = headers(0);
-    let built = Built::new("forecast", &headers, false);
+    let built = Built::new("fills", &headers, false);
     let index = built.index();
-    let backend = Backend::best();
     let end = FIRST + SECTIONS * SECTION + TAIL - 1;
     let sealed = FIRST + SECTIONS * SECTION;
-    let absent = |number: u64| bloom::positions(&[&[9][..], &number.to_be_bytes()].concat());
-    let queries = [
-        vec![vec![positions(2)]],
-        vec![vec![positions(3)], vec![positions(50)]],
-        vec![vec![positions(700), positions(5_000), absent(0)], vec![positions(2)]],
-        vec![(0..12).map(absent).collect(), vec![positions(3)]],
-        vec![vec![absent(1)], vec![absent(2)], vec![absent(3)], vec![absent(4)]],
-        vec![],
-        vec![vec![]],
-    ];
     for (first, last) in [
         (FIRST, end),
         (FIRST, FIRST + SECTION - 1),
@@ -168,58 +153,11 @@ fn a_forecast_is_that_of_the_headers() {
         (sealed, end),
         (sealed + 3, sealed + 3),
     ] {
-        let chain = slice(&headers, first, last);
-        for clauses in &queries {
-            let query = CompiledQuery::new(clauses.clone());
-            let mut expected = Forecast::new(query.clone());
-            expected.add(&chain);
-            let forecast = index.forecast(&query, first..=last).unwrap();
-            let named = format!("{} clauses, {first} to {last}", clauses.len());
-            assert_eq!(forecast.blocks(), expected.blocks(), "{named}");
-            assert_eq!(forecast.candidates(), expected.candidates(), "{named}");
-            assert_eq!(forecast.fills(), expected.fills(), "{named}");
-            assert_eq!(index.fills(first..=last).unwrap(), *expected.fills(), "{named}");
-            let by_chance = [forecast.expected_false(), expected.expected_false()];
-            assert_eq!(by_chance[0].to_bits(), by_chance[1].to_bits(), "{named}");
-            for (clause, values) in forecast.clauses().iter().zip(clauses) {
-                let count = |values: &[BitPositions]| {
-                    let query = CompiledQuery::new(vec![values.to_vec()]);
-                    scan::candidates_on(backend, &query, chain.blooms()).len() as u64
-                };
-                assert_eq!(clause.candidates(), count(values), "{named}");
-                assert_eq!(clause.values().len(), values.len());
-                for (share, value) in clause.values().zip(values) {
-                    // The range has at most as many sections as are sampled, so the shares are
-                    // exact.
-                    let expected = count(&[*value]) as f64 / chain.len() as f64;
-                    assert_eq!(share.to_bits(), expected.to_bits(), "{named}");
-                }
-            }
-            // The following numbers are estimates, each with its tolerance.
-            let all = expected.candidates() == expected.blocks();
-            let is_whole = |block: u64| (block - FIRST).is_multiple_of(SECTION);
-            let whole = is_whole(first) && (is_whole(last + 1) || last == end) || first >= sealed;
-            for (estimate, of_headers) in [
-                (forecast.receipts(), expected.receipts()),
-                (forecast.slim_bytes(), expected.slim_bytes()),
-                (forecast.consensus_bytes(), expected.consensus_bytes()),
-            ] {
-                if expected.candidates() == 0 {
-                    assert!(estimate.abs() < 1e-9, "{named}");
-                    continue;
-                }
-                let factor = estimate / of_headers;
-                let most = if all && whole || first >= sealed { 1.0 + 1e-9 } else { 1.5 };
-                assert!(factor <= most && factor >= 1.0 / most, "{named}: {factor}");
-            }
-            assert!(forecast.most_receipts() >= expected.most_receipts(), "{named}");
-            if all && whole || first >= sealed {
-                assert_eq!(forecast.most_receipts(), expected.most_receipts(), "{named}");
-            }
-        }
+        let mut expected = FillHistogram::default();
+        expected.add(slice(&headers, first, last).blooms());
+        assert_eq!(index.fills(first..=last), Ok(expected), "{first} to {last}");
     }
-    let behind = index.forecast(&CompiledQuery::new(vec![]), FIRST..=end + 1);
-    assert!(matches!(behind, Err(IndexError::Range { .. })));
+    assert!(matches!(index.fills(FIRST..=end + 1), Err(IndexError::Range { .. })));
 }
 
 #[test]

@@ -1,11 +1,9 @@
-//! Tests queries against the filters of many blocks, and many queries against the filter of one
-//! block.
+//! Tests queries against the filters of many blocks.
 //!
 //! | type or function | what it does |
 //! |---|---|
 //! | [`candidates`], [`Scanner`] | tests one query against many filters |
 //! | [`QuerySet`] | tests many queries against many filters; queries may be added during the scan |
-//! | [`QueryList`] | tests many queries against the filter of a new block |
 //!
 //! A candidate is a block whose filter does not rule out a match ([`CompiledQuery::answer`]), so
 //! its receipts must be checked. A filter with all bits set carries no information, so its block is
@@ -14,7 +12,6 @@
 //!
 //! The results are the same on every [`Backend`], in ascending order.
 
-mod query_list;
 mod query_set;
 mod ranges;
 mod rows;
@@ -27,7 +24,6 @@ use alloc::vec::Vec;
 
 use chainsieve_lanes::simd::Backend;
 
-pub use query_list::QueryList;
 pub use query_set::{Hits, QueryId, QuerySet};
 pub use scanner::Scanner;
 

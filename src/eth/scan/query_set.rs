@@ -38,6 +38,9 @@ impl QueryId {
 /// Over all calls of [`scan`](Self::scan), a query is answered at most once for each block. Once no
 /// blocks are pending, every query is answered for every scanned block from its first block on.
 ///
+/// A new header is a chunk of one filter: the queries of many customers are tested against it in one
+/// call.
+///
 /// # Examples
 /// ```
 /// use chainsieve::eth::{bloom, log_query::CompiledQuery, scan::QuerySet};

@@ -34,12 +34,6 @@ pub(super) fn fill_tile(tile: &mut ValueTile, lane: usize, value: BitPositions) 
     }
 }
 
-/// Returns `true` if the bit with this index, below 2048, is set.
-#[inline]
-pub(super) fn is_set(bloom: &Row, index: u32) -> bool {
-    bloom[index as usize >> 3 & 255] >> (index & 7) & 1 != 0
-}
-
 /// Bits of one byte, all of which a match needs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Required {

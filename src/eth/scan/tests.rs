@@ -2,7 +2,7 @@
 
 use chainsieve_lanes::simd::Backend;
 
-use super::{QueryId, QueryList, QuerySet, Scanner, candidates_on};
+use super::{QueryId, QuerySet, Scanner, candidates_on};
 use crate::eth::bloom::{self, BITS, BYTES, BitPositions};
 use crate::eth::log_query::CompiledQuery;
 use testkit::Rng;
@@ -118,50 +118,6 @@ fn long_slices_in_many_blocks() {
         #[cfg(feature = "rayon")]
         assert_eq!(crate::eth::scan::par_candidates(&query, &blooms), expected, "{shape:?}");
     }
-}
-
-#[test]
-fn watches_are_those_one_by_one() {
-    let mut rng = Rng::new(3);
-    let (mut none, mut some) = (0, 0);
-    for count in (0..70).chain([500, 3_000]) {
-        let shapes: [&[usize]; 9] =
-            [&[1], &[1, 1], &[], &[1, 1, 1], &[2], &[40], &[3, 1], &[0], &[5, 4]];
-        let queries: Vec<CompiledQuery> = (0..count)
-            .map(|_| match shapes[rng.below(9)] {
-                // This query has the same value in two clauses.
-                [1, 1, 1] => {
-                    let (a, b) = (value(&mut rng), value(&mut rng));
-                    CompiledQuery::new(vec![vec![a], vec![b], vec![a]])
-                }
-                shape => query(&mut rng, shape),
-            })
-            .collect();
-        let watches = QueryList::new(&queries);
-        let mut inserted = QueryList::default();
-        for (number, query) in (0..).zip(&queries) {
-            assert_eq!(inserted.insert(query), number);
-        }
-        assert_eq!(watches.len() as usize, queries.len());
-        for bloom in blooms(&mut rng, 60, 400) {
-            let numbered = (0..).zip(&queries);
-            let expected: Vec<u32> = numbered
-                .filter(|(_, query)| query.answer(&bloom).is_candidate())
-                .map(|(number, _)| number)
-                .collect();
-            none += usize::from(expected.is_empty());
-            some += usize::from(expected.len() > 10 && expected.len() < queries.len());
-            for backend in Backend::available() {
-                assert_eq!(watches.matching_on(backend, &bloom), expected, "{backend:?}, {count}");
-                assert_eq!(inserted.matching_on(backend, &bloom), expected, "{backend:?}, {count}");
-            }
-        }
-        for backend in Backend::available() {
-            let all: Vec<u32> = (0..watches.len()).collect();
-            assert_eq!(watches.matching_on(backend, bloom::BloomView::from_wire(&[0; 255])), all);
-        }
-    }
-    assert!(none > 50 && some > 1_000, "{none}, {some}");
 }
 
 /// Chunks are scanned in any order and overlap, and queries are inserted between them: no answer is
@@ -305,8 +261,6 @@ fn a_block_with_a_match_is_a_candidate() {
             let query = CompiledQuery::new(clauses);
             for backend in Backend::available() {
                 assert!(candidates_on(backend, &query, &blooms).contains(block));
-                let watches = QueryList::new(&[CompiledQuery::new(vec![vec![]]), query.clone()]);
-                assert_eq!(watches.matching_on(backend, &blooms[*block]), [1]);
                 checked += 1;
             }
         }

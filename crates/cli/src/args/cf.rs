@@ -142,63 +142,47 @@ Exit codes: 0 valid: the filter contains every script that the block creates and
             4 not decided: suspicious, or scripts that the block spends are unknown
             5 malformed input, or a block that does not match its header
 
+Without a block, the first argument is a proof that --proof-out wrote. Exit code 0 then means that the proof
+holds, so the filter is invalid, and 3 that it does not hold. Anyone can make an invalid filter and prove that
+it is invalid: give the hash of the filter in question with --filter-hash, so that a proof about another filter
+is rejected.
+
 JSON: verdict, block_hash, filter_hash, elements, and by verdict basis (transactions | trusted: spent
 scripts that are not proven), proof{evidence, bytes, out}, reason, missing_txids[] (to be given with
---prev-txs); warnings[]";
+--prev-txs); warnings[]. Of a proof: holds, block_hash, filter_hash, reason, warnings[]";
 
-/// Compare a filter with its block: valid, invalid, or not decided.
+/// Compare a filter with its block: valid, invalid, or not decided; or verify the proof of an invalid filter.
 #[derive(Debug, Args)]
 #[command(after_long_help = AUDIT_HELP)]
 pub(crate) struct AuditArgs {
     /// The filter: hex, a reply of `bitcoin-cli getblockfilter HASH`, a file of filters as `btc cf
-    /// build` writes it, or - for standard input
-    #[arg(value_name = "FILTER")]
+    /// build` writes it, or - for standard input. Without a block, a proof: hex or a file
+    #[arg(value_name = "FILTER|PROOF")]
     pub(crate) filter: String,
     /// The block: JSON, hex or raw as `btc cf build` accepts it, or - for standard input
     #[arg(value_name = "BLOCK")]
-    pub(crate) block: String,
+    pub(crate) block: Option<String>,
     /// Transactions whose outputs the block spends: a file of hex, one transaction per line. Their
     /// ids are verified, so the verdict also convinces others
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "block")]
     pub(crate) prev_txs: Vec<String>,
     /// Ignore the spent scripts in a JSON block, because the block does not prove them
-    #[arg(long)]
+    #[arg(long, requires = "block")]
     pub(crate) distrust_prevouts: bool,
     /// If the filter is invalid, write the proof of that to this file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "block")]
     pub(crate) proof_out: Option<PathBuf>,
+    /// Of a proof: the hash of the block in your chain of headers
+    #[arg(long, value_name = "HASH", conflicts_with = "block")]
+    pub(crate) block_hash: Option<BlockHash>,
+    /// Of a proof: the hash of the filter that a peer claims for the block
+    #[arg(long, value_name = "HASH", conflicts_with = "block")]
+    pub(crate) filter_hash: Option<FilterHash>,
     /// The network of the block
     #[arg(long, value_parser = network(), default_value = "mainnet")]
     pub(crate) network: Network,
     #[command(flatten)]
     pub(crate) overwrite: OverwriteArgs,
-}
-
-const VERIFY_PROOF_HELP: &str = "\
-Exit codes: 0 the proof holds, so the filter is invalid · 3 the proof does not hold · 5 malformed proof
-
-Anyone can make an invalid filter and prove that it is invalid. Give the hash of the filter in question
-with --filter-hash, so that a proof about another filter is rejected.
-
-JSON: holds, block_hash, filter_hash, reason, warnings[]";
-
-/// Verify a proof that `btc cf audit --proof-out` wrote, without the block.
-#[derive(Debug, Args)]
-#[command(after_long_help = VERIFY_PROOF_HELP)]
-pub(crate) struct VerifyProofArgs {
-    /// The proof: hex, a file, or - for standard input
-    #[arg(value_name = "PROOF")]
-    pub(crate) proof: String,
-    /// The hash of the block in your chain of headers
-    #[arg(long, value_name = "HASH")]
-    pub(crate) block_hash: Option<BlockHash>,
-    /// The hash of the filter that a peer claims for the block: a proof about another filter is
-    /// rejected
-    #[arg(long, value_name = "HASH")]
-    pub(crate) filter_hash: Option<FilterHash>,
-    /// The network of the block
-    #[arg(long, value_parser = network(), default_value = "mainnet")]
-    pub(crate) network: Network,
 }
 
 /// Trusted block headers, with which the block hashes of filters are compared.

@@ -1,4 +1,4 @@
-//! Arguments of `btc sync`, `btc watch` and `btc rescan`: the light client of Bitcoin's peers.
+//! Arguments of `btc sync` and `btc watch`: the light client of Bitcoin's peers.
 
 use std::path::PathBuf;
 
@@ -115,7 +115,7 @@ Exit codes: 0 caught up, or ended with Ctrl-C: false_filters tells which peers w
 JSON: ended (caught_up | interrupted | gave_up), network, tip{height, block, time}, work (hex),
 headers_only, from, answered_to (complete up to this height, or null), grades[{from, to, grade, peers}],
 disputes[text], false_filters[{peer, height, block, filter_hash, proof}] (proof: hex for `btc cf
-verify-proof`, or null), peers[{address, agent, height, services[], state, banned_for}], warnings[]
+audit`, or null), peers[{address, agent, height, services[], state, banned_for}], warnings[]
 Grades of filters: scanned (the block itself was scanned) > audited (equals the filter built from the
 block) > checkpoint (a --checkpoint commits to it) > peers (this number of peers agree) > one_peer";
 
@@ -148,7 +148,8 @@ one used.
 
 Past blocks are scanned first, from --birthday on, then new blocks are followed until Ctrl-C. With the
 same items and the same --data, the next run continues where the last one stopped. Other items, or
-descriptors with another --gap-limit, start over. A transaction in a block is printed once with
+descriptors with another --gap-limit, start over. With --from, past blocks are scanned again for items that
+were not watched before, up to --to; in the summary, birthday is then --from. A transaction in a block is printed once with
 \"again\" false. It is printed with \"again\" true if it may already have been printed before the command
 was killed, or if it was printed before with fewer details.
 
@@ -188,9 +189,10 @@ JSON: one object per line, of one of these kinds:
              time}, work, birthday, answered_to, grades[], hits, again, withdrawn,
              false_filters[…], peers[…], warnings[]: the last line";
 
-/// Arguments that `btc watch` and `btc rescan` share: items, peers and protocol.
+/// Watch addresses, scripts, keys and coins, in past blocks and then in new ones.
 #[derive(Debug, Args)]
-pub(crate) struct LookArgs {
+#[command(after_long_help = WATCH_HELP)]
+pub(crate) struct WatchLiveArgs {
     #[command(flatten)]
     pub(crate) watch: WatchArgs,
     #[command(flatten)]
@@ -206,37 +208,24 @@ pub(crate) struct LookArgs {
     /// With bip37, the false-positive rate: a higher rate hides items better, but costs more traffic
     #[arg(long, value_name = "RATE", default_value_t = 0.00001, value_parser = super::bloom::fpr)]
     pub(crate) fpr: f64,
-}
-
-/// Watch addresses, scripts, keys and coins, in past blocks and then in new ones.
-#[derive(Debug, Args)]
-#[command(after_long_help = WATCH_HELP)]
-pub(crate) struct WatchLiveArgs {
-    #[command(flatten)]
-    pub(crate) look: LookArgs,
     /// The first block to scan, before which no item was used: a height, or a day (YYYY-MM-DD)
     #[arg(long, value_name = "HEIGHT|DAY", default_value = "0", value_parser = birthday)]
     pub(crate) birthday: Birthday,
     /// End when every block that the peers have is scanned
     #[arg(long)]
     pub(crate) once: bool,
-}
-
-const RESCAN_HELP: &str = "\
-The command scans past blocks for items that were not watched before, and then ends. Items, evidence,
-exit codes and JSON lines are those of `btc watch --help`; in the summary, birthday is --from. If the
-command is stopped, a run with the same items and heights continues where it stopped.";
-
-/// Scan past blocks again for items that were not watched before.
-#[derive(Debug, Args)]
-#[command(after_long_help = RESCAN_HELP)]
-pub(crate) struct RescanArgs {
-    #[command(flatten)]
-    pub(crate) look: LookArgs,
-    /// The first block to scan: a height, or a day (YYYY-MM-DD)
-    #[arg(long, value_name = "HEIGHT|DAY", value_parser = birthday)]
-    pub(crate) from: Birthday,
-    /// The last height to scan [default: the tip]
-    #[arg(long, value_name = "HEIGHT", value_parser = count(0..=u32::MAX))]
+    /// Scan again from this block on, for items that were not watched before: a height, or a day
+    ///
+    /// Unlike --birthday, it does not say that no item was used before. It needs --once
+    #[arg(
+        long,
+        value_name = "HEIGHT|DAY",
+        value_parser = birthday,
+        requires = "once",
+        conflicts_with = "birthday"
+    )]
+    pub(crate) from: Option<Birthday>,
+    /// With --from, the last height to scan [default: the tip]
+    #[arg(long, value_name = "HEIGHT", requires = "from", value_parser = count(0..=u32::MAX))]
     pub(crate) to: Option<u32>,
 }

@@ -17,8 +17,8 @@ Without --blocks and --upstream, the node has built-in blocks. The Bitcoin node 
 blocks with payments to four known scripts; the notes and the line `listening` have their addresses and
 keys. The Ethereum node has mainnet's blocks 17686111 and 17686112.
 
-A Bitcoin node answers as `btc serve` does: headers, blocks, BIP37, BIP157. The folder of --blocks has
-the form that `btc serve` reads, and is read once. An Ethereum node answers eth_chainId, eth_blockNumber,
+A Bitcoin node answers as `btc test-node` does: headers, blocks, BIP37, BIP157. The folder of --blocks has
+the form that `btc test-node` reads, and is read once. An Ethereum node answers eth_chainId, eth_blockNumber,
 eth_getBlockByNumber, eth_getBlockByHash, eth_getLogs, eth_getBlockReceipts and eth_getTransactionReceipt,
 also in batches. With --upstream, another node gives the true answers.
 

@@ -25,7 +25,7 @@ use crate::exit::EXIT_CODES;
 pub(crate) use bloom::{InfoArgs, NewArgs, Range, update_name};
 pub(crate) use cf::WatchArgs;
 pub(crate) use matching::{Contents, MatchArgs};
-pub(crate) use prove::{MakeArgs, PolicyName, VerifyArgs};
+pub(crate) use prove::{PolicyName, VerifyArgs};
 pub(crate) use serve::ServeArgs;
 
 /// Filters Bitcoin and Ethereum for light clients, and verifies what nodes answer.
@@ -75,11 +75,11 @@ The first member of such an object is kind. In the last line, kind is summary."
 
 const DEMO_HELP: &str = "\
 JSON: block_hash, block_bytes, transactions, watched[], payload, rate, matches[{index, txid,
-reasons[…], own}], merkleblock, delivered_bytes, depth, not_proven[], seconds{build, parse,
-match, answer, verify}, audit{headers[], anchor, query, rate, receipts, answered (logs), omitted (the
-log), receipt_proof{transactionIndex, nodes[]}, complete (logs), certificate, seconds{audit,
-verify}}, finality{checkpoint, bootstrap, updates[] (SSZ as hex), finalized (as in `chainsieve eth anchor
-verify --help`), header, seconds}. The reasons are described in `chainsieve btc match --help`.";
+reasons[…], own}], merkleblock, delivered[] (transactions without witness), depth, not_proven[],
+audit{headers[], anchor, query, receipts, answered (logs), omitted (the log),
+receipt_proof{transactionIndex, nodes[]}, complete (logs), certificate}, finality{checkpoint, finalized
+(as in `chainsieve eth anchor verify --help`), header}. The reasons are described in `chainsieve btc match
+--help`.";
 
 const COMPLETIONS_HELP: &str = "\
 The script goes to standard output:
@@ -140,23 +140,19 @@ pub(crate) enum BtcCommand {
     Cf(CfCommand),
     /// Match blocks or transactions against a filter, as a node does
     Match(MatchArgs),
-    /// Make merkleblocks and verify them
+    /// Proofs that transactions are in a block: merkleblocks
     #[command(subcommand, after_long_help = EXIT_CODES)]
     Prove(ProveCommand),
     /// Run a test node for wallets: serve a folder of blocks with BIP37 and BIP157
-    Serve(ServeArgs),
+    TestNode(ServeArgs),
     /// Fetch headers, filter headers and filters from peers, and compare the peers' answers
     Sync(Box<client::SyncArgs>),
     /// Watch addresses, scripts, keys and coins through peers, in past blocks and then in new ones
     Watch(Box<client::WatchLiveArgs>),
-    /// Scan past blocks again through peers, for items that were not watched before
-    Rescan(Box<client::RescanArgs>),
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProveCommand {
-    /// Make the merkleblock of a block: the proof that the block contains some transactions
-    Make(MakeArgs),
     /// Verify a merkleblock, and list what it proves and what it does not prove
     Verify(VerifyArgs),
 }
@@ -175,10 +171,9 @@ pub(crate) enum CfCommand {
     Build(cf::BuildArgs),
     /// Search the compact filters of many blocks for scripts
     Scan(cf::ScanArgs),
-    /// Compare a compact filter with its block: valid, proven invalid, or not decided
+    /// Compare a compact filter with its block: valid, proven invalid, or not decided; or verify such
+    /// a proof
     Audit(cf::AuditArgs),
-    /// Verify a proof that `audit --proof-out` wrote, without the block
-    VerifyProof(cf::VerifyProofArgs),
     /// Recompute the filter headers of a file of filters and compare them
     VerifyHeaders(cf::VerifyHeadersArgs),
 }
@@ -278,6 +273,6 @@ mod tests {
             assert!(rows(&long) > rows(&short), "{names}\n{long}");
             commands += 1;
         });
-        assert!(commands >= 40, "{commands}");
+        assert!(commands >= 35, "{commands}");
     }
 }

@@ -1,4 +1,4 @@
-//! Arguments of `btc serve`.
+//! Arguments of `btc test-node`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,7 +1,5 @@
 //! The last part of `demo`: from a checkpoint to a finalised execution header.
 
-use std::time::Instant;
-
 use anyhow::{Context as _, ensure};
 use chainsieve::alloy_primitives::{B256, keccak256};
 use chainsieve::eth::anchor::grade::Grade;
@@ -10,7 +8,7 @@ use chainsieve::eth::anchor::sync_committee::{Bootstrap, Event, LightClient, Upd
 use serde_json::{Value, json};
 
 use crate::eth::anchor::show;
-use crate::output::{Page, duration, with_separators};
+use crate::output::{Page, with_separators};
 
 const FIXTURE: &str = include_str!("blocks/ethereum_anchor.json");
 
@@ -27,7 +25,6 @@ pub(super) fn run(page: &mut Page) -> anyhow::Result<Value> {
     let network = Network::mainnet();
     let preset = network.preset();
 
-    let started = Instant::now();
     let bootstrap_of = Bootstrap::from_ssz(&bootstrap, Fork::Fulu, preset)?;
     let updates = [
         Update::from_ssz(&update, UpdateKind::Full, Fork::Fulu, preset)?,
@@ -45,11 +42,10 @@ pub(super) fn run(page: &mut Page) -> anyhow::Result<Value> {
     let hash = keccak256(&header);
     ensure!(anchor.grade() == Grade::Finalized, "the updates finalise nothing");
     ensure!(anchor.execution.bound_hash() == Some(hash), "another header is bound");
-    let taken = started.elapsed();
 
     let number = anchor.execution.header().context("a header of Fulu")?.block_number;
     page.line("");
-    page.heading(format!("8  A user learns which block is final ({})", duration(taken)));
+    page.heading("8  A user learns which block is final");
     let slot = with_separators(client.trust().checkpoint.slot);
     page.line(format!("   checkpoint  {checkpoint}, slot {slot}"));
     let keys = preset.sync_committee_size();
@@ -70,13 +66,9 @@ pub(super) fn run(page: &mut Page) -> anyhow::Result<Value> {
         hash.to_string()
     ));
     page.line("   not proven  full consensus: the members are not slashed for a false signature");
-    let ssz = [update, finality].map(hex::encode);
     Ok(json!({
         "checkpoint": checkpoint,
-        "bootstrap": hex::encode(&bootstrap),
-        "updates": ssz,
         "finalized": show::json(anchor, true),
         "header": format!("0x{}", hex::encode(&header)),
-        "seconds": taken.as_secs_f64(),
     }))
 }

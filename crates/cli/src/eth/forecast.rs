@@ -50,9 +50,9 @@ pub(crate) fn run(args: &ForecastArgs) -> anyhow::Result<Report> {
     Ok(Report::new(page, json, Exit::Yes))
 }
 
-pub(super) type Clauses = [(String, Vec<String>)];
+type Clauses = [(String, Vec<String>)];
 
-pub(super) fn warnings(forecast: &Forecast, clauses: &Clauses) -> Vec<String> {
+fn warnings(forecast: &Forecast, clauses: &Clauses) -> Vec<String> {
     let mut warnings = Vec::new();
     if clauses.is_empty() {
         warnings.push("the query matches every log: every block is a candidate".into());
@@ -68,7 +68,7 @@ pub(super) fn warnings(forecast: &Forecast, clauses: &Clauses) -> Vec<String> {
     warnings
 }
 
-pub(super) fn page(
+fn page(
     forecast: &Forecast,
     (first, last): (u64, u64),
     clauses: &Clauses,
@@ -126,7 +126,7 @@ pub(super) fn page(
     page
 }
 
-pub(super) fn json(
+fn json(
     forecast: &Forecast,
     (first, last): (u64, u64),
     clauses: &Clauses,

@@ -1,6 +1,31 @@
 //! Tests of `btc match` and `btc prove`.
 
+use chainsieve::bitcoin::consensus::encode::serialize_hex;
+use chainsieve::bitcoin::{Block, consensus::encode::deserialize_hex};
+use chainsieve::btc::bip37::{BlockElements, BloomFilter, MerkleBlock};
+
 use super::*;
+
+/// Returns the merkleblock of these transactions of a block, and the transactions without witness.
+pub(crate) fn merkle_block(block: &str, indices: &[u32]) -> (String, Vec<String>) {
+    let elements = BlockElements::from_raw(&hex::decode(block).expect("hex")).expect("a block");
+    let made = MerkleBlock::new(elements.header(), elements.txids(), indices).expect("in order");
+    let block: Block = deserialize_hex(block).expect("a block");
+    let sent = indices.iter().map(|&index| {
+        let mut transaction = block.txdata[index as usize].clone();
+        transaction.input.iter_mut().for_each(|input| input.witness.clear());
+        serialize_hex(&transaction)
+    });
+    (hex::encode(made.encode()), sent.collect())
+}
+
+/// Returns a node's answer for a block, and the filter afterwards.
+fn answer_of_node(filter: &str, block: &str) -> (String, String) {
+    let mut filter = BloomFilter::decode(&hex::decode(filter).expect("hex")).expect("a filter");
+    let elements = BlockElements::from_raw(&hex::decode(block).expect("hex")).expect("a block");
+    let found: Vec<_> = filter.match_block(&elements).iter().map(|found| found.index).collect();
+    (merkle_block(block, &found).0, hex::encode(filter.encode()))
+}
 
 /// The published merkle blocks of Bitcoin Core's tests: insert elements, match, insert more, match
 /// again.
@@ -40,10 +65,9 @@ fn match_and_prove_agree_with_the_published_blocks() {
             };
             assert_eq!(&pairs(&input["matches"]), expected);
 
-            let made = json_of(&["btc", "prove", "make", block, "--filter", filter], YES);
-            assert_eq!(&pairs(&made["proven"]), expected);
-            assert_eq!(made["payload"], matched["payload"]);
-            let proven = json_of(&["btc", "prove", "verify", text(&made["merkleblock"])], YES);
+            let (made, after) = answer_of_node(filter, block);
+            assert_eq!(matched["payload"], after);
+            let proven = json_of(&["btc", "prove", "verify", &made], YES);
             assert_eq!(&pairs(&proven["proven"]), expected);
             assert_eq!(proven["block_hash"], case["block"]);
             steps += 1;
@@ -117,17 +141,12 @@ fn match_refuses_with_the_place_and_the_reason() {
 }
 
 #[test]
-fn prove_goes_from_a_block_to_what_a_wallet_knows() {
-    let block = TempFile::new("block.hex", block_757753());
+fn prove_verify_says_what_a_wallet_knows() {
     let txid = "433cfb525b7f653b725c7db804e4c0c772e30fedee30a8d86f1fb1ab67dd8ee2";
     let hash = "000000000000000000032c781dbe11459fba50312acfca3cd96fa2bc4367d5b1";
-    let (proof, txs) = (TempFile::absent("proof.hex"), TempFile::absent("txs.hex"));
-    let command = ["btc", "prove", "make", block.path(), "--txid", txid, "--coinbase"];
-    let outs = ["--out", proof.path(), "--txs-out", txs.path()];
-    let made = json_of(&[&command[..], &outs].concat(), YES);
-    assert_eq!(made["proven"][1]["index"], 18);
-    assert_eq!(proof.read().trim_end(), text(&made["merkleblock"]));
-    assert_eq!(run(&command).stdout, proof.read());
+    let (made, sent) = merkle_block(&block_757753(), &[0, 18]);
+    let proof = TempFile::new("proof.hex", format!("{made}\n"));
+    let txs = TempFile::new("txs.hex", sent.join("\n"));
 
     let verify = ["btc", "prove", "verify", proof.path()];
     let full = json_of(&[&verify[..], &[txs.path(), "--block-hash", hash]].concat(), YES);
@@ -161,23 +180,13 @@ fn prove_goes_from_a_block_to_what_a_wallet_knows() {
 
 #[test]
 fn prove_refuses_with_the_place_and_the_reason() {
-    let block = TempFile::new("refused.hex", block_757753());
-    let refused = |args: &[&str], code, words: &[&str]| {
-        fails(&[&["btc", "prove", "make", block.path()], args].concat(), b"", code, words);
-    };
-    refused(&[], USAGE, &["--filter"]);
-    refused(&["--txid", "00"], USAGE, &["--txid"]);
-    refused(&["--txid", &"ab".repeat(32)], BAD_INPUT, &["abab", "is not in the block"]);
-    refused(&["--filter", "00"], BAD_INPUT, &["filter, hex 00", "ends early"]);
-    fails(&["btc", "prove", "make", "00", "--filter", "00"], b"", BAD_INPUT, &["filter"]);
     let verify = |args: &[&str], words: &[&str]| {
         fails(&[&["btc", "prove", "verify"], args].concat(), b"", BAD_INPUT, words);
     };
     verify(&["00"], &["merkleblock, hex 00"]);
     verify(&["-"], &["merkleblock, standard input"]);
-    // A filter that matches nothing still yields a merkleblock, which verifies.
-    let nothing = "0100010000000000000000";
-    let made = json_of(&["btc", "prove", "make", block.path(), "--filter", nothing], NO);
-    let verified = json_of(&["btc", "prove", "verify", text(&made["merkleblock"])], YES);
+    // For a filter that matches nothing, a node sends a merkleblock too, which verifies.
+    let (made, _) = merkle_block(&block_757753(), &[]);
+    let verified = json_of(&["btc", "prove", "verify", &made], YES);
     assert_eq!(verified["proven"], json!([]));
 }

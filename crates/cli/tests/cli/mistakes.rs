@@ -39,9 +39,10 @@ fn private_keys_are_never_shown() {
             assert!(!output.stderr.contains(&secret[..8]), "{}", output.stderr);
             assert!(output.stderr.contains("a private key, not shown"), "{}", output.stderr);
         }
-        for (command, code) in
-            [(&["bloom", "info"][..], BAD_INPUT), (&["prove", "make", "00", "--txid"], USAGE)]
-        {
+        for (command, code) in [
+            (&["bloom", "info"][..], BAD_INPUT),
+            (&["prove", "verify", "00", "--block-hash"], USAGE),
+        ] {
             let output = run(&[&["btc"], command, &[secret]].concat());
             assert_eq!(output.code, code, "{command:?}: {}", output.stderr);
             assert!(!output.stderr.contains(&secret[..8]), "{}", output.stderr);
@@ -93,11 +94,12 @@ fn a_missing_input_is_read_from_a_pipe() {
     let block = block_757753();
     let address = "1979m9gb8qypkDp8HYV3HvbWxCBX5anSzn";
     let everything = "00010000000000000001";
+    let (proof, _) = blocks::merkle_block(&block, &[0]);
     let commands: [(&[&str], &str); 4] = [
         (&["btc", "bloom", "info"], everything),
         (&["btc", "bloom", "new", "--tweak", "1"], address),
         (&["btc", "match", everything], &block),
-        (&["btc", "prove", "make", "--filter", everything], &block),
+        (&["btc", "prove", "verify"], &proof),
     ];
     for (args, input) in commands {
         let piped = run_with(args, input.as_bytes());
@@ -135,22 +137,12 @@ fn verbose_notes_begin_with_the_time() {
 
 #[test]
 fn verify_says_what_its_exit_codes_mean() {
-    let block = block_757753();
-    let nothing = "0100010000000000000000";
-    let made = json_of(&["btc", "prove", "make", &block, "--filter", nothing], NO);
-    let verified = run(&["btc", "prove", "verify", text(&made["merkleblock"])]);
+    let (made, _) = blocks::merkle_block(&block_757753(), &[]);
+    let verified = run(&["btc", "prove", "verify", &made]);
     assert_eq!(verified.code, YES);
     assert!(verified.stdout.contains("nothing about any transaction"), "{}", verified.stdout);
     let help = run(&["btc", "prove", "verify", "--help"]).stdout;
     assert!(help.contains("1 the merkleblock is valid, but does not prove all"), "{help}");
-}
-
-#[test]
-fn filter_out_needs_a_filter() {
-    let out = TempFile::absent("unwritten.hex");
-    let txid = "433cfb525b7f653b725c7db804e4c0c772e30fedee30a8d86f1fb1ab67dd8ee2";
-    let args = ["btc", "prove", "make", "00", "--txid", txid, "--filter-out", out.path()];
-    fails(&args, b"", USAGE, &["--filter-out"]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Tests of `btc serve`, with peers that follow the protocol and peers that break it.
+//! Tests of `btc test-node`, with peers that follow the protocol and peers that break it.
 
 #![cfg(unix)]
 
@@ -77,7 +77,7 @@ pub(super) struct Server {
 impl Server {
     pub(super) fn start(folder: &Folder, options: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_chainsieve"))
-            .args(["btc", "serve", folder.path(), "--network", "mainnet", "--json"])
+            .args(["btc", "test-node", folder.path(), "--network", "mainnet", "--json"])
             .args(["--listen", "127.0.0.1:0"])
             .args(options)
             .stdin(Stdio::null())
@@ -223,7 +223,7 @@ impl Client {
 fn wrong_calls_say_what_is_wrong() {
     let folder = Folder::new(0..=1);
     let path = folder.path();
-    let call = |arguments: &[&str]| run(&[&["btc", "serve"], arguments].concat());
+    let call = |arguments: &[&str]| run(&[&["btc", "test-node"], arguments].concat());
     let output = call(&[path, "--network", "mainnet", "--listen", "0.0.0.0:0"]);
     assert_eq!(output.code, USAGE);
     assert!(output.stderr.contains("--listen-anywhere"), "{}", output.stderr);

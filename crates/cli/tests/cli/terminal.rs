@@ -341,7 +341,7 @@ fn readers<'a>(file: &'a str, logs: &'a str, header: &'a str, key: &'a str) -> V
         &["eth", "header", file][..],
         &["eth", "anchor", "verify", file],
         &["eth", "anchor", "header", file, "--data", logs],
-        &["eth", "anchor", "show", "--network", file],
+        &["eth", "anchor", "sync", "--network", file],
         &["eth", "stats", file],
         &["eth", "scan", file, "--address", WETH],
         &["eth", "scan", header, "--query", file],
@@ -356,11 +356,10 @@ fn readers<'a>(file: &'a str, logs: &'a str, header: &'a str, key: &'a str) -> V
         &["btc", "match", "00010000000000000001", file],
         &["btc", "match", file, header],
         &["btc", "prove", "verify", file],
-        &["btc", "prove", "make", file, "--filter", "00010000000000000001"],
         &["btc", "cf", "build", file],
         &["btc", "cf", "scan", file, key],
         &["btc", "cf", "audit", header, file],
-        &["btc", "cf", "verify-proof", file],
+        &["btc", "cf", "audit", file],
         &["btc", "cf", "verify-headers", file],
         &["btc", "watch", "--data", logs, "--file", file],
         &["filter", "info", file],
@@ -425,7 +424,7 @@ fn of_a_file() {
         (6, &["eth", "audit", &header, "--logs", &logs, "--receipts", "FILE", "--chain", "1"]),
         (8, &["eth", "anchor", "verify", "FILE"]),
         (9, &["eth", "anchor", "verify", "FILE"]),
-        (3, &["eth", "anchor", "show", "--network", "FILE"]),
+        (3, &["eth", "anchor", "sync", "--network", "FILE"]),
     ] {
         let file = file(at);
         let args = args.iter().map(|word| if *word == "FILE" { &*file } else { word });
@@ -534,7 +533,7 @@ fn of_a_peer() {
     for (at, (command, more)) in [
         ("sync", &["--network", "mainnet"][..]),
         ("watch", &["--network", "mainnet", "--once", &script]),
-        ("rescan", &["--network", "mainnet", "--from", "0", &script]),
+        ("watch", &["--network", "mainnet", "--once", "--from", "0", &script]),
     ]
     .into_iter()
     .enumerate()
@@ -559,7 +558,7 @@ fn of_a_peer() {
 fn of_a_client_of_our_node() {
     let folder = serve::Folder::new(0..=1);
     for more in [&[][..], &["--json"]] {
-        let args = ["btc", "serve", folder.path(), "--network", "mainnet"];
+        let args = ["btc", "test-node", folder.path(), "--network", "mainnet"];
         let args = [&args[..], &["--listen", "127.0.0.1:0"], more].concat();
         let mut client = None;
         shows_until(&args, |stdout| {

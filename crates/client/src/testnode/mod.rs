@@ -1,6 +1,6 @@
 //! A node that serves headers, blocks, Bloom filters and compact filters from memory.
 //!
-//! The node is made for the tests of wallets. The command `btc serve` runs such a node. The node
+//! The node is made for the tests of wallets. The command `btc test-node` runs such a node. The node
 //! answers as Bitcoin Core does ([`chainsieve::btc::server`]). The node does not validate
 //! transactions.
 //!

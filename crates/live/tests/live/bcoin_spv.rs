@@ -1,4 +1,4 @@
-//! Tests bcoin as an SPV node, a client of Bloom filters, against `btc serve`.
+//! Tests bcoin as an SPV node, a client of Bloom filters, against `btc test-node`.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Tests the crate `bip157`, a client of compact filters, against `btc serve`.
+//! Tests the crate `bip157`, a client of compact filters, against `btc test-node`.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! `btc serve` over a folder that the tests fill.
+//! `btc test-node` over a folder that the tests fill.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -53,7 +53,7 @@ fn write(path: &Path, bytes: &[u8]) {
     fs::rename(partial, path).expect("the same folder");
 }
 
-/// A running `btc serve`.
+/// A running `btc test-node`.
 #[derive(Debug)]
 pub(crate) struct Server {
     running: Running,
@@ -75,7 +75,7 @@ impl Server {
     ) -> Self {
         let path = folder.0.to_str().expect("a UTF-8 path");
         let arguments =
-            ["btc", "serve", path, "--network", "regtest", "--listen", address, "--json"];
+            ["btc", "test-node", path, "--network", "regtest", "--listen", address, "--json"];
         let mut running = Running::start(scene, &[&arguments, options].concat());
         let ready = running.wait_for("a node that listens", |line| line["kind"] == "listening");
         let address = ready["address"].as_str().expect("an address");

@@ -1,4 +1,4 @@
-//! Tests the command as a light client of several `btc serve` nodes. Some of the nodes are behind a
+//! Tests the command as a light client of several `btc test-node` nodes. Some of the nodes are behind a
 //! proxy that stalls, disconnects and lies. The command must report exactly what is on the chain.
 
 use std::collections::BTreeSet;
@@ -183,7 +183,7 @@ fn caught_alone(scene: &Scene) {
     let block = claimed["block"].as_str().expect("a hash");
     let proof = proof.to_str().expect("UTF-8");
     let filter = claimed["filter_hash"].as_str().expect("a hash");
-    let what = ["--json", "btc", "cf", "verify-proof", proof, "--network", "regtest"];
+    let what = ["--json", "btc", "cf", "audit", proof, "--network", "regtest"];
     let verified = command::run(
         scene,
         &[&what[..], &["--block-hash", block, "--filter-hash", filter][..]].concat(),

@@ -1,4 +1,4 @@
-//! Tests `btc watch` on several instances of `btc serve`: first with past blocks, then live,
+//! Tests `btc watch` on several instances of `btc test-node`: first with past blocks, then live,
 //! through reorganisations, node restarts, and a kill of the command.
 
 use std::collections::BTreeSet;

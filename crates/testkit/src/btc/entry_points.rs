@@ -2,7 +2,7 @@
 
 use chainsieve::bitcoin::{Transaction, consensus};
 use chainsieve::btc::bip37::{
-    BlockElements, BloomFilter, Elements, FilterBank, MatchReason, MerkleBlock, TxMatch,
+    BlockElements, BloomFilter, Elements, MatchReason, MerkleBlock, TxMatch,
 };
 use chainsieve::simd::Backend;
 
@@ -48,10 +48,6 @@ pub fn library(filterload: &[u8], block: &TestBlock) -> Vec<(String, Outcome)> {
         if backend == Backend::best() {
             add("match_block of a Block", whole_block(filter(), &from_block));
             add("match_elements of raw transactions", raw_tx_by_tx(filter(), block));
-            if filter().is_within_size_constraints() {
-                add("FilterBank::match_block", banked_block(&filter(), &from_raw));
-                add("FilterBank::match_transaction", banked_tx_by_tx(&filter(), block));
-            }
         }
     }
     assert_eq!(filter.backend(), Backend::best(), "the default backend");
@@ -81,37 +77,6 @@ fn raw_tx_by_tx(filter: BloomFilter, block: &TestBlock) -> Outcome {
         assert!(matches.len() <= 1, "one transaction matches once");
         matches.pop()
     })
-}
-
-/// Returns a bank with the filters of twenty peers, in which peer 7 has the given filter.
-fn bank(filter: &BloomFilter) -> FilterBank<u32> {
-    let mut bank = FilterBank::new();
-    for peer in 0..20 {
-        let data = vec![0x5a; 3 + peer as usize];
-        let decoy = SlowFilter { data, hash_funcs: 1 + peer, tweak: peer, flags: 1 };
-        bank.load_payload(peer, &decoy.payload()).expect("within the limits");
-    }
-    bank.load(7, filter.clone()).expect("within the limits");
-    bank
-}
-
-fn banked_block(filter: &BloomFilter, block: &BlockElements) -> Outcome {
-    let mut bank = bank(filter);
-    let found = bank.match_block(block).into_iter().find(|(peer, _)| *peer == 7);
-    let index = |found: &TxMatch| usize::try_from(found.index).expect("an index");
-    let matches = found.map(|(_, matches)| matches).unwrap_or_default();
-    let matches = matches.iter().map(|found| (index(found), reasons(found))).collect();
-    Outcome { matches, filter_after: bank.get(&7).expect("peer 7's filter").encode() }
-}
-
-fn banked_tx_by_tx(filter: &BloomFilter, block: &TestBlock) -> Outcome {
-    let mut bank = bank(filter);
-    let mut matches = Vec::new();
-    for (index, tx) in block.block.txdata.iter().enumerate() {
-        let found = bank.match_transaction(tx).into_iter().find(|(peer, _)| *peer == 7);
-        matches.extend(found.map(|(_, found)| (index, reasons(&found))));
-    }
-    Outcome { matches, filter_after: bank.get(&7).expect("peer 7's filter").encode() }
 }
 
 fn one_by_one(

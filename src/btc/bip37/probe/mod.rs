@@ -3,13 +3,10 @@
 //!
 //! Murmur3 mixes each block of an element independently of the seed, so each element is mixed once
 //! for all hash functions. The steps that depend on the seed run in SIMD lanes. [`element`] assigns
-//! the hash functions of one element to lanes, [`batch`] assigns many elements, [`bank`] assigns
-//! many filters.
+//! the hash functions of one element to lanes, [`batch`] assigns many elements.
 
-pub(super) mod bank;
 pub(super) mod batch;
 pub(super) mod element;
-pub(super) mod mixed;
 pub(super) mod tiles;
 
 use chainsieve_lanes::hash::murmur3;

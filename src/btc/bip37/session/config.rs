@@ -43,11 +43,6 @@ pub struct Limits {
     /// received outside of a block may replace a transaction that a block's answer lacks. The
     /// default is 4 MiB.
     pub cached_bytes: usize,
-    /// Largest number of stored answers that can be used as evidence; 1,000 by default.
-    pub answers: usize,
-    /// Largest total size of the stored answers and of the filters with which they were requested,
-    /// in bytes. The default is 16 MiB.
-    pub answer_bytes: usize,
     /// Largest number of undelivered transactions that are remembered because they may arrive late;
     /// 10,000 by default.
     pub missing: usize,
@@ -63,8 +58,6 @@ impl Default for Limits {
             in_flight: 100,
             timeout: Duration::from_secs(60),
             cached_bytes: 4 << 20,
-            answers: 1_000,
-            answer_bytes: 16 << 20,
             missing: 10_000,
             outpoints: 50_000,
         }

@@ -6,9 +6,6 @@ use core::time::Duration;
 
 use bitcoin::{BlockHash, OutPoint, ScriptBuf, Transaction, Txid};
 
-use super::evidence::{
-    EvidenceError, HeightEvidence, Omission, OmissionEvidence, TransactionInBlock,
-};
 use super::privacy::PrivacyReport;
 use super::stats::RefreshReason;
 use crate::btc::bip37::{AddedData, BloomFilter, MerkleBlock, Proof, ProofError, SizingError};
@@ -62,11 +59,6 @@ pub enum Event {
     Pong(u64),
     /// The node sent any other message.
     Other,
-    /// Someone claims that the node's answer for a block omitted this transaction.
-    OmissionClaim(BlockHash, TransactionInBlock),
-    /// Someone claims, with the coinbase transaction of a block, that the node's answer gave the
-    /// block's tree a false height.
-    HeightClaim(BlockHash, TransactionInBlock),
     /// Time has passed; nothing else has happened.
     Tick,
 }
@@ -195,8 +187,8 @@ pub enum Finding {
     OversizedBlock(BlockHash),
     /// The node sent a merkle block that was not requested.
     ///
-    /// Answers that no `pong` has confirmed yet, and all later answers on this connection, are not
-    /// used as evidence against the node.
+    /// Answers that no `pong` has confirmed yet, and all later answers on this connection, are no
+    /// evidence against the node: each could belong to another request.
     Unrequested(BlockHash),
     /// The node skipped a request, as a later `pong` shows. The request is closed. This finding is
     /// left out if the answer would be invalid anyway, because the block will then be requested
@@ -233,29 +225,4 @@ pub enum Finding {
     NoFilter(SizingError),
     /// This many outputs or requests exceeded a limit and were dropped.
     LimitReached(usize),
-    /// An answer omitted a transaction that matches the filter.
-    ///
-    /// The answer was given on the connection with this number, which may be an earlier connection,
-    /// because answers outlive their connection. See
-    /// [`Session::connection`](super::Session::connection).
-    Omission {
-        /// Number of the connection on which the answer was received.
-        connection: u64,
-        /// Evidence that anyone can verify.
-        evidence: Box<OmissionEvidence>,
-        /// The omission that the evidence proves.
-        omission: Omission,
-    },
-    /// An answer gave the block's tree a false height. As for an omission, the connection shows
-    /// which node gave the answer.
-    FalseHeight {
-        /// Number of the connection on which the answer was received.
-        connection: u64,
-        /// Evidence that anyone can verify.
-        evidence: Box<HeightEvidence>,
-        /// The true height of the tree.
-        height: u32,
-    },
-    /// A claim about the answer for this block is not evidence, for the given reason.
-    NoEvidence(BlockHash, EvidenceError),
 }

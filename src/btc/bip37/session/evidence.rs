@@ -276,9 +276,4 @@ pub enum EvidenceError {
     /// The tree has the height that the answer claims.
     #[error("the tree has the claimed height {0}")]
     SameHeight(u32),
-    /// No stored answer for the block can be used as evidence. Possible reasons: no answer was
-    /// received, or the answer was received too long ago; the filter was replaced between request
-    /// and answer; the node did not answer each request exactly once.
-    #[error("no stored answer for block {0} can be used as evidence")]
-    NoAnswer(BlockHash),
 }

@@ -8,14 +8,13 @@ use core::time::Duration;
 use bitcoin::{Network, OutPoint, Transaction, Txid, Witness};
 
 use super::advance::Advance;
-use super::answers::{Answer, Answers};
 use super::config::Config;
 use super::elements::{FilterElements, is_watchable};
 use super::event::{Action, ClosedBlock, Event, Finding, Message};
 use super::fences::Fences;
 use super::missing::Missing;
 use super::node_filter::NodeFilter;
-use super::open_block::{Delivery, Leaf, OpenBlock, Parts};
+use super::open_block::{Delivery, Leaf, OpenBlock};
 use super::policy::FilterPolicy;
 use super::recent::{Recent, Standing};
 use super::request::Request;
@@ -56,7 +55,6 @@ pub struct Session {
     stats: Stats,
     requests: Requests,
     fences: Fences,
-    answers: Answers,
     recent: Recent,
     missing: Missing,
     advance: Advance,
@@ -64,8 +62,6 @@ pub struct Session {
     is_refilter_open: bool,
     tip: Option<u32>,
     is_connected: bool,
-    /// Number of connections so far.
-    connections: u64,
     clock: SteadyClock,
 }
 
@@ -100,14 +96,12 @@ impl Session {
             stats: Stats::new(),
             requests: Requests::new(&limits),
             fences: Fences::new(filter.tweak),
-            answers: Answers::new(&limits),
             recent: Recent::new(limits.cached_bytes),
             missing: Missing::new(limits.missing),
             advance: Advance::default(),
             is_refilter_open: false,
             tip: None,
             is_connected: false,
-            connections: 0,
             clock: SteadyClock::default(),
         }
     }
@@ -121,18 +115,6 @@ impl Session {
     /// wallet.
     pub fn filter_policy(&self) -> &FilterPolicy {
         self.filter.policy()
-    }
-
-    /// Returns the number of the present connection, or of the last connection if none is open.
-    ///
-    /// Connections are numbered from 1, in the order of [`Event::Connected`]; the number is 0
-    /// before the first connection.
-    ///
-    /// Findings about an answer contain the number of the connection on which the answer was
-    /// received. The caller should record the node of each connection, because answers that can be
-    /// used as evidence outlive their connection.
-    pub fn connection(&self) -> u64 {
-        self.connections
     }
 
     /// Returns the session's copy of the filter that the node has loaded; `None` if no filter is
@@ -156,8 +138,7 @@ impl Session {
     /// `now` is the [current time](crate#time).
     ///
     /// # Cost
-    /// The cost is proportional to the event: the tree and the transactions of an answer, or the
-    /// path of a claim. Loading a filter inserts all watched elements. New watched items are
+    /// The cost is proportional to the event: the tree and the transactions of an answer. Loading a filter inserts all watched elements. New watched items are
     /// compared with the stored transactions that were received outside of blocks.
     #[must_use = "the caller must carry out the actions"]
     pub fn handle(&mut self, event: Event, now: Duration) -> Vec<Action> {
@@ -188,12 +169,6 @@ impl Session {
             // A node sends the transactions of a block directly after its tree, so any other
             // message closes the block.
             Event::Other => self.close(&mut actions),
-            Event::OmissionClaim(block, shown) => {
-                report(&mut actions, self.answers.omission(self.network, block, &shown));
-            }
-            Event::HeightClaim(block, shown) => {
-                report(&mut actions, self.answers.false_height(self.network, block, &shown));
-            }
             Event::Tick => {}
         }
         self.catch_up(&mut actions);
@@ -207,7 +182,6 @@ impl Session {
     fn connect(&mut self, actions: &mut Actions) {
         self.disconnect();
         self.is_connected = true;
-        self.connections += 1;
         self.fences.connect();
         self.load(actions);
     }
@@ -216,7 +190,6 @@ impl Session {
         self.is_connected = false;
         self.filter.disconnect();
         self.requests.disconnect();
-        self.answers.disconnect();
     }
 
     fn add_watched(&mut self, watched: Vec<WatchItem>, actions: &mut Actions) {
@@ -365,24 +338,15 @@ impl Session {
             return;
         }
         let hash = merkle_block.header.block_hash();
-        // After an answer that was not requested, it is no longer certain to which request each
-        // answer belongs.
         let Some(request) = self.requests.take(&hash) else {
-            self.answers.lose_turn();
             return report(actions, Finding::Unrequested(hash));
         };
         let proof = match Proof::verify(&merkle_block, Policy::Strict(self.network), []) {
             Ok(proof) => proof,
             Err(error) => return report(actions, Finding::InvalidMerkleBlock(hash, error)),
         };
-        // If a filter was sent between request and answer, it is unknown which of the two filters
-        // the node used. Such an answer is not used as evidence, nor is an answer that may belong
-        // to another request.
-        let is_held =
-            request.generation() == self.filter.generation() && self.answers.is_in_turn(&hash);
-        let held_against = self.filter.sent().filter(|_| is_held).cloned();
         let has_all = proof.inclusions.is_empty();
-        self.requests.open(OpenBlock::new(request, merkle_block, proof, held_against));
+        self.requests.open(OpenBlock::new(request, proof));
         // No transactions follow a tree without matches.
         if has_all {
             self.close(actions);
@@ -471,7 +435,7 @@ impl Session {
         if request.counts() {
             self.filter.follow(request.generation(), open.transactions());
         }
-        let Parts { merkle_block, proof, transactions, held_against } = open.into_parts();
+        let (proof, transactions) = open.into_parts();
         for (index, (txid, tx)) in transactions {
             let place = Place { block, index };
             let (counts, is_in_chain) = (request.counts(), request.is_in_chain());
@@ -487,11 +451,6 @@ impl Session {
         let closed = ClosedBlock::new(proof, block, request.counts(), undelivered);
         report(actions, Finding::Block(Box::new(closed)));
         self.advise_refresh(actions);
-        if let Some(filter) = held_against {
-            let fence = request.fence();
-            let answer = Answer::new(block.hash, merkle_block, filter, self.connections, fence);
-            self.answers.keep(answer);
-        }
     }
 
     /// Handles a transaction in a block: either the wallet's or a false positive.
@@ -621,14 +580,11 @@ impl Session {
         // Pongs of the caller's own pings are ignored.
         let Some(fence) = self.fences.passed(nonce).filter(|_| self.is_connected) else { return };
         for request in self.requests.take_passed_over(fence) {
-            let block = request.block().hash;
-            self.answers.pass_over(block);
             // A superseded block will be requested again anyway.
             if request.counts() {
-                report(actions, Finding::Unanswered(block));
+                report(actions, Finding::Unanswered(request.block().hash));
             }
         }
-        self.answers.settle(fence);
     }
 
     /// Returns the header's position in the chain, if the height of the tip is known.

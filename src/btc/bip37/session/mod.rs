@@ -22,9 +22,9 @@
 //! that it announces. The session follows only the insertions for blocks, so its copy of the filter
 //! (the mirror) may lack elements of the node's filter.
 //!
-//! An answer is used as evidence against a node only with the filter as it was loaded, and only
-//! under three conditions. No filter was sent between request and answer. The node answered every
-//! request exactly once. A `pong` shows that the node had finished all its answers.
+//! Whoever keeps an answer as evidence keeps the filter as it was loaded, and no answer for which
+//! one of three conditions fails. No filter was sent between request and answer. The node answered
+//! every request exactly once. A `pong` shows that the node had finished all its answers.
 //!
 //! # Starting over
 //! A transaction can be missed in three ways, and all lead to [`Finding::Refilter`] or
@@ -43,7 +43,6 @@
 //! a keychain receives new scripts.
 
 mod advance;
-mod answers;
 mod config;
 mod elements;
 mod event;

@@ -1,6 +1,5 @@
 //! The node's filter, as far as the session can follow it.
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use bitcoin::{OutPoint, Transaction};
@@ -15,7 +14,9 @@ use crate::btc::bip37::{AddedData, BloomFilter, MAX_FILTERADD_SIZE, SizingError}
 pub(super) struct NodeFilter {
     policy: FilterPolicy,
     address_population: f64,
-    loaded: Option<Loaded>,
+    /// The filter as it was sent, with the outpoints that the node has inserted for transactions in
+    /// blocks. The node may have inserted further outpoints, which the mirror then lacks.
+    mirror: Option<BloomFilter>,
     /// Number of filters loaded so far, which identifies the filter under which a block was
     /// requested.
     generation: u64,
@@ -23,15 +24,6 @@ pub(super) struct NodeFilter {
     is_behind: bool,
     /// Size in bytes and number of hash functions of the last filter.
     last_parameters: Option<(usize, u32)>,
-}
-
-#[derive(Debug, Clone)]
-struct Loaded {
-    /// The filter as it was sent.
-    sent: Arc<BloomFilter>,
-    /// The filter `sent`, with the outpoints that the node has inserted for transactions in blocks.
-    /// The node may have inserted further outpoints, which the mirror then lacks.
-    mirror: BloomFilter,
 }
 
 /// A new filter to send.
@@ -49,7 +41,7 @@ impl NodeFilter {
         Self {
             policy,
             address_population,
-            loaded: None,
+            mirror: None,
             generation: 0,
             is_behind: false,
             last_parameters: None,
@@ -64,14 +56,9 @@ impl NodeFilter {
         self.generation
     }
 
-    /// The filter as it was sent.
-    pub(super) fn sent(&self) -> Option<&Arc<BloomFilter>> {
-        self.loaded.as_ref().map(|loaded| &loaded.sent)
-    }
-
     /// Returns the mirror of the node's filter. The node's own filter may contain more elements.
     pub(super) fn mirror(&self) -> Option<&BloomFilter> {
-        self.loaded.as_ref().map(|loaded| &loaded.mirror)
+        self.mirror.as_ref()
     }
 
     /// Returns `true` if the node's filter lacks some of the wallet's elements.
@@ -90,7 +77,7 @@ impl NodeFilter {
 
     /// Handles a closed connection: the node's filter is dropped with it.
     pub(super) fn disconnect(&mut self) {
-        self.loaded = None;
+        self.mirror = None;
         // The next connection starts by loading all elements.
         self.is_behind = false;
     }
@@ -116,8 +103,7 @@ impl NodeFilter {
             .mirror()
             .is_some_and(|mirror| elements.iter().any(|element| !mirror.contains(element)));
         self.generation += 1;
-        let sent = Arc::new(filter.clone());
-        self.loaded = Some(Loaded { sent, mirror: filter.clone() });
+        self.mirror = Some(filter.clone());
         let privacy = self.privacy(&filter, elements);
         Ok(Some(Load { filter, privacy, is_late }))
     }
@@ -151,7 +137,7 @@ impl NodeFilter {
         if !self.policy.use_filteradd || elements.len() > self.policy.capacity {
             return None;
         }
-        let Loaded { mirror, .. } = self.loaded.as_mut()?;
+        let mirror = self.mirror.as_mut()?;
         if elements.iter().any(|element| element.len() > MAX_FILTERADD_SIZE) {
             return None;
         }
@@ -180,9 +166,9 @@ impl NodeFilter {
         // If the block was requested under an earlier filter, the node inserted the outpoints into
         // that filter.
         if generation == self.generation
-            && let Some(loaded) = &mut self.loaded
+            && let Some(mirror) = &mut self.mirror
         {
-            transactions.for_each(|tx| drop(loaded.mirror.match_transaction(tx)));
+            transactions.for_each(|tx| drop(mirror.match_transaction(tx)));
         }
     }
 }

@@ -1,14 +1,13 @@
 //! A merkle block whose transactions are being received.
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use bitcoin::{Transaction, Txid};
 
 use super::event::Finding;
 use super::request::Request;
-use crate::btc::bip37::{BloomFilter, MerkleBlock, Proof, ProofError};
+use crate::btc::bip37::{Proof, ProofError};
 
 /// Largest total size of a block's transactions without witnesses, in bytes: a quarter of
 /// `MAX_BLOCK_WEIGHT`.
@@ -18,7 +17,6 @@ const MAX_BLOCK_BASE_SIZE: usize = 1_000_000;
 #[derive(Debug, Clone)]
 pub(super) struct OpenBlock {
     request: Request,
-    merkle_block: MerkleBlock,
     proof: Proof,
     /// The delivered transactions and their txids, by position in the block.
     delivered: BTreeMap<u32, (Txid, Transaction)>,
@@ -26,9 +24,6 @@ pub(super) struct OpenBlock {
     refused: BTreeSet<Txid>,
     /// Total size of the delivered transactions in bytes.
     bytes: usize,
-    /// The filter with which the answer can be used as evidence; `None` if the answer cannot be
-    /// used.
-    held_against: Option<Arc<BloomFilter>>,
 }
 
 /// Relation of a transaction to the tree of an open block.
@@ -51,30 +46,9 @@ pub(super) enum Delivery {
     Impossible(Finding),
 }
 
-/// The parts of an open block, once no more transactions are expected.
-pub(super) struct Parts {
-    pub(super) merkle_block: MerkleBlock,
-    pub(super) proof: Proof,
-    pub(super) transactions: BTreeMap<u32, (Txid, Transaction)>,
-    pub(super) held_against: Option<Arc<BloomFilter>>,
-}
-
 impl OpenBlock {
-    pub(super) fn new(
-        request: Request,
-        merkle_block: MerkleBlock,
-        proof: Proof,
-        held_against: Option<Arc<BloomFilter>>,
-    ) -> Self {
-        Self {
-            request,
-            merkle_block,
-            proof,
-            delivered: BTreeMap::new(),
-            refused: BTreeSet::new(),
-            bytes: 0,
-            held_against,
-        }
+    pub(super) fn new(request: Request, proof: Proof) -> Self {
+        Self { request, proof, delivered: BTreeMap::new(), refused: BTreeSet::new(), bytes: 0 }
     }
 
     pub(super) fn request(&self) -> &Request {
@@ -137,8 +111,8 @@ impl OpenBlock {
         self.delivered.values().map(|(_, tx)| tx)
     }
 
-    pub(super) fn into_parts(self) -> Parts {
-        let Self { merkle_block, proof, delivered, held_against, .. } = self;
-        Parts { merkle_block, proof, transactions: delivered, held_against }
+    /// Returns the proof and the delivered transactions with their txids, by position in the block.
+    pub(super) fn into_parts(self) -> (Proof, BTreeMap<u32, (Txid, Transaction)>) {
+        (self.proof, self.delivered)
     }
 }

@@ -2,7 +2,6 @@
 
 mod candidates;
 mod evaluate;
-mod explain;
 mod kernels;
 mod plan;
 mod rows;
@@ -15,7 +14,6 @@ use core::ops::{Range, RangeInclusive};
 use chainsieve_lanes::simd::Backend;
 
 pub use self::candidates::{Candidates, QueryStats};
-pub use self::explain::{ExplainedRow, Explanation};
 
 use self::evaluate::{Evaluation, sections_of};
 use self::plan::{Plan, plans};

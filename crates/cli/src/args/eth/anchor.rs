@@ -1,7 +1,6 @@
 //! Arguments of `eth anchor …`.
 
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::anchor::network::Fork;
 use clap::{Args, Subcommand};
 
 use std::path::PathBuf;
@@ -10,15 +9,12 @@ use super::beacon::{BeaconArgs, BeaconLimits};
 use super::query::hash;
 use super::rpc::RpcArgs;
 use crate::args::number;
-use crate::args::{Choice, choice};
 use crate::calendar;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AnchorCommand {
     /// Follow the beacon chain from a checkpoint to its newest finalised block, and keep the state
     Sync(Box<SyncAnchorArgs>),
-    /// Show the light client that `eth anchor sync` keeps
-    Show(ShowAnchorArgs),
     /// Prove that a block of any age is on the chain of the newest finalised block
     Header(Box<HeaderAnchorArgs>),
     /// Verify answers of beacon nodes, offline: from a checkpoint to a finalised execution block
@@ -77,10 +73,7 @@ Exit codes: 0 proven: the execution block follows from the checkpoint
 
 The files are answers of /eth/v1/beacon/light_client/ of any beacon node: one bootstrap, and any number of
 updates, of lists of updates, of finality updates and of optimistic updates. Nobody needs to be trusted for
-them. A file is JSON, with version and data or a list of these; or SSZ, raw or as hex. JSON is recognised by
-its first byte. The kind and the fork of an object in SSZ follow from its length and its first offset: no two
-containers share both, except those that are the same in two forks. The answer of `updates` in SSZ also
-contains the fork digests, which must be those of the network.
+them. A file is JSON, with version and data or a list of these.
 
 The order of the files does not matter: the bootstrap comes first, then the updates by the slot in which they
 were signed, and in one slot the one with most contents first. The sync committee of each period must be
@@ -99,7 +92,7 @@ on, a beacon block binds the last execution block before it, by hash: `lags` is 
 JSON: status (proven | wrong | undecided), why (null if proven), network, at (seconds since 1970, as all
 times), checkpoint{root, given (false: taken from the bootstrap), slot, time, age and limit (in seconds; the
 limit is the weak-subjectivity period), stale (true if older; each null if the bootstrap is refused)},
-objects[{file, index (in a list, or null), format (json | ssz), object (bootstrap | update |
+objects[{file, index (in a list, or null), object (bootstrap | update |
 finality_update | optimistic_update), slot (of the header, attested in an update), fork (of that slot),
 signature_slot, signed, of (members of the committee), result (accepted | older | undecided | refused |
 unchecked), finalized_slot, optimistic_slot, committee_period (what it brought, each null if nothing), why}]
@@ -111,17 +104,6 @@ prev_randao, extra_data, logs_bloom} (all but hash and lags null if only the has
 is not newer), committee_period (the last one that is known), not_proven, warnings[]"
 );
 
-/// Possible values of `--fork`.
-const FORKS: [Choice<Fork>; 7] = [
-    ("altair", Fork::Altair, "The containers of Altair, without an execution header"),
-    ("bellatrix", Fork::Bellatrix, "Those of Altair"),
-    ("capella", Fork::Capella, "With an execution header"),
-    ("deneb", Fork::Deneb, "With the gas of blobs in the execution header"),
-    ("electra", Fork::Electra, "With longer branches"),
-    ("fulu", Fork::Fulu, "Those of Electra"),
-    ("gloas", Fork::Gloas, "With the hash of an execution block instead of a header"),
-];
-
 /// Parses a time: seconds since 1970, or a day, which means its first second in UTC.
 fn time(text: &str) -> Result<u64, &'static str> {
     let day = || calendar::day_start(text).map(u64::from);
@@ -132,7 +114,7 @@ fn time(text: &str) -> Result<u64, &'static str> {
 #[derive(Debug, Args)]
 #[command(after_long_help = VERIFY_HELP)]
 pub(crate) struct VerifyAnchorArgs {
-    /// A bootstrap and updates: files of JSON, SSZ or hex, hex itself, or - for standard input
+    /// A bootstrap and updates: files of JSON, or - for standard input
     #[arg(value_name = "FILES", required = true)]
     pub(crate) files: Vec<String>,
     /// The time of the check: seconds since 1970, or a day [default: now]
@@ -141,11 +123,6 @@ pub(crate) struct VerifyAnchorArgs {
     /// accepted. A day, YYYY-MM-DD, means its first second in UTC
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) at: Option<u64>,
-    /// The fork of the objects in SSZ: others are refused [default: any fork]
-    ///
-    /// A beacon node names the fork in the header Eth-Consensus-Version. JSON names it itself
-    #[arg(long, value_name = "FORK", value_parser = choice(&FORKS), hide_short_help = true)]
-    pub(crate) fork: Option<Fork>,
     #[command(flatten)]
     pub(crate) checkpoint: CheckpointArgs,
     #[command(flatten)]
@@ -172,7 +149,8 @@ Exit codes: 0 the light client is as new as the newest answer of a beacon node
 The first run needs --checkpoint. A later run goes on from --data, also weeks later. The folder survives kills
 at any time. With several --beacon, each is asked in each round: an answer that is false is refused and noted,
 and a beacon node that hides newer blocks is outvoted by any honest one. Nothing but the checkpoint is
-trusted. To start from another checkpoint, give --restart.
+trusted. To start from another checkpoint, give --restart. Without --beacon, no request is sent, and the light
+client in the folder is shown; the folder may be in use.
 
 ",
     checkpoint_help!(),
@@ -188,7 +166,7 @@ as an anchor. The line says how many members signed it; right after a start, one
 JSON: ",
     client_json!(),
     ", folder, servers{asked, answered}, failures[{server, proven (true if an object of the server is invalid),
-why}], optimistic (with --optimistic, as finalized), warnings[]. With --watch, one object per line, with kind
+why}] (both with --beacon), optimistic (with --optimistic, as finalized), warnings[]. With --watch, one object per line, with kind
 (finalized, or optimistic with --optimistic) and without folder."
 );
 
@@ -196,18 +174,17 @@ why}], optimistic (with --optimistic, as finalized), warnings[]. With --watch, o
 #[derive(Debug, Args)]
 #[command(
     after_long_help = SYNC_HELP,
-    mut_arg("beacon", |beacon| beacon.required(true)),
     mut_arg("data", default_folder)
 )]
 pub(crate) struct SyncAnchorArgs {
     /// Start from --checkpoint again, and replace the light client in the folder
-    #[arg(long, requires = "checkpoint")]
+    #[arg(long, requires_all = ["checkpoint", "beacon"])]
     pub(crate) restart: bool,
     /// Go on until Ctrl-C, and print each newer finalised block
-    #[arg(long)]
+    #[arg(long, requires = "beacon")]
     pub(crate) watch: bool,
     /// Ask for the newest signed block too: it is newer, but not final
-    #[arg(long)]
+    #[arg(long, requires = "beacon")]
     pub(crate) optimistic: bool,
     #[command(flatten)]
     pub(crate) beacon: BeaconArgs,
@@ -220,28 +197,6 @@ fn default_folder(data: clap::Arg) -> clap::Arg {
         "The folder of the light client, created if missing [default: a folder for each network in \
          the platform's data folder]",
     )
-}
-
-const SHOW_HELP: &str = concat!(
-    "\
-Exit codes: 0 shown; 5 there is no light client in the folder, or it is damaged
-
-No request is sent. The folder may be in use.
-
-JSON: ",
-    client_json!(),
-    ", folder, warnings[]."
-);
-
-/// Show the light client that `eth anchor sync` keeps.
-#[derive(Debug, Args)]
-#[command(after_long_help = SHOW_HELP, mut_arg("data", default_folder))]
-pub(crate) struct ShowAnchorArgs {
-    /// The folder of the light client
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) network: NetworkArgs,
 }
 
 const HEADER_HELP: &str = concat!(

@@ -52,14 +52,13 @@ Exit code 0: after Ctrl-C or SIGTERM; when --to is reached, and also the anchor 
 --once, at the provider's head.
 
 CSV: block_number, block_hash, transaction_index, transaction_hash (empty if it is not proven), log_index,
-removed, address, topic0 to topic3, data, claimed_transaction_hash (only if nothing proves it); with --abi
-also event, and a column EVENT.ARGUMENT for each argument of each event. In a string of a contract,
-backslashes are doubled, and what a terminal does not show is escaped: \\n, \\u{1b}.
+removed, address, topic0 to topic3, data, claimed_transaction_hash (only if nothing proves it), event and
+arguments (a JSON object; both empty unless --abi decodes the log).
 
 JSON: one object per line, of one of these kinds:
   follow      chain_id, chain, provider, from, to, resumed (last block printed by an earlier
               run, or null), bloom (exact | superset | absent | unsound: at the first block),
-              anchors[{number, hash}], light_client (as in `eth anchor show`, without folder and
+              anchors[{number, hash}], light_client (as in `eth anchor sync`, without folder and
               warnings; null if none), confirmations, keep, index_to (last block whose candidates are
               read from the index), query, semantics, warnings[]: the first line
   log         the members of eth_getLogs, transactionHash only if it is proven, otherwise

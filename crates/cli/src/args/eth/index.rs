@@ -15,14 +15,10 @@ use crate::args::number::count;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum IndexCommand {
-    /// Build an index of headers, or continue an earlier build
+    /// Build an index of headers, or add headers to one; a reorganisation removes the old branch
     Build(BuildArgs),
-    /// Add headers to an index; on a reorganisation, remove the blocks of the old branch first
-    Append(AppendArgs),
     /// Find the blocks that may contain logs of a query
     Query(Box<QueryIndexArgs>),
-    /// Show what a query reads and estimate its cost, without running it
-    Explain(Box<ExplainArgs>),
     /// Show the contents and the size of an index, and the fill of its filters
     Info(InfoArgs),
     /// Check a whole index: its checksums, and its contents against headers
@@ -38,49 +34,39 @@ else: its checksums detect accidents, not forgery. `verify` with headers compare
     };
 }
 
-/// Help text about headers from a provider.
-macro_rules! rpc_help {
-    () => {
-        "\
-With --rpc, headers are fetched from a provider, a hundred per request and several requests at a time.
-Each header is hashed locally and must be the child of the previous one. Which chain the headers belong to
-is the provider's claim, unless a light client brings the newest finalised block (--data, or --checkpoint and
---beacon): the range then ends there by default, and it is an error if the provider has another block there. If
-the last block of the index is not on the provider's chain, the blocks after
-the last common block are removed and listed. Ctrl-C ends the command; blocks added so far are kept."
-    };
-}
-
-/// Help text about the JSON of `build` and `append`.
-macro_rules! added_help {
-    () => {
-        "\
-JSON: one object per line, of one of these kinds:
-  synced   number, hash (of the last durable block): printed each time that blocks become durable
-  summary  label, added, removed[{number, hash}] (at most 1,000), removed_blocks, first, last,
-           last_hash, sealed_sections (by this command), seconds, headers_per_second, bytes (of the
-           folder), bytes_per_header, block_hashes, warnings[]: the last line"
-    };
-}
-
 const BUILD_HELP: &str = concat!(
     formats_help!(),
     "
 
 Each header must be the child of the previous one. The folder is created if it is missing. Blocks are
 durable after each sync (--sync-every). If the command is killed, the index ends at the last sync, and the
-same command continues from there. It then reads the files again, but neither hashes nor compares headers
-of blocks that the index contains. The next header must be the child of the last block of the index.
+same command continues from there.
 
-The newest blocks (--confirmations) stay unsealed, so that `append` can remove them. All earlier blocks
-are sealed, in sections of 8,192.
+If the index exists, headers are added to it. Headers of blocks that it contains are skipped: sealed blocks
+without a comparison, the others if the hashes are equal. The first other header must be the child of a block
+of the index. If that block is not the last one, the headers are of another branch: the blocks after it are
+removed and listed. The command cannot decide which of two branches is the better one. If a sealed block
+would have to be removed, nothing changes, and the error says what to do.
+
+The newest blocks (--confirmations) stay unsealed, so that they can be removed. All earlier blocks are
+sealed, in sections of 8,192.
+
+With --rpc, headers are fetched from a provider, a hundred per request and several requests at a time.
+Each header is hashed locally and must be the child of the previous one. Which chain the headers belong to
+is the provider's claim, unless a light client brings the newest finalised block (--data, or --checkpoint and
+--beacon): the range then ends there by default, and it is an error if the provider has another block there. If
+the last block of the index is not on the provider's chain, the blocks after
+the last common block are removed and listed. Ctrl-C ends the command; blocks added so far are kept.
 
 ",
-    rpc_help!(),
-    "\n\n",
     index_help!(),
-    "\n\n",
-    added_help!()
+    "
+
+JSON: one object per line, of one of these kinds:
+  synced   number, hash (of the last durable block): printed each time that blocks become durable
+  summary  label, added, removed[{number, hash}] (at most 1,000), removed_blocks, first, last,
+           last_hash, sealed_sections (by this command), seconds, headers_per_second, bytes (of the
+           folder), bytes_per_header, block_hashes, warnings[]: the last line"
 );
 
 #[derive(Debug, Args)]
@@ -92,49 +78,18 @@ pub(crate) struct BuildArgs {
     /// With --rpc, the first block of a new index
     #[arg(long, value_name = "BLOCK", requires = "rpc", value_parser = block_number)]
     pub(crate) from: Option<u64>,
-    /// A label for the chain, of 1 to 32 bytes
+    /// A label for the chain, of 1 to 32 bytes [default: mainnet, or that of an existing index]
     ///
-    /// The label must be the same each time that headers are added
-    #[arg(long, value_name = "LABEL", default_value = "mainnet", value_parser = label)]
-    pub(crate) label: String,
-    /// Store the hash of each block, 32 bytes per block: queries then print the hashes of
-    /// candidates
+    /// The label of an existing index cannot be changed
+    #[arg(long, value_name = "LABEL", value_parser = label)]
+    pub(crate) label: Option<String>,
+    /// Store the hash of each block of a new index, 32 bytes per block: queries then print the
+    /// hashes of candidates
     #[arg(long)]
     pub(crate) block_hashes: bool,
     #[command(flatten)]
     pub(crate) adding: AddingArgs,
     // These arguments come last, because their heading applies to all arguments after the heading.
-    #[command(flatten)]
-    pub(crate) headers: AddedHeaders,
-}
-
-const APPEND_HELP: &str = concat!(
-    formats_help!(),
-    "
-
-Each header must be the child of the previous one, and the first header must be the child of a block of the
-index. If that block is not the last one, the headers are of another branch: the blocks after it are removed
-and listed. The command cannot decide which of two branches is the better one. Only unsealed blocks can be
-removed. If a sealed block would have to be removed, nothing changes, and the error says what to do. Headers
-of blocks that the index contains are skipped: sealed blocks without a comparison, the others if the hashes
-are equal.
-
-",
-    rpc_help!(),
-    "\n\n",
-    index_help!(),
-    "\n\n",
-    added_help!()
-);
-
-#[derive(Debug, Args)]
-#[command(after_long_help = APPEND_HELP)]
-pub(crate) struct AppendArgs {
-    /// The folder of the index
-    #[arg(value_name = "INDEX")]
-    pub(crate) index: PathBuf,
-    #[command(flatten)]
-    pub(crate) adding: AddingArgs,
     #[command(flatten)]
     pub(crate) headers: AddedHeaders,
 }
@@ -167,7 +122,7 @@ fn block_tag(text: &str) -> Result<BlockTag, String> {
     }
 }
 
-/// Arguments that `build` and `append` share.
+/// Arguments about how headers are added.
 #[derive(Debug, Args)]
 pub(crate) struct AddingArgs {
     /// Number of newest blocks that stay unsealed
@@ -219,35 +174,6 @@ pub(crate) struct QueryIndexArgs {
     /// Print counts only, not each candidate
     #[arg(long)]
     pub(crate) count: bool,
-    #[command(flatten)]
-    pub(crate) query: QueryArgs,
-}
-
-const EXPLAIN_HELP: &str = concat!(
-    "\
-The command shows the plan of the query on the index, and the cost of checking its candidates, which
-`chainsieve eth forecast` computes from headers. Candidates are counted. Receipts and bytes are estimated
-from the fill of the filters and the gas used by blocks of that fill, which the index stores for each
-section.
-
-",
-    index_help!(),
-    "
-
-JSON: blocks, first, last, candidates, share, expected_false, fill{median, mean}, receipts,
-most_receipts, slim_bytes, consensus_bytes, clauses[{what (addresses | topic0 | …), values (their
-number), candidates, share, selects_nothing, each[{value, share}]}], query, label, plan{rows[{row (the
-bit, 0 to 2047; rows in reading order), clause (that the row belongs to), density (share of blocks with
-this bit, without skipped sections), sections, bytes}], sections, skipped_sections, bytes (at most),
-unsealed_blocks (tested one by one)}, semantics, warnings[]."
-);
-
-#[derive(Debug, Args)]
-#[command(after_long_help = EXPLAIN_HELP)]
-pub(crate) struct ExplainArgs {
-    /// The folder of the index
-    #[arg(value_name = "INDEX")]
-    pub(crate) index: PathBuf,
     #[command(flatten)]
     pub(crate) query: QueryArgs,
 }

@@ -16,15 +16,14 @@ use clap::Subcommand;
 use crate::exit::EXIT_CODES;
 
 pub(crate) use anchor::{
-    AnchorCommand, HeaderAnchorArgs, NetworkArgs, ShowAnchorArgs, SyncAnchorArgs, VerifyAnchorArgs,
+    AnchorCommand, HeaderAnchorArgs, NetworkArgs, SyncAnchorArgs, VerifyAnchorArgs,
 };
 pub(crate) use audit::{AuditArgs, SCOPES, SOUNDNESS, TrustArgs, VerifyCertificateArgs};
 pub(crate) use beacon::BeaconArgs;
 pub(crate) use follow::FollowArgs;
 pub(crate) use headers::{Buckets, HeaderFormat, HeadersArgs, StatsArgs};
 pub(crate) use index::{
-    AddedHeaders, AddingArgs, AppendArgs, BuildArgs, ExplainArgs, IndexCommand, InfoArgs,
-    QueryIndexArgs, VerifyIndexArgs,
+    AddedHeaders, AddingArgs, BuildArgs, IndexCommand, InfoArgs, QueryIndexArgs, VerifyIndexArgs,
 };
 pub(crate) use query::{QueryArgs, SEMANTICS};
 pub(crate) use rpc::RpcArgs;

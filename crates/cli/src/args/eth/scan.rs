@@ -45,7 +45,7 @@ JSON: one object per line, of one of these kinds:
              blocks that pass by chance), fill (mean), anchored_to (null: no block), query,
              semantics, chain, chain_from (user | provider | assumed), warnings[], provider{host}
              (with --rpc), anchor_from (user | light_client | provider), light_client (as in `eth
-             anchor show`, without folder and warnings, and linked{number, hash, grade, by[]}; or
+             anchor sync`, without folder and warnings, and linked{number, hash, grade, by[]}; or
              null): the last line"
 );
 

@@ -1,4 +1,4 @@
-//! The commands `btc cf audit` and `btc cf verify-proof`.
+//! The command `btc cf audit`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,16 +16,17 @@ use serde_json::json;
 use super::blocks::{SourcedBlock, for_each_block};
 use super::files::FilterFiles;
 use crate::args::UsageError;
-use crate::args::cf::{AuditArgs, VerifyProofArgs};
+use crate::args::cf::AuditArgs;
 use crate::btc::for_each_transaction;
 use crate::exit::Exit;
 use crate::input::{Input, Reader, decode_hex, named, write};
 use crate::output::{Page, Report, count, grouped};
 
 pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
-    let reader = Reader::of([&args.filter, &args.block].into_iter().chain(&args.prev_txs))?;
+    let Some(block) = &args.block else { return verify_proof(args) };
+    let reader = Reader::of([&args.filter, block].into_iter().chain(&args.prev_txs))?;
     let mut sourced: Option<SourcedBlock> = None;
-    for_each_block(&args.block, |block, _| {
+    for_each_block(block, |block, _| {
         ensure!(sourced.is_none(), "the input contains more than one block");
         sourced = Some(block);
         Ok(())
@@ -284,9 +285,11 @@ fn position(proven: &ProvenTransaction) -> u32 {
     proven.other.as_ref().map_or(0, |transaction| transaction.path.index)
 }
 
-pub(crate) fn verify_proof(args: &VerifyProofArgs) -> anyhow::Result<Report> {
-    let Input { source, bytes } = Reader::default().one(&args.proof, "proof")?;
-    let proof = InvalidFilter::decode(&bytes).with_context(|| format!("proof, {source}"))?;
+/// Verifies a proof that `--proof-out` wrote.
+fn verify_proof(args: &AuditArgs) -> anyhow::Result<Report> {
+    let Input { source, bytes } = Reader::default().one(&args.filter, "proof")?;
+    let proof = InvalidFilter::decode(&bytes)
+        .with_context(|| format!("proof, {source} (to audit a filter, give its block after it)"))?;
     let expected = args.block_hash.unwrap_or(proof.block_hash);
     let hash = filter_hash(&proof.filter);
     let reason = match (proof.verify(expected, args.network), args.filter_hash) {

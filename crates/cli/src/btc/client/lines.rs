@@ -1,4 +1,4 @@
-//! The lines that `watch` and `rescan` print: text for people, or JSON for programs.
+//! The lines that `watch` prints: text for people, or JSON for programs.
 
 use chainsieve::bitcoin::{Address, Network};
 use chainsieve::btc::headers::BlockAt;

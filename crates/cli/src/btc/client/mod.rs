@@ -1,4 +1,4 @@
-//! `btc sync`, `btc watch` and `btc rescan`: commands that run the light client.
+//! `btc sync` and `btc watch`: commands that run the light client.
 
 mod drive;
 mod false_filters;
@@ -27,7 +27,7 @@ use crate::input::{named, shorten};
 use crate::output::print_log;
 
 pub(crate) use sync::run as sync;
-pub(crate) use watch::{rescan, watch};
+pub(crate) use watch::watch;
 
 /// Returns the chain of the network, or the custom signet that the arguments describe.
 fn chain(args: &PeerArgs, network: Network) -> anyhow::Result<Chain> {

@@ -1,4 +1,4 @@
-//! The commands `btc watch` and `btc rescan`.
+//! The command `btc watch`.
 
 use std::fs::{self, DirEntry};
 use std::path::Path;
@@ -12,35 +12,28 @@ use super::items;
 use super::lines::Printer;
 use super::summary::{graded_json, grades_in_words, peers_json, tip_json, warnings, work_hex};
 use super::{birthday_name, builder, chain, data_folder, start, trusting};
-use crate::args::client::{LookArgs, RescanArgs, WatchLiveArgs};
+use crate::args::client::WatchLiveArgs;
 use crate::args::{UsageError, network_name};
 use crate::output::{Page, Report, count, grouped, print_note};
 use crate::stop;
 
-/// A run of `watch` or `rescan`.
+/// A run of `watch`.
 #[derive(Debug, Clone, Copy)]
 struct Job<'a> {
-    look: &'a LookArgs,
+    args: &'a WatchLiveArgs,
     first: Birthday,
-    last: Option<u32>,
-    /// `true` if the run ends when it has caught up.
-    once: bool,
+    /// `true` if past blocks are scanned again, with `--from`.
     is_rescan: bool,
 }
 
 pub(crate) fn watch(args: &WatchLiveArgs, json: bool) -> anyhow::Result<Report> {
-    let &WatchLiveArgs { ref look, birthday: first, once } = args;
-    Job { look, first, last: None, once, is_rescan: false }.run(json)
-}
-
-pub(crate) fn rescan(args: &RescanArgs, json: bool) -> anyhow::Result<Report> {
-    if let (Birthday::Height(from), Some(to)) = (args.from, args.to)
+    if let (Some(Birthday::Height(from)), Some(to)) = (args.from, args.to)
         && from > to
     {
         bail!(UsageError("--from is greater than --to"));
     }
-    let &RescanArgs { ref look, from: first, to: last } = args;
-    Job { look, first, last, once: true, is_rescan: true }.run(json)
+    let first = args.from.unwrap_or(args.birthday);
+    Job { args, first, is_rescan: args.from.is_some() }.run(json)
 }
 
 /// Returns `true` if earlier runs of `watch` have a folder, and this run, whose folder is `name`, has
@@ -55,18 +48,18 @@ fn is_other_set(data: &Path, name: &str, protocol: Protocol) -> bool {
 
 impl Job<'_> {
     fn run(self, json: bool) -> anyhow::Result<Report> {
-        let protocol = self.look.protocol;
-        if protocol == Protocol::Bip37 && !self.look.trust.checkpoint.is_empty() {
+        let protocol = self.args.protocol;
+        if protocol == Protocol::Bip37 && !self.args.trust.checkpoint.is_empty() {
             bail!(UsageError("--checkpoint is for --protocol bip157"));
         }
         // A birthday is a block before which no item was used. The first block of a rescan is no
         // birthday: an item may have been used before it.
         let is_complete = !self.is_rescan || self.first == Birthday::Height(0);
         let history = if is_complete { History::Complete } else { History::Unknown };
-        let (items, gap) = (&self.look.watch, self.look.gap_limit);
+        let (items, gap) = (&self.args.watch, self.args.gap_limit);
         let (wallet, names) = items::read(items, gap, protocol, self.first, history)?;
-        let network = self.look.watch.network;
-        let chain = chain(&self.look.peers, network)?;
+        let network = self.args.watch.network;
+        let chain = chain(&self.args.peers, network)?;
         // From here on, Ctrl-C ends the run and the state is stored; it does not kill the process.
         stop::on_signals()?;
         // The folder's name contains the digest of the items, so a run with other items starts from
@@ -75,23 +68,23 @@ impl Job<'_> {
         id.truncate(16);
         let name = self.folder(protocol, &id);
         let id = WalletId(id);
-        let data = data_folder(&self.look.peers, &chain)?;
+        let data = data_folder(&self.args.peers, &chain)?;
         if !self.is_rescan && is_other_set(&data, &name, protocol) {
             print_note(
                 "no earlier run in --data had exactly these items, this birthday and this gap limit: \
                  the scan begins at the birthday",
             );
         }
-        let mut builder = builder(&self.look.peers, chain, &data, Some(&name))?
+        let mut builder = builder(&self.args.peers, chain, &data, Some(&name))?
             .protocol(protocol)
-            .false_positive_rate(self.look.fpr)
+            .false_positive_rate(self.args.fpr)
             .wallet(id.clone(), wallet);
-        if let Some(last) = self.last {
+        if let Some(last) = self.args.to {
             builder = builder.end_at(last);
         }
-        let client = start(trusting(builder, &self.look.trust), &data, network)?;
+        let client = start(trusting(builder, &self.args.trust), &data, network)?;
         let mut printer = Printer::new(id, names, network, json);
-        let ended = drive(client, &self.look.peers, self.once, &mut printer)?;
+        let ended = drive(client, &self.args.peers, self.args.once, &mut printer)?;
         Ok(self.report(&ended, &printer))
     }
 
@@ -99,12 +92,12 @@ impl Job<'_> {
     fn folder(&self, protocol: Protocol, digest: &str) -> String {
         let kind = if self.is_rescan { "rescan" } else { "watch" };
         let first = birthday_name(self.first);
-        let last = self.last.map(|last| format!("-{last}")).unwrap_or_default();
+        let last = self.args.to.map(|last| format!("-{last}")).unwrap_or_default();
         format!("{kind}-{protocol}-{first}{last}-{digest}")
     }
 
     fn report(&self, ended: &Ended, printer: &Printer) -> Report {
-        let warnings = warnings(ended, self.look.watch.network);
+        let warnings = warnings(ended, self.args.watch.network);
         let progress = &ended.status.progress;
         let tip = progress.tip;
         let fields = [
@@ -138,8 +131,8 @@ impl Job<'_> {
         let progress = &ended.status.progress;
         json!({
             "ended": ended.ending.name(),
-            "network": network_name(self.look.watch.network),
-            "protocol": self.look.protocol.name(),
+            "network": network_name(self.args.watch.network),
+            "protocol": self.args.protocol.name(),
             "tip": tip_json(ended),
             "work": work_hex(progress),
             "birthday": ended.status.first,

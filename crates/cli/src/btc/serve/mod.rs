@@ -1,4 +1,4 @@
-//! `btc serve`: a test node of `chainsieve-client` over a folder that is polled.
+//! `btc test-node`: a test node of `chainsieve-client` over a folder that is polled.
 
 mod folder;
 mod log;

@@ -7,8 +7,7 @@ use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::bitcoin::p2p::message_bloom::{FilterAdd, FilterLoad};
 use chainsieve::bitcoin::{self, Block, BlockHash, OutPoint, Script, ScriptBuf, Transaction, Txid};
 use chainsieve::btc::bip37::{
-    AddedData, BlockElements, BloomFilter, FilterBank, MatchReason, MerkleBlock, PayloadError,
-    TxMatch, core_sizing,
+    AddedData, BlockElements, BloomFilter, MatchReason, MerkleBlock, PayloadError, core_sizing,
 };
 use chainsieve::btc::bip158::{
     Acceptance, BlockFilter, DecodedFilter, GcsFilter, GcsParams, Matcher, PreparedScripts,
@@ -73,8 +72,6 @@ fn filter(question: &Question<'_>, name: &str) -> Result<BloomFilter, Refusal> {
     let decoded = BloomFilter::decode_prefix(&payload).ok();
     let admitted = filter.is_within_size_constraints().then(|| (filter.clone(), rest));
     same("decode_prefix", &decoded, &admitted)?;
-    let is_loaded = FilterBank::new().load((), filter.clone()).is_ok();
-    same("FilterBank::load", &is_loaded, &admitted.is_some())?;
     let whole = admitted.filter(|(_, rest)| rest.is_empty()).map(|(filter, _)| filter);
     same("decode", &BloomFilter::decode(&payload).ok(), &whole)?;
     // `FilterLoad` has no value for flags above 2.
@@ -98,15 +95,6 @@ fn filterload(question: &Question<'_>) -> Result<Value, Refusal> {
 
 fn filteradd(question: &Question<'_>) -> Result<Value, Refusal> {
     let payload = question.bytes("payload")?;
-    let mut bank = FilterBank::new();
-    let empty = BloomFilter::with_core_sizing(10, 0.001, 0, 0).map_err(invalid)?;
-    bank.load((), empty).map_err(invalid)?;
-    let added = bank.add_payload(&(), &payload).ok();
-    let data = AddedData::decode_prefix(&payload).ok().map(|(data, _)| data);
-    same("add_payload", &added.is_some(), &data.is_some())?;
-    if let (Some(data), Some(filter)) = (&data, bank.get(&())) {
-        same("add_payload", &filter.contains(data.as_bytes()), &true)?;
-    }
     match AddedData::decode_prefix(&payload) {
         Ok((data, rest)) => {
             let whole = rest.is_empty().then(|| data.clone());
@@ -140,20 +128,6 @@ fn insert(question: &Question<'_>) -> Result<Value, Refusal> {
         union.union(&one).map_err(invalid)?;
     }
     same("union", &union, &filter)?;
-    for backend in Backend::available() {
-        let mut bank = FilterBank::new().with_backend(backend);
-        for id in [0, 1] {
-            let is_loaded = bank.load(id, empty.clone()).is_ok();
-            same("FilterBank::load", &is_loaded, &empty.is_within_size_constraints())?;
-            for element in &elements {
-                let is_added = bank.add(&id, element).is_ok();
-                same("FilterBank::add", &is_added, &(is_loaded && element.len() <= 520))?;
-            }
-            if is_loaded && elements.iter().all(|element| element.len() <= 520) {
-                same("FilterBank::add", &bank.get(&id).as_ref(), &Some(&filter))?;
-            }
-        }
-    }
     let ones: u32 = filter.data().iter().map(|byte| byte.count_ones()).sum();
     same("bits_set", &filter.bits_set(), &u64::from(ones))?;
     Ok(json!({ "filter": hex::encode(filter.encode()) }))
@@ -178,20 +152,13 @@ fn match_block(question: &Question<'_>) -> Result<Value, Refusal> {
         let mut other = filter.clone().with_backend(backend);
         same(backend.name(), &other.match_block(&block), &matches)?;
         same(backend.name(), &other, &after)?;
-        let mut bank = FilterBank::new().with_backend(backend);
-        // A bank refuses filters over the limit.
-        if bank.load((), filter.clone()).is_ok() {
-            let found = bank.match_block_for(&(), &block);
-            same("FilterBank", &found.as_ref(), &Some(&matches))?;
-            same("FilterBank", &bank.get(&()).as_ref(), &Some(&after))?;
-        }
     }
     let parsed: Block = deserialize(&raw).map_err(invalid)?;
     let mut other = filter.clone();
     same("from_block", &other.match_block(&BlockElements::from_block(&parsed)), &matches)?;
     let matched: Vec<_> = matches.iter().map(|found| found.index).collect();
     let mut one_by_one = Vec::new();
-    let (original, mut other) = (filter.clone(), filter);
+    let mut other = filter;
     for (index, transaction) in (0..).zip(&parsed.txdata) {
         if other.is_relevant_and_update(transaction) {
             one_by_one.push(index);
@@ -215,7 +182,6 @@ fn match_block(question: &Question<'_>) -> Result<Value, Refusal> {
             )?;
         }
     }
-    match_in_banks(&original, &block, &parsed)?;
     Ok(json!({ "matched": matched, "filter_after": hex::encode(after.encode()) }))
 }
 
@@ -242,96 +208,6 @@ fn holds(filter: &BloomFilter, transaction: &Transaction, reason: &MatchReason) 
         }
         _ => return None,
     })
-}
-
-/// Number of the filters that are matched at once: those of one vector, and some of the next.
-const FILTERS: u8 = 20;
-
-/// Blocks of more transactions are not relayed one transaction at a time.
-const RELAYED: usize = 40;
-
-/// Matches a block with many filters at once, as with each alone: the filter itself, and others with
-/// its bits, each with another tweak and other flags.
-fn match_in_banks(
-    filter: &BloomFilter,
-    block: &BlockElements,
-    parsed: &Block,
-) -> Result<(), Refusal> {
-    if !filter.is_within_size_constraints() {
-        return Ok(());
-    }
-    let mut filters = Vec::new();
-    for number in 0..FILTERS {
-        let mut payload = filter.encode();
-        if let [.., tweak, _, _, _, flags] = payload.as_mut_slice() {
-            *tweak = tweak.wrapping_add(number / 2);
-            *flags = flags.wrapping_add(number / 2);
-        }
-        filters.push(BloomFilter::decode(&payload).map_err(invalid)?);
-    }
-    same("decode", &filters.first(), &Some(filter))?;
-    // Number 2 has another tweak.
-    same("==", &(filters[0] == filters[2]), &false)?;
-    let mut alone = filters.clone();
-    let matches: Vec<_> = alone.iter_mut().map(|filter| filter.match_block(block)).collect();
-    let found: Vec<_> = (0..FILTERS).zip(&matches).filter(|(_, found)| !found.is_empty()).collect();
-    for backend in Backend::available() {
-        let mut bank = FilterBank::new().with_backend(backend);
-        for (number, filter) in (0..FILTERS).zip(&filters) {
-            bank.load(number, filter.clone()).map_err(invalid)?;
-        }
-        let mut relayed = bank.clone();
-        let of_bank = bank.match_block(block);
-        let of_bank: Vec<_> = of_bank.iter().map(|(number, found)| (*number, found)).collect();
-        same("FilterBank::match_block", &of_bank, &found)?;
-        let after = |bank: &FilterBank<u8>| -> Vec<_> {
-            (0..FILTERS).filter_map(|number| bank.get(&number)).collect()
-        };
-        same("FilterBank::match_block", &after(&bank), &alone)?;
-        if parsed.txdata.len() <= RELAYED {
-            let mut announced = vec![Vec::new(); matches.len()];
-            for (index, transaction) in (0..).zip(&parsed.txdata) {
-                for (number, _) in relayed.match_transaction(transaction) {
-                    announced[usize::from(number)].push(index);
-                }
-            }
-            let indices = |found: &Vec<TxMatch>| found.iter().map(|found| found.index).collect();
-            let expected: Vec<Vec<u32>> = matches.iter().map(indices).collect();
-            same("FilterBank::match_transaction", &announced, &expected)?;
-            same("FilterBank::match_transaction", &after(&relayed), &alone)?;
-        }
-        // The last filter takes the place of one that goes.
-        same("FilterBank::remove", &[bank.remove(&1), bank.remove(&1)], &[true, false])?;
-        let left: Vec<_> = alone.iter().take(1).chain(&alone[2..]).cloned().collect();
-        same("FilterBank::remove", &after(&bank), &left)?;
-        // What is left finds what it finds alone, in the order of the numbers.
-        let mut left: Vec<_> = (0..FILTERS).filter(|number| *number != 1).zip(left).collect();
-        let found = left.iter_mut().map(|(number, filter)| (*number, filter.match_block(block)));
-        let found: Vec<_> = found.filter(|(_, found)| !found.is_empty()).collect();
-        same("FilterBank::match_block", &bank.match_block(block), &found)?;
-        match_for_everyone(bank, parsed)?;
-    }
-    Ok(())
-}
-
-/// A peer without a filter gets each transaction, until it loads a filter again.
-fn match_for_everyone(mut bank: FilterBank<u8>, parsed: &Block) -> Result<(), Refusal> {
-    // The peer whose filter was removed.
-    let peer = 1;
-    bank.clear(peer);
-    for transaction in parsed.txdata.iter().take(2) {
-        let announced = bank.match_transaction(transaction);
-        let peers: Vec<_> = announced.iter().map(|(peer, _)| *peer).collect();
-        same("the order of peers", &peers.is_sorted(), &true)?;
-        let found = announced.into_iter().find(|(other, _)| *other == peer);
-        let reasons = found.map(|(_, found)| found.reasons);
-        same("clear", &reasons, &Some(vec![MatchReason::Everything]))?;
-    }
-    let filter = BloomFilter::with_core_sizing(1, 0.001, 0, 0).map_err(invalid)?;
-    bank.load(peer, filter).map_err(invalid)?;
-    same("load after clear", &bank.relays_everything(&peer), &false)?;
-    bank.clear(peer);
-    same("clear after load", &bank.get(&peer), &None)
 }
 
 /// The most transactions that a block of 4,000,000 units of weight has room for.

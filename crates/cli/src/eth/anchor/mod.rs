@@ -4,7 +4,6 @@ mod client;
 mod header;
 mod objects;
 pub(crate) mod show;
-mod stored;
 mod sync;
 pub(crate) mod trusted;
 mod verify;
@@ -24,7 +23,6 @@ use crate::output::Report;
 pub(crate) fn run(command: &AnchorCommand, json: bool) -> anyhow::Result<Report> {
     match command {
         AnchorCommand::Sync(args) => sync::run(args, json),
-        AnchorCommand::Show(args) => stored::run(args),
         AnchorCommand::Header(args) => header::run(args),
         AnchorCommand::Verify(args) => verify::run(args),
     }

@@ -1,6 +1,9 @@
 //! The command `eth anchor sync`.
 
+use std::path::Path;
+
 use anyhow::Context as _;
+use chainsieve::eth::anchor::sync_committee::LightClient;
 use chainsieve_provider::{BeaconClient, BeaconRound};
 use serde_json::{Value, json};
 
@@ -12,9 +15,13 @@ use crate::output::{Lines, Page, Report, json_line};
 use crate::stop;
 
 pub(super) fn run(args: &SyncAnchorArgs, json: bool) -> anyhow::Result<Report> {
-    let stop = stop::on_signals()?;
     let network = super::network(&args.beacon.network)?;
     let folder = data_folder(args.beacon.data.as_ref(), &network)?;
+    if args.beacon.beacon.is_empty() {
+        let (page, json) = show(&client::stored(&folder, network)?)?;
+        return Ok(in_folder(page, json, &folder));
+    }
+    let stop = stop::on_signals()?;
     let limits = (args.limits.timeout, args.limits.retries);
     let mut builder = builder(&args.beacon, network, Some(folder.clone()), limits, stop)?;
     if args.restart {
@@ -28,10 +35,27 @@ pub(super) fn run(args: &SyncAnchorArgs, json: bool) -> anyhow::Result<Report> {
         return watch(&beacon, args, json);
     }
     let round = client::sync(&beacon)?;
-    let (mut page, mut json) = summary(&beacon, &round, args)?;
+    let (page, json) = summary(&beacon, &round, args)?;
+    Ok(in_folder(page, json, &folder))
+}
+
+/// Returns the report of a light client that is kept in a folder.
+fn in_folder(mut page: Page, mut json: Value, folder: &Path) -> Report {
     page.fields(vec![("folder", folder.display().to_string())]);
     json["folder"] = json!(folder);
-    Ok(Report::new(page, json, Exit::Yes))
+    Report::new(page, json, Exit::Yes)
+}
+
+/// Returns a stored light client, without any request.
+fn show(client: &LightClient) -> anyhow::Result<(Page, Value)> {
+    let now = super::now(None)?;
+    let warnings = client::warnings(client, now);
+    let mut json = client::json(client, now);
+    json["warnings"] = json!(warnings);
+    let mut page = Page::default();
+    page.fields(client::fields(client));
+    page.warnings(&warnings);
+    Ok((page, json))
 }
 
 fn summary(

@@ -24,7 +24,7 @@ pub(super) fn run(args: &VerifyAnchorArgs) -> anyhow::Result<Report> {
     let now = super::now(args.at)?;
     let mut objects = Vec::new();
     for file in &args.files {
-        objects.extend(read(&reader, file, &network, args.fork)?);
+        objects.extend(read(&reader, file, &network)?);
     }
     objects.sort_by_key(|found| found.object.order());
     let mut bootstraps = objects.iter().filter_map(|found| match &found.object {
@@ -322,7 +322,6 @@ impl Verified<'_> {
         json!({
             "file": found.source,
             "index": found.index,
-            "format": found.format,
             "object": found.object.kind(),
             "slot": found.object.slot(),
             "fork": self.network.fork_at_slot(found.object.slot()),

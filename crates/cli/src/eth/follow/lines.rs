@@ -1,7 +1,5 @@
 //! The lines that `eth follow` prints: the start, logs, reorganisations, anchors, positions.
 
-use std::collections::BTreeSet;
-
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::follow::{Config, NextBlocks, Removed, Started};
 use chainsieve::eth::header::BlockRef;
@@ -10,7 +8,7 @@ use chainsieve::eth::log_query::BlockSelection;
 use chainsieve_provider::{Argument, DecodeError, DecodedEvent, EventDecoder};
 use serde_json::{Value, json};
 
-use crate::output::{count, grouped, json_line, printable, printable_json};
+use crate::output::{count, grouped, json_line, printable_json};
 
 /// Value of the member `evidence` of a log; all logs are read from verified receipts.
 const EVIDENCE: &str = "receipts";
@@ -31,39 +29,16 @@ pub(super) struct Lines {
     pub(super) format: Format,
     /// The events that logs are decoded with, if `--abi` is given.
     pub(super) events: Option<EventDecoder>,
-    /// The CSV columns of event arguments, as pairs of event and argument.
-    columns: Vec<(String, String)>,
 }
 
-/// The CSV columns of a log.
-const COLUMNS: &str = "block_number,block_hash,transaction_index,transaction_hash,log_index,removed,\
-                       address,topic0,topic1,topic2,topic3,data,claimed_transaction_hash";
+/// The CSV header line. The last two columns are empty if a log is not decoded.
+pub(super) const COLUMNS: &str = "block_number,block_hash,transaction_index,transaction_hash,log_index,removed,\
+                       address,topic0,topic1,topic2,topic3,data,claimed_transaction_hash,event,\
+                       arguments\r\n";
 
 impl Lines {
-    pub(super) fn new(format: Format, events: Option<EventDecoder>) -> Self {
-        let mut seen = BTreeSet::new();
-        let arguments = events.iter().flat_map(EventDecoder::iter).flat_map(|event| {
-            event.inputs.iter().map(|input| (event.name.clone(), input.name.clone()))
-        });
-        let columns = arguments.filter(|column| seen.insert(column.clone())).collect();
-        Self { format, events, columns }
-    }
-
     fn is_json(&self) -> bool {
         self.format == Format::Json
-    }
-
-    /// Returns the CSV header line.
-    pub(super) fn head(&self) -> String {
-        let mut text = COLUMNS.to_owned();
-        if self.events.is_some() {
-            text += ",event";
-        }
-        for (event, argument) in &self.columns {
-            text += ",";
-            text += &quoted(&format!("{event}.{argument}"));
-        }
-        text + "\r\n"
     }
 
     pub(super) fn of_removed(&self, removed: &Removed) -> String {
@@ -116,47 +91,37 @@ impl Lines {
         let decoded = decoded.map(Option::flatten);
         match self.format {
             Format::Json => json_of(log, &decoded),
-            Format::Csv => self.csv_of(log, decoded.ok().flatten().as_ref()),
+            Format::Csv => csv_of(log, decoded.ok().flatten().as_ref()),
             Format::Text => text_of(log, decoded.ok().flatten().as_ref()),
         }
     }
+}
 
-    fn csv_of(&self, log: &LocatedLog, decoded: Option<&DecodedEvent<'_>>) -> String {
-        let topic = |at: usize| log.log.topics().get(at).map_or(String::new(), B256::to_string);
-        let hash = |hash: Option<B256>| hash.map_or(String::new(), |hash| hash.to_string());
-        let (proven, claimed) = (hash(log.transaction_hash), hash(log.claimed_transaction_hash));
-        let mut text = format!(
-            "{},{},{},{proven},{},{},{},{},{},{},{},{},{claimed}",
-            log.block_number,
-            log.block_hash,
-            log.transaction_index,
-            log.log_index,
-            log.removed,
-            log.log.address,
-            topic(0),
-            topic(1),
-            topic(2),
-            topic(3),
-            log.log.data.data,
-        );
-        // With `--abi`, `head` adds the columns of events to the header line. Each row needs the
-        // same number of fields as the header line, even if the log of the row could not be
-        // decoded.
-        if self.events.is_some() {
-            let event = decoded.map_or("", |decoded| &decoded.event.name);
-            text += ",";
-            text += &quoted(event);
-            for (of, name) in &self.columns {
-                let arguments = decoded.filter(|_| event == of).into_iter();
-                let mut arguments = arguments.flat_map(|decoded| &decoded.arguments);
-                let argument = arguments.find(|argument| argument.name == name);
-                let value = argument.map_or(String::new(), field_of);
-                text += ",";
-                text += &quoted(&value);
-            }
-        }
-        text + "\r\n"
-    }
+/// Returns the CSV line of a log.
+fn csv_of(log: &LocatedLog, decoded: Option<&DecodedEvent<'_>>) -> String {
+    let topic = |at: usize| log.log.topics().get(at).map_or(String::new(), B256::to_string);
+    let hash = |hash: Option<B256>| hash.map_or(String::new(), |hash| hash.to_string());
+    let (proven, claimed) = (hash(log.transaction_hash), hash(log.claimed_transaction_hash));
+    let event = decoded.map_or("", |decoded| &decoded.event.name);
+    let arguments = decoded.map_or_else(String::new, |decoded| {
+        printable_json(decoded.to_json()["arguments"].to_string())
+    });
+    format!(
+        "{},{},{},{proven},{},{},{},{},{},{},{},{},{claimed},{},{}\r\n",
+        log.block_number,
+        log.block_hash,
+        log.transaction_index,
+        log.log_index,
+        log.removed,
+        log.log.address,
+        topic(0),
+        topic(1),
+        topic(2),
+        topic(3),
+        log.log.data.data,
+        quoted(event),
+        quoted(&arguments),
+    )
 }
 
 type Decoded<'a> = Result<Option<DecodedEvent<'a>>, DecodeError>;
@@ -209,15 +174,6 @@ fn shown(argument: &Argument<'_>) -> String {
     match argument.to_json() {
         Value::String(text) if argument.solidity_type == "string" => format!("{text:?}"),
         Value::String(text) => text,
-        value => printable_json(value.to_string()),
-    }
-}
-
-/// Formats an argument for a table. Line breaks and other control characters of a string are escaped,
-/// so that each log is one line; so are backslashes, so that programs can tell them from escapes.
-fn field_of(argument: &Argument<'_>) -> String {
-    match argument.to_json() {
-        Value::String(text) => printable(&text.replace('\\', "\\\\")).into_owned(),
         value => printable_json(value.to_string()),
     }
 }

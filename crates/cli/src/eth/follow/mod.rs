@@ -36,7 +36,7 @@ pub(crate) fn run(args: &FollowArgs, json: bool) -> anyhow::Result<Report> {
         (false, true) => Format::Csv,
         (false, false) => Format::Text,
     };
-    let lines = Lines::new(format, setup::events(&args.abi)?);
+    let lines = Lines { format, events: setup::events(&args.abi)? };
     let stop = stop::on_signals()?;
     let (mut builder, bar) = builder(&args.rpc, vec![args.rpc.endpoint()?], stop.clone());
     if args.no_transaction_hashes {
@@ -168,7 +168,7 @@ impl Printer {
             self.put(&text)?;
         } else {
             if self.lines.format == Format::Csv {
-                self.put(&self.lines.head())?;
+                self.put(lines::COLUMNS)?;
             }
             print_note(&format!("{}: {}", self.provider, lines::note_of_start(started, config)));
             self.warnings.iter().for_each(|warning| print_note(warning));

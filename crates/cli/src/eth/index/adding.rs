@@ -29,8 +29,6 @@ pub(super) struct Adding<'a> {
     pub(super) path: &'a Path,
     pub(super) settings: Settings,
     args: &'a AddingArgs,
-    /// `true` if blocks of another branch may be removed.
-    pub(super) reorganises: bool,
     json: bool,
     writer: Option<Writer<Folder>>,
     lines: Lines,
@@ -59,7 +57,6 @@ impl<'a> Adding<'a> {
             path,
             settings,
             args,
-            reorganises: false,
             json,
             writer: None,
             lines: Lines::default(),
@@ -82,10 +79,7 @@ impl<'a> Adding<'a> {
         }
         let writer = Writer::open(Folder::new(self.path), &self.settings);
         let writer = writer.map_err(|error| match error {
-            IndexError::OtherHashes { index: true } => anyhow!("{error}: give --block-hashes"),
-            IndexError::OtherHashes { index: false } => {
-                anyhow!("{error}: leave out --block-hashes")
-            }
+            IndexError::OtherHashes { .. } => anyhow!("{error}: leave out --block-hashes"),
             error => anyhow!(error),
         });
         let writer = writer.with_context(|| named(self.path))?;
@@ -100,9 +94,6 @@ impl<'a> Adding<'a> {
     fn from(&self) -> Option<u64> {
         let writer = self.writer.as_ref()?;
         let last = *writer.numbers()?.end();
-        if !self.reorganises {
-            return Some(last + 1);
-        }
         // Headers of unsealed blocks are compared, because another branch may replace these blocks.
         Some(self.first_known(last) + 1)
     }
@@ -123,24 +114,13 @@ impl<'a> Adding<'a> {
             self.open()?;
         }
         let appended = match self.append(chain) {
-            Err(IndexError::Parent { number, .. }) if self.reorganises => {
+            Err(IndexError::Parent { number, .. }) => {
                 self.roll_back(number, chain)?;
                 self.append(chain)
             }
             appended => appended,
         };
-        appended.map_err(|error| {
-            let other_branch = matches!(error, IndexError::Parent { .. });
-            let error = anyhow!(error).context(named(self.path));
-            if other_branch && !self.reorganises {
-                error.context(
-                    "the headers are of another branch or chain; to apply a reorganisation, use \
-                     `chainsieve eth index append`",
-                )
-            } else {
-                error
-            }
-        })?;
+        appended.with_context(|| named(self.path))?;
         let elapsed = self.started.elapsed().as_secs_f64().max(1e-9);
         progress::note(&format!("{} headers/s", rounded(float(self.added) / elapsed)));
         if self.unsynced >= self.args.sync_every || self.synced.elapsed() >= SYNC_AFTER {

@@ -1,7 +1,6 @@
 //! `eth index …`: commands on an index of log filters.
 
 mod adding;
-mod explain;
 mod info;
 mod mapped;
 mod provider;
@@ -21,49 +20,41 @@ use adding::Adding;
 use mapped::MappedFolder;
 
 use crate::args::UsageError;
-use crate::args::eth::{AppendArgs, BuildArgs, IndexCommand};
+use crate::args::eth::{BuildArgs, IndexCommand};
 use crate::input;
 use crate::output::Report;
 
 pub(crate) fn run(command: &IndexCommand, json: bool) -> anyhow::Result<Report> {
     match command {
         IndexCommand::Build(args) => build(args, json),
-        IndexCommand::Append(args) => append(args, json),
         IndexCommand::Query(args) => query::run(args, json),
-        IndexCommand::Explain(args) => explain::run(args),
         IndexCommand::Info(args) => info::run(args),
         IndexCommand::Verify(args) => verify::run(args),
     }
 }
 
+/// Builds an index, or adds headers to an existing one.
 fn build(args: &BuildArgs, json: bool) -> anyhow::Result<Report> {
-    let mut settings = Settings::new(&args.label)?;
-    if args.block_hashes {
+    let existing = match Index::open(Folder::new(&args.index)) {
+        Ok(index) => Some(index.settings().clone()),
+        Err(IndexError::NoIndex) => None,
+        Err(error) => return Err(error).with_context(|| named(&args.index)),
+    };
+    let kept = existing.as_ref();
+    // An existing index has its label and its columns: what is given must agree with them.
+    let label = args.label.as_deref().or(kept.map(Settings::label)).unwrap_or("mainnet");
+    let mut settings = Settings::new(label)?;
+    if args.block_hashes || kept.is_some_and(Settings::has_block_hashes) {
         settings = settings.with_block_hashes();
     }
     let mut adding = Adding::new(&args.index, settings, &args.adding, json);
-    match Index::open(Folder::new(&args.index)) {
-        // A new index is created only when the first headers are read, so that an early error
-        // leaves no folder behind.
-        Err(IndexError::NoIndex) => {}
-        opened => {
-            opened.with_context(|| named(&args.index))?;
-            adding.open()?;
-        }
+    // A new index is created only when the first headers are read, so that an early error leaves no
+    // folder behind.
+    if existing.is_some() {
+        adding.open()?;
     }
     if args.headers.rpc.is_given() {
         return provider::run(adding, &args.headers, args.from.unwrap_or(0));
-    }
-    adding.run(&args.headers.linked)
-}
-
-fn append(args: &AppendArgs, json: bool) -> anyhow::Result<Report> {
-    let index = Index::open(Folder::new(&args.index)).with_context(|| named(&args.index))?;
-    let mut adding = Adding::new(&args.index, index.settings().clone(), &args.adding, json);
-    adding.reorganises = true;
-    adding.open()?;
-    if args.headers.rpc.is_given() {
-        return provider::run(adding, &args.headers, 0);
     }
     adding.run(&args.headers.linked)
 }

@@ -1,4 +1,4 @@
-//! `eth index build --rpc` and `append --rpc`: add headers from a provider.
+//! `eth index build --rpc`: adds headers from a provider.
 
 use std::ops::RangeInclusive;
 

@@ -199,7 +199,7 @@ fn demo_shows_an_omission_and_its_proof() {
     .expect("a number")];
     assert!(holder.windows(receipt.len()).any(|part| part == receipt));
     let page = run(&["demo"]).stdout;
-    assert!(page.contains("omitted     log 257 of block 17,686,111, in transaction 136"), "{page}");
+    assert!(page.contains("omitted: log 257 (transaction 136) of 0xC02aaA39"), "{page}");
     // The headers of the demo are linked.
     let headers: Vec<_> = audit["headers"].as_array().expect("two").iter().map(text).collect();
     assert_eq!(json_of(&["eth", "header", headers[0], headers[1]], YES)["linked"], true);

@@ -1,4 +1,4 @@
-//! Soak test of `btc watch`: with BIP37 against bcoin, and with BIP157 against `btc serve`, which
+//! Soak test of `btc watch`: with BIP37 against bcoin, and with BIP157 against `btc test-node`, which
 //! serves the same blocks.
 
 use std::collections::VecDeque;
@@ -115,7 +115,7 @@ impl Soak {
                 let address = self.server.address().to_string();
                 self.server.kill();
                 self.server = Server::start_at(scene, &self.folder, &address, &[]);
-                self.figures.add("kills of btc serve", 1);
+                self.figures.add("kills of btc test-node", 1);
             }
             31..=34 if times.is_first_third() => {
                 let which = self.rng.below(2);

@@ -4,11 +4,10 @@ use core::time::Duration;
 
 use bitcoin::{Network, PublicKey, ScriptBuf};
 
-use super::node::{World, block, show, stranger, truth, watched};
+use super::node::{World, block, stranger, watched};
 use crate::btc::bip37::session::fences::{fence_of, ping_nonce};
 use crate::btc::bip37::session::{
-    Action, Config, Event, EvidenceError, FilterPolicy, Finding, Limits, Message, PrivacyReport,
-    Session,
+    Action, Config, Event, FilterPolicy, Finding, Limits, Message, PrivacyReport, Session,
 };
 use crate::btc::wallet::WatchItem;
 use testkit::Rng;
@@ -26,42 +25,6 @@ fn world_with(length: u32, limits: Limits) -> World {
     world.event(Event::Watch(vec![watched(0)]));
     world.event(Event::Connected);
     world
-}
-
-/// Returns, for each block, `true` if an answer is stored: a claim is then tested against the
-/// answer.
-fn kept(world: &mut World) -> Vec<bool> {
-    let blocks = world.blocks.clone();
-    let is_kept = |block: &bitcoin::Block| {
-        world.event(Event::OmissionClaim(block.block_hash(), show(block, 1)));
-        match world.findings.last() {
-            Some(Finding::NoEvidence(_, EvidenceError::NoAnswer(_))) => false,
-            Some(Finding::NoEvidence(_, EvidenceError::NotOmitted(1))) => true,
-            other => panic!("{other:?}"),
-        }
-    };
-    blocks.iter().map(is_kept).collect()
-}
-
-/// A node answers with every leaf of the tree, and the oldest answers are dropped.
-#[test]
-fn the_bytes_of_answers_are_bounded() {
-    let limits = Limits { answer_bytes: 10 * 2_000, in_flight: 4, ..Limits::default() };
-    for (limits, least, most) in [(limits, 5, 9), (Limits { answers: 2, ..limits }, 2, 2)] {
-        let mut world = world_with(20, limits);
-        world.lie = |block, _| {
-            let all: Vec<_> = (0..block.txdata.len() as u32).collect();
-            Some((truth(block, &all).0, vec![]))
-        };
-        world.request_from(0);
-        world.settle();
-        assert_eq!(world.count(|f| matches!(f, Finding::Block(_))), 20);
-        let kept = kept(&mut world);
-        let count = kept.iter().filter(|kept| **kept).count();
-        // Each answer contains all 61 leaves of a tree, with 32 bytes each.
-        assert!((least..=most).contains(&count) && count * 61 * 32 < 20_000, "{count}");
-        assert!(kept[20 - count..].iter().all(|kept| *kept), "{kept:?}");
-    }
 }
 
 /// One key and its scripts give the same number of addresses in whatever order they are added.

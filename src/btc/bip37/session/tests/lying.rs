@@ -5,7 +5,7 @@ use bitcoin::{Block, Network, OutPoint, ScriptBuf, Transaction, TxMerkleNode, Wi
 
 use super::node::{World, block, script, show, stranger, truth, tx, txids, watched};
 use crate::btc::bip37::session::{
-    Event, EvidenceError, FilterPolicy, Finding, Ground, OmissionEvidence,
+    Event, EvidenceError, FilterPolicy, Finding, Ground, HeightEvidence, Omission, OmissionEvidence,
 };
 use crate::btc::bip37::{BloomFilter, MerkleBlock, ProofError, TreeError, UpdateMode};
 use crate::btc::merkle_tree::{MerklePath, PathError};
@@ -37,28 +37,39 @@ fn run(lie: super::node::Lie) -> World {
     world
 }
 
-fn claim(world: &mut World, block: usize, index: u32) -> Finding {
-    let shown = show(&world.blocks[block], index);
-    world.event(Event::OmissionClaim(world.blocks[block].block_hash(), shown));
-    world.findings.last().unwrap().clone()
+/// Returns the node's last answer for a block, with the filter as loaded and a transaction that the
+/// answer may have omitted.
+fn evidence_in(world: &World, block: usize, index: u32) -> OmissionEvidence {
+    let hash = world.blocks[block].block_hash();
+    let mut answers = world.answers.iter().rev();
+    let answer = answers.find(|(_, merkle_block)| merkle_block.header.block_hash() == hash);
+    let (filter, merkle_block) = answer.expect("the node has answered").clone();
+    OmissionEvidence { filter, merkle_block, omitted: show(&world.blocks[block], index) }
+}
+
+fn claim(world: &World, block: usize, index: u32) -> Result<Omission, EvidenceError> {
+    evidence_in(world, block, index).verify(Network::Regtest)
+}
+
+fn claim_height(world: &World, block: usize, index: u32) -> Result<u32, EvidenceError> {
+    let OmissionEvidence { merkle_block, omitted, .. } = evidence_in(world, block, index);
+    HeightEvidence { merkle_block, coinbase: omitted }.verify(Network::Regtest)
 }
 
 #[test]
 fn an_omission_is_shown_by_anyone_with_the_block() {
-    let mut world = run(|block, _| Some(truth(block, &[])));
+    let world = run(|block, _| Some(truth(block, &[])));
     assert_eq!(world.relevant(), []);
-    let Finding::Omission { evidence, omission, .. } = claim(&mut world, 1, 3) else {
-        panic!("{:?}", world.findings.last());
-    };
+    let evidence = evidence_in(&world, 1, 3);
+    let omission = evidence.verify(Network::Regtest).unwrap();
     assert_eq!((omission.index, omission.ground), (3, Ground::Output(0)));
-    // Anyone who verifies the evidence gets the same result. Evidence with any change is rejected.
-    assert_eq!(evidence.verify(Network::Regtest), Ok(omission));
+    // Evidence with any change is rejected.
     assert!(matches!(
         evidence.verify(Network::Bitcoin),
         Err(EvidenceError::Answer(ProofError::ProofOfWork(_)))
     ));
     let with = |change: &dyn Fn(&mut OmissionEvidence)| {
-        let mut evidence = (*evidence).clone();
+        let mut evidence = evidence.clone();
         change(&mut evidence);
         evidence.verify(Network::Regtest).unwrap_err()
     };
@@ -77,47 +88,37 @@ fn an_omission_is_shown_by_anyone_with_the_block() {
     ));
     // A transaction that matches only by an outpoint that the node should have inserted is no
     // evidence.
-    assert!(matches!(claim(&mut world, 2, 4), Finding::NoEvidence(_, EvidenceError::NoMatch)));
+    assert_eq!(claim(&world, 2, 4), Err(EvidenceError::NoMatch));
 }
 
 /// A matching leaf that is in the answer but not flagged as matched is also treated as omitted.
 #[test]
 fn an_unmatched_leaf_is_an_omission() {
-    let mut world = run(|block, matched| {
+    let world = run(|block, matched| {
         // The neighbour is flagged as matched instead, so the answer contains both leaves.
         let neighbours = matched.iter().map(|index| index ^ 1);
         let shown: Vec<_> = neighbours.filter(|&i| (i as usize) < block.txdata.len()).collect();
         Some(truth(block, &shown))
     });
-    assert!(matches!(claim(&mut world, 1, 3), Finding::Omission { .. }));
+    assert!(claim(&world, 1, 3).is_ok());
 }
 
 /// With a false height, every honest path is too long. The coinbase proves the true height.
 #[test]
 fn a_false_height_is_shown_by_the_coinbase() {
-    let mut world = run(|block, _| {
+    let world = run(|block, _| {
         let header = block.header;
         let hashes = vec![header.merkle_root];
         let flat = MerkleBlock { header, num_transactions: 900, hashes, flags: vec![0] };
         Some((flat, vec![]))
     });
-    assert!(matches!(
-        claim(&mut world, 1, 3),
-        Finding::NoEvidence(_, EvidenceError::Path(PathError::Length { siblings: 3, height: 10 }))
-    ));
-    let hash = world.blocks[1].block_hash();
-    let not_the_first = show(&world.blocks[1], 1);
-    world.event(Event::HeightClaim(hash, not_the_first));
-    assert!(matches!(
-        world.findings.last(),
-        Some(Finding::NoEvidence(_, EvidenceError::NotTheCoinbase))
-    ));
-    let coinbase = show(&world.blocks[1], 0);
-    world.event(Event::HeightClaim(hash, coinbase));
-    let Some(Finding::FalseHeight { evidence, height: 3, .. }) = world.findings.last() else {
-        panic!("{:?}", world.findings.last());
-    };
-    assert_eq!(evidence.verify(Network::Regtest), Ok(3));
+    let error = EvidenceError::Path(PathError::Length { siblings: 3, height: 10 });
+    assert_eq!(claim(&world, 1, 3), Err(error));
+    assert_eq!(claim_height(&world, 1, 1), Err(EvidenceError::NotTheCoinbase));
+    assert_eq!(claim_height(&world, 1, 0), Ok(3));
+    // Of an honest answer, the coinbase shows nothing.
+    let honest = run(|block, matched| Some(truth(block, matched)));
+    assert_eq!(claim_height(&honest, 1, 0), Err(EvidenceError::SameHeight(3)));
 }
 
 /// The answer claims fewer transactions at the same height, so the omitted transaction is after the
@@ -141,11 +142,9 @@ fn fewer_transactions_at_the_same_height_are_no_way_out() {
     assert_eq!(world.blocks[1].txdata.len(), 7);
     world.event(Event::Request(vec![world.at(1)]));
     world.settle();
-    let Finding::Omission { evidence, omission, .. } = claim(&mut world, 1, 6) else {
-        panic!("{:?}", world.findings.last());
-    };
+    let mut copy = evidence_in(&world, 1, 6);
+    let omission = copy.verify(Network::Regtest).unwrap();
     assert_eq!((omission.index, omission.ground), (6, Ground::Output(0)));
-    let mut copy = (*evidence).clone();
     copy.omitted.path.index = 7;
     let error = EvidenceError::Path(PathError::Sibling { level: 0 });
     assert_eq!(copy.verify(Network::Regtest), Err(error));
@@ -161,10 +160,7 @@ fn what_is_not_delivered_is_said_and_may_come_late() {
     let txid = receive.compute_txid();
     assert!(world.findings.contains(&Finding::NotDelivered { block: hash, index: 3, txid }));
     // Nothing was omitted, because the tree contains the transaction.
-    assert!(matches!(
-        claim(&mut world, 1, 3),
-        Finding::NoEvidence(_, EvidenceError::NotOmitted(3))
-    ));
+    assert_eq!(claim(&world, 1, 3), Err(EvidenceError::NotOmitted(3)));
     world.event(Event::Tx(receive));
     assert_eq!(world.relevant(), [txid]);
 }
@@ -197,7 +193,7 @@ fn witnesses_are_dropped() {
 
 #[test]
 fn a_transaction_that_is_not_in_the_tree() {
-    let mut world = run(|block, matched| {
+    let world = run(|block, matched| {
         let (merkle_block, transactions) = truth(block, matched);
         let forged = tx(&[OutPoint::new(block.txdata[0].compute_txid(), 9)], &[script(0)]);
         Some((merkle_block, [vec![forged], transactions].concat()))
@@ -206,10 +202,7 @@ fn a_transaction_that_is_not_in_the_tree() {
     // transactions of a block are outstanding.
     assert_eq!(world.count(|f| matches!(f, Finding::NotInTree { .. })), 2);
     assert_eq!(world.relevant().len(), 2, "the forged ones are unconfirmed");
-    assert!(matches!(
-        claim(&mut world, 1, 3),
-        Finding::NoEvidence(_, EvidenceError::NotOmitted(3))
-    ));
+    assert_eq!(claim(&world, 1, 3), Err(EvidenceError::NotOmitted(3)));
 }
 
 #[test]
@@ -227,49 +220,14 @@ fn invalid_unrequested_and_passed_over() {
     assert_eq!(world.count(invalid), 3);
     assert_eq!(world.relevant(), []);
 
-    let mut world = run(|block, matched| (block.header.time != 1).then(|| truth(block, matched)));
+    let world = run(|block, matched| (block.header.time != 1).then(|| truth(block, matched)));
     let hash = world.blocks[1].block_hash();
     assert!(world.findings.contains(&Finding::Unanswered(hash)));
-    assert!(matches!(claim(&mut world, 1, 3), Finding::NoEvidence(_, EvidenceError::NoAnswer(_))));
-    // After a second request, an answer could also be the late answer to the first request. Such an
-    // answer proves inclusion, but is no evidence against the node.
-    world.lie = |block, _| Some(truth(block, &[]));
-    world.event(Event::Request(vec![world.at(1)]));
-    world.settle();
-    assert!(matches!(claim(&mut world, 1, 3), Finding::NoEvidence(_, EvidenceError::NoAnswer(_))));
 
     let mut world = run(|block, _| Some(truth(block, &[])));
     let (again, _) = truth(&world.blocks[0], &[]);
     world.event(Event::MerkleBlock(again));
     assert_eq!(world.findings.last(), Some(&Finding::Unrequested(world.blocks[0].block_hash())));
-}
-
-/// Before the pong of the fence arrives, an answer may still belong to another request.
-#[test]
-fn evidence_waits_for_the_fence() {
-    let mut world = world();
-    world.lie = |block, _| Some(truth(block, &[]));
-    world.request_from(0);
-    while world.node_step() {}
-    while !matches!(world.to_session.front(), Some(Event::Pong(_))) {
-        assert!(world.session_step());
-    }
-    assert!(matches!(claim(&mut world, 1, 3), Finding::NoEvidence(_, EvidenceError::NoAnswer(_))));
-    // A pong that answers none of the session's pings does not show that any answer is complete.
-    world.event(Event::Pong(u64::MAX));
-    assert!(matches!(claim(&mut world, 1, 3), Finding::NoEvidence(_, EvidenceError::NoAnswer(_))));
-    world.settle();
-    assert!(matches!(claim(&mut world, 1, 3), Finding::Omission { .. }));
-}
-
-#[test]
-fn a_filter_sent_between_request_and_answer_spoils_the_answer() {
-    let mut world = world();
-    world.lie = |block, _| Some(truth(block, &[]));
-    world.request_from(0);
-    world.event(Event::Refresh);
-    world.settle();
-    assert!(matches!(claim(&mut world, 1, 3), Finding::NoEvidence(_, EvidenceError::NoAnswer(_))));
 }
 
 /// Returns the evidence that a block's answer omits a transaction whose output script is `pays`,
@@ -318,90 +276,11 @@ fn corners_of_implementations_are_no_evidence() {
 /// level below them.
 #[test]
 fn paths_that_start_elsewhere() {
-    let mut world = run(|block, matched| Some(truth(block, matched)));
-    let block = world.blocks[1].clone();
-    let mut shown = show(&block, 3);
+    let world = run(|block, matched| Some(truth(block, matched)));
+    let mut evidence = evidence_in(&world, 1, 3);
     let below = TxMerkleNode::from_byte_array([1; 32]);
-    shown.path = MerklePath { index: 6, siblings: [vec![below], shown.path.siblings].concat() };
-    world.event(Event::OmissionClaim(block.block_hash(), shown));
-    assert!(matches!(
-        world.findings.last(),
-        Some(Finding::NoEvidence(
-            _,
-            EvidenceError::Path(PathError::Length { siblings: 4, height: 3 })
-        ))
-    ));
-}
-
-/// Once a node has sent an answer that was not requested, its unsettled and later answers are not
-/// used as evidence: each could belong to another request.
-#[test]
-fn out_of_turn_once_is_out_of_turn_for_good() {
-    let mut world = world();
-    world.lie = |block, _| Some(truth(block, &[]));
-    world.event(Event::Request(vec![world.at(1)]));
-    while world.node_step() {}
-    // The answer has arrived, but its pong has not.
-    assert!(world.session_step());
-    let (surplus, _) = truth(&world.blocks[0], &[]);
-    world.event(Event::MerkleBlock(surplus));
-    for _ in 0..2 {
-        world.settle();
-        let finding = claim(&mut world, 1, 3);
-        assert!(matches!(finding, Finding::NoEvidence(_, EvidenceError::NoAnswer(_))));
-        world.event(Event::Request(vec![world.at(1)]));
-    }
-    world.reconnect();
-    world.event(Event::Request(vec![world.at(1)]));
-    world.settle();
-    assert!(matches!(claim(&mut world, 1, 3), Finding::Omission { .. }));
-}
-
-/// Answers that a pong has settled stay usable: a surplus answer to an earlier request would have
-/// arrived before the pong. A node's surplus answer does not affect the answers of another node
-/// either.
-#[test]
-fn a_surplus_answer_takes_no_evidence_back() {
-    let mut world = run(|block, _| Some(truth(block, &[])));
-    let (surplus, _) = truth(&world.blocks[0], &[]);
-    world.event(Event::MerkleBlock(surplus.clone()));
-    assert!(matches!(claim(&mut world, 1, 3), Finding::Omission { .. }));
-    world.reconnect();
-    world.settle();
-    world.event(Event::MerkleBlock(surplus));
-    assert_eq!(world.count(|f| matches!(f, Finding::Unrequested(_))), 2);
-    assert!(matches!(claim(&mut world, 1, 3), Finding::Omission { .. }));
-}
-
-/// The same block is requested from two nodes, and the first one lies. The finding contains the
-/// number of the first connection.
-#[test]
-fn a_finding_says_on_which_connection_the_answer_came() {
-    let mut world = world();
-    assert_eq!(world.session.connection(), 1);
-    world.lie = |block, _| Some(truth(block, &[]));
-    world.request_from(0);
-    world.settle();
-    world.lie = |block, matched| Some(truth(block, matched));
-    world.reconnect();
-    world.request_from(0);
-    world.settle();
-    assert_eq!(world.relevant().len(), 2);
-    assert!(matches!(claim(&mut world, 1, 3), Finding::Omission { connection: 1, .. }));
-    // Now the second node lies.
-    let mut world = self::world();
-    world.request_from(0);
-    world.settle();
-    world.lie = |block, _| {
-        let hashes = vec![block.header.merkle_root];
-        let header = block.header;
-        Some((MerkleBlock { header, num_transactions: 900, hashes, flags: vec![0] }, vec![]))
-    };
-    world.reconnect();
-    world.request_from(0);
-    world.settle();
-    let (hash, coinbase) = (world.blocks[1].block_hash(), show(&world.blocks[1], 0));
-    world.event(Event::HeightClaim(hash, coinbase));
-    assert!(matches!(world.findings.last(), Some(Finding::FalseHeight { connection: 2, .. })));
-    assert_eq!(world.session.connection(), 2);
+    let siblings = [vec![below], evidence.omitted.path.siblings].concat();
+    evidence.omitted.path = MerklePath { index: 6, siblings };
+    let error = EvidenceError::Path(PathError::Length { siblings: 4, height: 3 });
+    assert_eq!(evidence.verify(Network::Regtest), Err(error));
 }

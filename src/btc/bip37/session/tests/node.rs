@@ -133,7 +133,6 @@ pub(super) fn is_complaint(finding: &Finding) -> bool {
             | Finding::RefilterEarlier(_)
             | Finding::Privacy(_)
             | Finding::RefreshAdvised(_)
-            | Finding::NoEvidence(..)
     )
 }
 
@@ -160,6 +159,10 @@ pub(super) struct World {
     /// `true` if the node answers requests only after later messages.
     pub(super) slow: bool,
     deferred: VecDeque<BlockHash>,
+    /// The filter as the wallet loaded it last.
+    loaded: Option<BloomFilter>,
+    /// The answers that the node sent, each with the filter as loaded.
+    pub(super) answers: Vec<(BloomFilter, MerkleBlock)>,
 }
 
 impl World {
@@ -174,6 +177,8 @@ impl World {
             lie: |block, matched| Some(truth(block, matched)),
             slow: false,
             deferred: VecDeque::new(),
+            loaded: None,
+            answers: Vec::new(),
         }
     }
 
@@ -218,6 +223,7 @@ impl World {
         match message {
             Message::FilterLoad(filter) => {
                 self.filter = Some(BloomFilter::decode(&filter.encode()).unwrap());
+                self.loaded.clone_from(&self.filter);
             }
             Message::FilterAdd(data) => {
                 self.filter.as_mut().expect("loaded before").insert(data.as_bytes());
@@ -245,6 +251,7 @@ impl World {
         let is_match = |(_, tx): &(u32, &Transaction)| filter.is_relevant_and_update(tx);
         let matched: Vec<_> = (0..).zip(&block.txdata).filter(is_match).map(|(i, _)| i).collect();
         let Some((merkle_block, transactions)) = (self.lie)(block, &matched) else { return };
+        self.answers.push((self.loaded.clone().expect("loaded before"), merkle_block.clone()));
         self.to_session.push_back(Event::MerkleBlock(merkle_block));
         self.to_session.extend(transactions.into_iter().map(Event::Tx));
     }

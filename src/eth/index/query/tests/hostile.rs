@@ -49,7 +49,6 @@ fn answers(files: &Files, what: &str) -> Answers {
         };
         let Some(numbers) = index.numbers() else { return vec![Err(IndexError::Empty)] };
         let ask = |query| {
-            let _ = index.explain(query, numbers.clone())?;
             let found = index.candidates(query, numbers.clone())?;
             Ok(found.iter().collect())
         };

@@ -107,14 +107,8 @@ fn headers_must_go_on_from_the_index() {
     let of = |name: &str, headers: &[Vec<u8>]| folder.write(name, headers.concat());
     let (index, _) = build(&folder, &of("first", &all[..100]), &[]);
     let refused = |headers: &str, words: &[&str]| {
-        for command in ["build", "append"] {
-            let output = run(&["eth", "index", command, &index, headers]);
-            assert_eq!(output.code, BAD_INPUT, "{}", output.stderr);
-            for word in words {
-                assert!(output.stderr.contains(word), "{command}: {word}: {}", output.stderr);
-            }
-            assert_eq!(json_of(&["eth", "index", "info", &index], YES)["blocks"], 100);
-        }
+        fails(&["eth", "index", "build", &index, headers], b"", BAD_INPUT, words);
+        assert_eq!(json_of(&["eth", "index", "info", &index], YES)["blocks"], 100);
     };
     refused(&of("gap", &all[102..105]), &["block 1102 comes after block 1099", "2 are missing"]);
     // Headers before the faulty one are kept.
@@ -123,7 +117,7 @@ fn headers_must_go_on_from_the_index() {
     assert_eq!(output.code, BAD_INPUT);
     assert!(output.stderr.contains("block 1111 comes after block 1109"), "{}", output.stderr);
     let (_, summary) =
-        lines_of(&["eth", "index", "append", &index, &of("next", &all[90..150])], YES);
+        lines_of(&["eth", "index", "build", &index, &of("next", &all[90..150])], YES);
     assert_eq!(summary["last"], 1149);
     // These headers start before the first block of the index.
     let below = made_up(START - 1, 3, B256::ZERO, 3);
@@ -142,13 +136,7 @@ fn a_reorganisation_is_taken_back() {
     let fork = 8_400;
     let other = made_up(START + fork as u64, 101, hash(&all, fork - 1), 1);
     let branch = folder.write("branch.rlp", [&all[fork - 20..fork], &other].concat().concat());
-    fails(
-        &["eth", "index", "build", &index, &branch],
-        b"",
-        BAD_INPUT,
-        &["another branch", "`chainsieve eth index append`"],
-    );
-    let (_, summary) = lines_of(&["eth", "index", "append", &index, &branch], YES);
+    let (_, summary) = lines_of(&["eth", "index", "build", &index, &branch], YES);
     assert_eq!((&summary["removed_blocks"], &summary["added"]), (&json!(100), &json!(101)));
     let removed = summary["removed"].as_array().expect("a list");
     assert_eq!(removed.len(), 100);
@@ -167,11 +155,11 @@ fn a_reorganisation_is_taken_back() {
     // The branch starts at its first new block, whose parent is in the index.
     let again = made_up(START + fork as u64, 2, hash(&all, fork - 1), 2);
     let (_, summary) = lines_of(
-        &["eth", "index", "append", &index, &folder.write("short.rlp", again.concat())],
+        &["eth", "index", "build", &index, &folder.write("short.rlp", again.concat())],
         YES,
     );
     assert_eq!((&summary["removed_blocks"], &summary["added"]), (&json!(101), &json!(2)));
-    let page = run(&["eth", "index", "append", &index, &branch]).stdout;
+    let page = run(&["eth", "index", "build", &index, &branch]).stdout;
     assert!(page.contains(&format!("removed  9400         {}", hash(&again, 0))), "{page}");
     assert!(page.contains("2 blocks of another branch"), "{page}");
 }
@@ -185,7 +173,7 @@ fn a_reorganisation_that_reaches_too_far_changes_nothing() {
     let before = json_of(&["eth", "index", "info", &index], YES);
     let refused = |headers: &[Vec<u8>], words: &[&str]| {
         let branch = folder.write("branch.rlp", headers.concat());
-        fails(&["eth", "index", "append", &index, &branch], b"", BAD_INPUT, words);
+        fails(&["eth", "index", "build", &index, &branch], b"", BAD_INPUT, words);
         let info = json_of(&["eth", "index", "info", &index], YES);
         assert_eq!(info["last_hash"], before["last_hash"]);
     };
@@ -202,6 +190,6 @@ fn a_reorganisation_that_reaches_too_far_changes_nothing() {
     assert_eq!(lines_of(&args, YES).1["sealed_sections"], 0);
     let branch = folder.write("branch.rlp", deep.concat());
     let (_, summary) =
-        lines_of(&["eth", "index", "append", &deeper, &branch, "--confirmations", "1000"], YES);
+        lines_of(&["eth", "index", "build", &deeper, &branch, "--confirmations", "1000"], YES);
     assert_eq!((&summary["removed_blocks"], &summary["added"]), (&json!(500), &json!(520)));
 }

@@ -94,63 +94,6 @@ fn sealed_sections_answer_as_headers_do() {
 }
 
 #[test]
-fn explained_as_forecast_from_headers() {
-    let folder = Folder::new("index-explained");
-    let headers = folder.write("headers.rlp", chain().concat());
-    let (index, _) = build(&folder, &headers, &[]);
-    let (two, hundred) = (every(2).to_string(), every(100).to_string());
-    for (query, range) in [
-        (&["--address", &two][..], &[][..]),
-        (&["--address", &hundred, "--event", DEPOSIT], &[]),
-        (&[], &[]),
-        (&["--address", &two, "--address", &hundred], &["--from", "3,333", "--to", "9,400"]),
-    ] {
-        let query = [query, range].concat();
-        let forecast = json_of(&[&["eth", "forecast", &headers], &query[..]].concat(), YES);
-        let explained = json_of(&[&["eth", "index", "explain", &index], &query[..]].concat(), YES);
-        for field in ["blocks", "first", "last", "candidates", "share", "fill", "clauses", "query"]
-        {
-            assert_eq!(explained[field], forecast[field], "{query:?}: {field}");
-        }
-        assert_eq!(explained["expected_false"], forecast["expected_false"], "{query:?}");
-        for field in ["receipts", "slim_bytes", "consensus_bytes"] {
-            let [a, b] =
-                [&explained, &forecast].map(|json| json[field].as_f64().expect("a number"));
-            assert!(a / b > 0.5 && a / b < 2.0, "{query:?}: {field}: {a} {b}");
-        }
-        let plan = &explained["plan"];
-        assert_eq!(plan["sections"], 1);
-        let first = explained["first"].as_u64().expect("a number").max(START + 8192);
-        let last = explained["last"].as_u64().expect("a number");
-        assert_eq!(plan["unsealed_blocks"], last + 1 - first);
-        let sum = |rows: &Value| -> u64 {
-            let rows = rows.as_array().expect("rows").iter();
-            rows.map(|row| row["bytes"].as_u64().expect("a number")).sum()
-        };
-        assert_eq!(plan["bytes"], sum(&plan["rows"]));
-        // A query reads at most three rows per section for each value.
-        let values = query.iter().filter(|word| word.starts_with("--")).count() - range.len() / 2;
-        let rows = plan["rows"].as_array().map_or(0, Vec::len);
-        assert!(rows <= 3 * values && rows >= values, "{query:?}: {rows}");
-        let [most, least] = [&explained, &forecast].map(|json| json["most_receipts"].as_u64());
-        assert!(most >= least, "{query:?}");
-    }
-    // Every second block contains the address, so the density of each row is at least one half. The
-    // rows are sorted by ascending density.
-    let args = ["eth", "index", "explain", &index, "--address", &two];
-    let plan = json_of(&args, YES)["plan"].take();
-    let density = plan["rows"].as_array().expect("rows").iter().map(|row| row["density"].as_f64());
-    let density: Vec<_> = density.map(|density| density.expect("a number")).collect();
-    assert!(density.is_sorted() && density[0] >= 0.5, "{density:?}");
-    let page = run(&args).stdout;
-    for words in
-        ["addresses  0x", "0 of 1 sections", "308 unsealed blocks", "row, in reading order"]
-    {
-        assert!(page.contains(words), "{words}: {page}");
-    }
-}
-
-#[test]
 fn what_an_index_holds() {
     let folder = Folder::new("index-info");
     let all = chain();
@@ -199,10 +142,9 @@ fn slips() {
     let headers = folder.write("headers.rlp", run_of(22_431_080, 22_431_086));
     let (index, _) = build(&folder, &headers, &[]);
     let absent = folder.path("absent");
-    for command in ["query", "explain", "info", "verify"] {
+    for command in ["query", "info", "verify"] {
         fails(&["eth", "index", command, &absent], b"", BAD_INPUT, &["absent", "no index"]);
     }
-    fails(&["eth", "index", "append", &absent, &headers], b"", BAD_INPUT, &["absent", "no index"]);
     assert!(!Path::new(&absent).exists());
     let query = |args: &[&str], code, words: &[&str]| {
         fails(&[&["eth", "index", "query", &index], args].concat(), b"", code, words);
@@ -233,4 +175,10 @@ fn slips() {
     fails(&[&again[..], &["--label", "sepolia"]].concat(), b"", BAD_INPUT, &words);
     let words = ["without a column of block hashes", "leave out --block-hashes"];
     fails(&[&again[..], &["--block-hashes"]].concat(), b"", BAD_INPUT, &words);
+    // What is not given is that of the index.
+    let other = folder.path("own");
+    let own = ["eth", "index", "build", &other, &headers];
+    lines_of(&[&own[..], &["--label", "sepolia", "--block-hashes"]].concat(), YES);
+    let (_, summary) = lines_of(&own, YES);
+    assert_eq!((&summary["label"], &summary["block_hashes"]), (&json!("sepolia"), &json!(true)));
 }

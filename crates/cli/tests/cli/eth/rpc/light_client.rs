@@ -402,7 +402,7 @@ fn an_index() {
     let url = honest(made_up());
     let args = ["eth", "index", "build", &path, "--rpc", &url.url(), "--to", "17686152"];
     assert_eq!(discreet(&[&args[..], &more].concat()).code, YES);
-    let append = ["eth", "index", "append", &path];
+    let append = ["eth", "index", "build", &path];
     // To replace the made-up blocks, it looks for the last common one, which this provider lacks.
     let words = ["the node does not have block 17686110"];
     light.fails(&append, &honest_archive(), &[], BAD_INPUT, &words);
