@@ -18,7 +18,7 @@ use crate::exit::EXIT_CODES;
 pub(crate) use anchor::{
     AnchorCommand, HeaderAnchorArgs, NetworkArgs, ShowAnchorArgs, SyncAnchorArgs, VerifyAnchorArgs,
 };
-pub(crate) use audit::{AuditArgs, SCOPES, SOUNDNESS, TrustArgs, VerifyCertificateArgs};
+pub(crate) use audit::{AuditArgs, TrustArgs, VerifyCertificateArgs};
 pub(crate) use beacon::BeaconArgs;
 pub(crate) use follow::FollowArgs;
 pub(crate) use headers::{Buckets, HeaderFormat, HeadersArgs, StatsArgs};
@@ -26,7 +26,7 @@ pub(crate) use index::{
     AddedHeaders, AddingArgs, AppendArgs, BuildArgs, ExplainArgs, IndexCommand, InfoArgs,
     QueryIndexArgs, VerifyIndexArgs,
 };
-pub(crate) use query::{QueryArgs, SEMANTICS};
+pub(crate) use query::QueryArgs;
 pub(crate) use rpc::RpcArgs;
 pub(crate) use scan::{ForecastArgs, LinkedHeaderArgs, ScanArgs};
 pub(crate) use serve::{ServeArgs, Unverified};
