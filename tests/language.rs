@@ -102,7 +102,7 @@ fn prose(path: &Path) -> Vec<(usize, String)> {
 #[test]
 fn texts_are_plain() {
     let mut paths = Vec::new();
-    for folder in ["src", "crates", "docs", "tests", "benches", "examples"] {
+    for folder in ["src", "crates", "conformance", "docs", "tests", "benches", "examples"] {
         files(&root().join(folder), &mut paths);
     }
     paths.extend(["README.md", "CONTRIBUTING.md", "SECURITY.md"].map(|name| root().join(name)));

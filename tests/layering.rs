@@ -1,6 +1,6 @@
-//! Checks the structure of the sources: imports point down, between packages and within them.
-//! `unsafe` stays in `lanes`, in one line of the command that maps files, and in the tests'
-//! allocator.
+//! Checks the structure of the sources: imports point down, between packages and within them, and no
+//! package of the root's workspace imports one of `conformance`. `unsafe` stays in `lanes`, in one line
+//! of the command that maps files, and in the tests' allocator.
 //!
 //! Each rule is a function from a file's path and text to its violations. Small texts that break
 //! the rules show that violations are found.
@@ -9,27 +9,17 @@ use std::path::{Path, PathBuf};
 
 /// The packages of ours that the sources of a package may use, by the start of their path. The
 /// first matching entry applies.
-const PACKAGES: [(&str, &[&str]); 9] = [
+const PACKAGES: [(&str, &[&str]); 8] = [
     ("crates/lanes/src", &[]),
     ("crates/filter/src", &["chainsieve_lanes"]),
     ("src/lib.rs", &["chainsieve_lanes", "chainsieve_filter"]),
     ("src", &["chainsieve_lanes"]),
-    ("crates/testkit/src", &["chainsieve", "chainsieve_vectors"]),
+    ("crates/testkit/src", &["chainsieve"]),
     ("crates/client/src", &["chainsieve"]),
     ("crates/provider/src", &["chainsieve"]),
     (
-        "crates/conformance/src",
-        &["chainsieve", "chainsieve_client", "chainsieve_provider", "chainsieve_vectors"],
-    ),
-    (
         "crates/cli/src",
-        &[
-            "chainsieve",
-            "chainsieve_client",
-            "chainsieve_conformance",
-            "chainsieve_filter",
-            "chainsieve_provider",
-        ],
+        &["chainsieve", "chainsieve_client", "chainsieve_filter", "chainsieve_provider"],
     ),
 ];
 
@@ -197,6 +187,17 @@ fn reaches_into_the_library(path: &Path, text: &str) -> Vec<String> {
     if reaches { vec![message] } else { Vec::new() }
 }
 
+/// Packages of the workspace `conformance`, which imports the others.
+const SATELLITES: [&str; 2] = ["chainsieve_conformance", "chainsieve_vectors"];
+
+/// Returns a violation if a file outside of `conformance` uses a package of that workspace.
+fn imports_a_satellite(path: &Path, text: &str) -> Option<String> {
+    let code = code_of(text);
+    let mut words = code.split(|c: char| !c.is_alphanumeric() && c != '_');
+    let found = words.find(|word| SATELLITES.contains(word))?;
+    Some(format!("{}: uses {found}", path.display()))
+}
+
 fn rust_files(directory: &str) -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
@@ -241,9 +242,16 @@ fn imports_point_down() {
         assert!(!files.is_empty(), "no files in {package}");
         wrong.extend(files.iter().flat_map(|(path, text)| upward_packages(path, text)));
     }
-    let satellites = rust_files("crates");
-    assert!(!satellites.is_empty(), "no satellite crates");
-    wrong.extend(satellites.iter().flat_map(|(path, text)| reaches_into_the_library(path, text)));
+    for folder in ["crates", "conformance"] {
+        let files = rust_files(folder);
+        assert!(!files.is_empty(), "no packages in {folder}");
+        wrong.extend(files.iter().flat_map(|(path, text)| reaches_into_the_library(path, text)));
+    }
+    for folder in ["src", "crates", "tests", "benches", "examples", "fuzz"] {
+        let files = rust_files(folder);
+        assert!(!files.is_empty(), "no files in {folder}");
+        wrong.extend(files.iter().filter_map(|(path, text)| imports_a_satellite(path, text)));
+    }
     assert_none(&wrong);
 }
 
@@ -280,13 +288,18 @@ fn upward_imports_are_found() {
         0
     );
 
+    let tests = Path::new("crates/cli/tests/cli/main.rs");
+    let wrong = |text| imports_a_satellite(tests, text).is_some();
+    assert!(wrong("use chainsieve_conformance::Pack;") && wrong("chainsieve_vectors::FILES"));
+    assert!(!wrong("use chainsieve::btc; // not chainsieve_vectors"));
+
     let includes = "#[path = \"../../../src/btc/script.rs\"]\nmod script;";
     assert_eq!(reaches_into_the_library(Path::new("crates/cli/src/main.rs"), includes).len(), 1);
 }
 
 #[test]
 fn unsafe_is_in_lanes_and_one_line_that_maps() {
-    let files = ["src", "crates", "examples"].into_iter().flat_map(rust_files);
+    let files = ["src", "crates", "conformance", "examples"].into_iter().flat_map(rust_files);
     let wrong: Vec<_> = files.flat_map(|(path, text)| unsafe_outside_lanes(&path, &text)).collect();
     assert_none(&wrong);
 

@@ -5,7 +5,7 @@
 //! members. `README.md` in this package documents the format. The package `chainsieve-conformance`
 //! runs the vectors against an implementation, in this process or in another one.
 //!
-//! Inputs may refer to chain data in [`FIXTURES`]. `chainsieve conformance export` writes the vectors
+//! Inputs may refer to chain data in [`FIXTURES`]. `chainsieve-conformance export` writes the vectors
 //! with all references resolved.
 //!
 //! ```

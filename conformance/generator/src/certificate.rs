@@ -57,7 +57,7 @@ fn address_bytes(address: &str) -> Vec<u8> {
     hex::decode(address.trim_start_matches("0x")).expect("hex")
 }
 
-/// Whether the header's bloom leaves it open that the block has a log of the address.
+/// Returns `true` if the header's bloom leaves it open that the block has a log of the address.
 fn is_examined(block: &ReceiptedBlock, address: &str) -> bool {
     let bloom = hex::decode(member_of(&block.header, "logs_bloom")).expect("hex");
     Bloom::from_slice(&bloom).contains_input(BloomInput::Raw(&address_bytes(address)))

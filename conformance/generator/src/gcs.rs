@@ -45,14 +45,14 @@ impl Params {
         out
     }
 
-    /// The value of an item in a set of so many, by the text of BIP158.
+    /// The value of an item in a set of this size, by the text of BIP158.
     pub(crate) fn value(&self, item: &[u8], count: u64) -> u64 {
         let (k0, k1) = self.words();
         let hash = siphash24::Hash::hash_to_u64_with_keys(k0, k1, item);
         u64::try_from((u128::from(hash) * u128::from(count * self.m)) >> 64).expect("64 bits")
     }
 
-    /// Whether the crate `bitcoin` finds one of the items in the set.
+    /// Returns `true` if the crate `bitcoin` finds one of the items in the set.
     pub(crate) fn matches(&self, mut encoded: &[u8], items: &[Vec<u8>]) -> bool {
         let (k0, k1) = self.words();
         let reader = GcsFilterReader::new(k0, k1, self.m, self.p);

@@ -541,7 +541,7 @@ pub(crate) fn index(version: &str, areas: &[Area]) -> String {
     serde_json::to_string_pretty(&index).expect("an index is JSON") + "\n"
 }
 
-/// Whether an input has a reference in it.
+/// Returns `true` if an input has a reference in it.
 fn has_references(input: &Value) -> bool {
     match input {
         Value::Object(object) => {

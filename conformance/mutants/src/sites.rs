@@ -142,7 +142,7 @@ impl Finder<'_> {
     }
 }
 
-/// Whether an expression has a `let` in its conditions: it cannot stand in a branch.
+/// Returns `true` if an expression has a `let` in its conditions: it cannot stand in a branch.
 fn has_let(expression: &Expr) -> bool {
     match expression {
         Expr::Let(_) => true,

@@ -173,16 +173,15 @@ fn copy(repository: &Path, folder: &Path) -> io::Result<()> {
 
 /// The code of the subject, and what decides where its switches are. The vectors are not part of it, so
 /// that a build stays valid when a case is added.
-const SOURCES: [&str; 9] = [
-    "Cargo.lock",
+const SOURCES: [&str; 8] = [
+    "conformance/Cargo.lock",
     "src",
     "crates/lanes",
     "crates/filter",
-    "crates/conformance/src",
-    "crates/cli/src/conformance/answer",
+    "conformance/runner/src",
+    "conformance/subjects/chainsieve",
     "conformance/mutants/src/sites.rs",
     "conformance/mutants/src/tree.rs",
-    "conformance/mutants/subject",
 ];
 
 /// Returns the names that git has for the sources in the last commit. They change with the contents.
@@ -195,7 +194,7 @@ fn source_names(repository: &Path) -> io::Result<String> {
 }
 
 /// The program that answers the questions of the vectors.
-const SUBJECT: &str = "conformance-mutants-subject";
+const SUBJECT: &str = "subject-chainsieve";
 
 /// A program with a switch at each place.
 #[derive(Serialize, Deserialize)]
@@ -285,17 +284,19 @@ fn switched(file: &str, text: &str, places: &[(Mutant, Site)]) -> String {
 fn errors(folder: &Path, target: &Path, places: &[(Mutant, Site)]) -> io::Result<BTreeSet<usize>> {
     let mut cargo = Command::new("cargo")
         .args(["build", "--release", "--locked", "--message-format=json"])
-        .args(["-p", "conformance-mutants", "--features", "subject", "--bin", SUBJECT])
+        .args(["-p", SUBJECT])
         .env("CARGO_TARGET_DIR", target)
         .env("RUSTFLAGS", "--cap-lints=warn")
         // The compiler takes less time, and the cases are small.
         .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
         .env("CARGO_PROFILE_RELEASE_LTO", "off")
         .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
-        .current_dir(folder)
+        .current_dir(folder.join("conformance"))
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()?;
+    // The compiler names files of packages outside of the workspace by their whole paths.
+    let folder = folder.canonicalize()?;
     let mut broken = BTreeSet::new();
     for line in BufReader::new(cargo.stdout.take().expect("a pipe")).lines() {
         let Ok(message) = serde_json::from_str::<Value>(&line?) else { continue };
@@ -310,9 +311,14 @@ fn errors(folder: &Path, target: &Path, places: &[(Mutant, Site)]) -> io::Result
             let numbers: Vec<usize> =
                 numbers.filter_map(|rest| rest.split(')').next()?.parse().ok()).collect();
             if numbers.is_empty() {
+                let in_file = |span: &Value, file: &str| {
+                    span["file_name"]
+                        .as_str()
+                        .is_some_and(|name| folder.join(file) == Path::new(name))
+                };
                 let line = span["line_start"].as_u64().expect("a line");
                 let left = places.iter().map(|(mutant, _)| mutant).filter(|mutant| mutant.compiles);
-                let here = left.filter(|mutant| span["file_name"] == *mutant.file);
+                let here = left.filter(|mutant| in_file(span, &mutant.file));
                 let nearest = here.min_by_key(|mutant| line.abs_diff(mutant.line as u64));
                 broken.extend(nearest.map(|mutant| mutant.number));
             }

@@ -6,7 +6,6 @@
 mod args;
 mod btc;
 mod calendar;
-mod conformance;
 mod demo;
 mod eth;
 mod exit;
@@ -149,7 +148,6 @@ fn run(cli: &Cli) -> anyhow::Result<Report> {
             EthCommand::Index(command) => eth::index::run(command, cli.json),
         },
         Command::Filter(command) => filter::run(command, cli.json),
-        Command::Conformance(command) => conformance::run(command, cli.json),
         Command::Demo => demo::run(),
         Command::Completions { shell } => shell::completions(*shell),
         Command::Man { folder, overwrite } => shell::manual(folder, overwrite.force),

@@ -20,8 +20,6 @@ pages! {
     Readme = "README.md";
     Anchors = "docs/anchors.md";
     Audit = "docs/audit.md";
-    Conformance = "docs/conformance.md";
-    ConformanceEthereum = "docs/conformance-ethereum.md";
     Endpoint = "docs/endpoint.md";
     Formats = "docs/formats.md";
     Logs = "docs/logs.md";
@@ -29,7 +27,6 @@ pages! {
     Security = "docs/security.md";
     Speed = "docs/speed.md";
     TestNode = "docs/test-node.md";
-    TestVectors = "docs/test-vectors.md";
     Wallet = "docs/wallet.md";
     WhichFilter = "docs/which-filter.md";
 }

@@ -1,7 +1,7 @@
 //! Code that the tests, benches and fuzz targets of chainsieve share: seeded random numbers,
 //! simulated chains, readers of `fixtures/` and of the corpus, slow reference implementations
 //! written from the specifications, storage that records what a crash may leave, programs of
-//! the workspace, and nodes on loopback.
+//! the workspace, the commands of pages, and nodes on loopback.
 
 pub mod allocation;
 mod binomial;
@@ -11,6 +11,7 @@ pub mod corpus;
 #[cfg(feature = "chains")]
 pub mod eth;
 mod mutation;
+pub mod pages;
 pub mod program;
 mod rng;
 #[cfg(feature = "chains")]

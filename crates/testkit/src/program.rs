@@ -1,4 +1,4 @@
-//! Programs of the workspace that tests of other packages run.
+//! Programs of the repository that tests of other packages run.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -6,13 +6,21 @@ use std::{env, fs};
 
 use serde_json::Value;
 
-/// Returns the path of a program, which is built unless it is up to date.
+/// Returns the path of a program of the workspace at the root, which is built unless it is up to date.
 ///
 /// `target` chooses the program as Cargo's options do: `["--bin", name]` or `["--example", name]`.
 ///
 /// # Panics
 /// If the program cannot be built.
 pub fn built(package: &str, target: [&str; 2]) -> PathBuf {
+    built_in("", package, target)
+}
+
+/// Returns the path of a program of the workspace in a folder of the repository, like [`built`].
+///
+/// # Panics
+/// If the program cannot be built.
+pub fn built_in(workspace: &str, package: &str, target: [&str; 2]) -> PathBuf {
     let [kind, name] = target;
     let own = env::current_exe().expect("a test has a path");
     let folder = own.parent().and_then(Path::parent).expect("target/debug/deps");
@@ -20,15 +28,17 @@ pub fn built(package: &str, target: [&str; 2]) -> PathBuf {
         if kind == "--example" { folder.join("examples").join(name) } else { folder.join(name) };
     // Cargo builds the programs of a workspace together with its tests, but not if only some
     // packages are tested.
-    if is_fresh(&path) { path } else { build(package, target) }
+    if is_fresh(&path) { path } else { build(workspace, package, target) }
 }
 
 /// Builds a program, and returns the path that Cargo reports: the running test may have another
 /// profile.
-fn build(package: &str, [kind, name]: [&str; 2]) -> PathBuf {
+fn build(workspace: &str, package: &str, [kind, name]: [&str; 2]) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
     build.args(["build", "--quiet", "--locked", "--message-format", "json-render-diagnostics"]);
+    build.arg("--manifest-path").arg(root.join(workspace).join("Cargo.toml"));
     build.args(["--package", package, kind, name]).stderr(Stdio::inherit());
     // Variables that `cargo test` sets for a package would make Cargo rebuild what depends on them.
     let of_package =

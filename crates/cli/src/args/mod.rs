@@ -3,8 +3,6 @@
 pub(crate) mod bloom;
 pub(crate) mod cf;
 pub(crate) mod client;
-pub(crate) mod conformance;
-pub(crate) mod conformance_node;
 pub(crate) mod eth;
 pub(crate) mod filter;
 mod matching;
@@ -106,9 +104,6 @@ pub(crate) enum Command {
     /// Membership filters for keys of any kind: Bloom variants, cuckoo, fuse, ribbon
     #[command(subcommand, after_long_help = EXIT_CODES)]
     Filter(filter::FilterCommand),
-    /// Test implementations with vectors, wallets with nodes that lie, and running nodes
-    #[command(subcommand, after_long_help = EXIT_CODES)]
-    Conformance(conformance::ConformanceCommand),
     /// Run examples on built-in blocks, offline: a wallet's filter, the proof that a log was omitted,
     /// and a finalised block from a checkpoint
     #[command(after_long_help = DEMO_HELP)]

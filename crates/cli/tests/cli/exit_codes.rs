@@ -4,20 +4,18 @@
 
 #![cfg(unix)]
 
-use std::io::Read as _;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::io::{self, Read as _};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use chainsieve::bitcoin::Network;
 use chainsieve::bitcoin::bip158::{FilterHash, FilterHeader};
 use chainsieve::bitcoin::hashes::Hash as _;
+use chainsieve::bitcoin::p2p::Magic;
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
-use chainsieve::bitcoin::p2p::message_filter::CFilter;
-use chainsieve_conformance::serve::bitcoin::{Fate, Letter, Proxy};
-use chainsieve_conformance::serve::{bitcoin, ethereum};
-
+use chainsieve_client::net::frame::{read_message, write_message};
 use testkit::eth::beacon_server::Quirk;
 
 use super::blocks::merkle_block;
@@ -28,12 +26,11 @@ use super::serve::{Folder as Blocks, Server as Peer};
 use super::*;
 
 /// Commands that print line by line. All other commands print one document.
-const LINES: [&str; 11] = [
+const LINES: [&str; 10] = [
     "btc cf build",
     "btc cf scan",
     "btc test-node",
     "btc watch",
-    "conformance serve-node",
     "eth scan",
     "eth follow",
     "eth serve",
@@ -117,12 +114,8 @@ struct Scene {
     /// A peer that offers none of the services that the commands need.
     poor: Peer,
     /// A peer that claims an empty filter for every block after the genesis block.
-    liar: Proxy,
+    liar: SocketAddr,
     provider: rpc::server::Server,
-    /// Nodes of the conformance package: honest ones, and one that omits logs.
-    bitcoin: bitcoin::LyingNode,
-    ethereum: ethereum::LyingNode,
-    omitting: ethereum::LyingNode,
     /// An index of one block.
     index: String,
     /// An address where nobody listens.
@@ -138,19 +131,11 @@ impl Scene {
         assert_eq!(run(&["eth", "index", "build", &index, &first]).code, YES);
         let blocks = Blocks::new(0..=20);
         let peer = Peer::start(&blocks, &[]);
-        let any_port = (Ipv4Addr::LOCALHOST, 0).into();
         Self {
-            liar: Proxy::start(any_port, Network::Bitcoin, peer.address, empty_filters)
-                .expect("a free port"),
+            liar: with_empty_filters(peer.address),
             peer,
             poor: Peer::start(&blocks, &["--no-bip157"]),
             provider: rpc::honest_provider(),
-            bitcoin: bitcoin::LyingNode::builder().start().expect("started"),
-            ethereum: ethereum::LyingNode::builder().start().expect("started"),
-            omitting: ethereum::LyingNode::builder()
-                .lie("eth-log-omitted")
-                .and_then(ethereum::Builder::start)
-                .expect("started"),
             nobody: free_address().to_string(),
             number: AtomicU32::new(0),
             folder,
@@ -201,8 +186,7 @@ enum Reader {
 /// Runs a row.
 fn printed(scene: &Scene, row: &Row, json: bool, reader: Reader) -> Output {
     let mut args = scene.args(row);
-    let is_server = ["btc test-node", "conformance serve-node", "eth serve"].contains(&row.command)
-        && row.about == Good;
+    let is_server = ["btc test-node", "eth serve"].contains(&row.command) && row.about == Good;
     let address = free_address();
     if is_server {
         args.extend(["--listen".into(), address.to_string()]);
@@ -212,7 +196,7 @@ fn printed(scene: &Scene, row: &Row, json: bool, reader: Reader) -> Output {
     }
     let stdout = match reader {
         Reader::Reads => Stdio::piped(),
-        Reader::Gone => Stdio::from(std::io::pipe().expect("a pipe").1),
+        Reader::Gone => Stdio::from(io::pipe().expect("a pipe").1),
     };
     let mut child = binary()
         .args(&args)
@@ -225,7 +209,7 @@ fn printed(scene: &Scene, row: &Row, json: bool, reader: Reader) -> Output {
         end_when_it_listens(&mut child, address);
     }
     let mut stderr = child.stderr.take().expect("piped");
-    let stderr = std::thread::spawn(move || {
+    let stderr = thread::spawn(move || {
         let mut text = String::new();
         stderr.read_to_string(&mut text).map(|_| text)
     });
@@ -242,7 +226,7 @@ fn end_when_it_listens(child: &mut Child, address: SocketAddr) {
     let deadline = Instant::now() + PATIENCE;
     while TcpStream::connect(address).is_err() {
         assert!(Instant::now() < deadline && child.try_wait().is_ok_and(|status| status.is_none()));
-        std::thread::sleep(Duration::from_millis(20));
+        thread::sleep(Duration::from_millis(20));
     }
     let id = child.id().to_string();
     let killed = Command::new("kill").args(["-s", "TERM", &id]).status();
@@ -259,7 +243,7 @@ fn ended(child: &mut Child) -> ExitStatus {
         if Instant::now() > deadline {
             drop(child.kill());
         }
-        std::thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -355,10 +339,8 @@ fn leaves(names: &[String]) -> Vec<String> {
 fn every_command_has_its_rows() {
     let scene = Scene::new("exit-codes-rows");
     let table = table(&scene);
-    let mut leaves = leaves(&[]);
-    assert!(leaves.len() >= 30, "{leaves:?}");
-    // It prints nothing but answers to questions, which its own tests ask.
-    leaves.retain(|leaf| leaf != "conformance answer");
+    let leaves = leaves(&[]);
+    assert!(leaves.len() >= 28, "{leaves:?}");
     for row in &table.0 {
         assert!(leaves.iter().any(|leaf| leaf == row.command), "no such command: {row:?}");
     }
@@ -420,7 +402,6 @@ fn table(scene: &Scene) -> Table {
     bloom_and_proofs(scene, &mut table);
     compact_filters(scene, &mut table);
     peers(scene, &mut table);
-    conformance(scene, &mut table);
     anchors(scene, &mut table);
     logs(scene, &mut table);
     headers(scene, &mut table);
@@ -513,84 +494,43 @@ fn compact_filters(scene: &Scene, table: &mut Table) {
     table.row(verify, Slip, USAGE, &[]);
 }
 
-fn conformance(scene: &Scene, table: &mut Table) {
-    let serve = "conformance serve-node";
-    table.row(serve, Good, YES, &["--bitcoin"]);
-    table.row(serve, Good, YES, &["--lie", "eth-logs-empty"]);
-    let blocks = ["--bitcoin", "--network", "regtest", "--blocks", "/nowhere/at/all"];
-    table.row(serve, Bad, BAD_INPUT, &blocks);
-    table.row(serve, Slip, USAGE, &["--lie", "eth-nothing"]);
-
-    let audit = "conformance audit-node";
-    let range = ["--from", "17686111", "--to", "17686112", "--ethereum"];
-    let mut row = |about, code, url: &str| {
-        let args = [&range[..], &[url, "--retries", "0"]].concat();
-        table.row(audit, about, code, &args);
-    };
-    row(Good, YES, &scene.ethereum.url());
-    row(Wrong, WRONG, &scene.omitting.url());
-    row(Unreachable, BAD_INPUT, &format!("http://{}", scene.nobody));
-    let peer = scene.bitcoin.address().to_string();
-    let peer = ["--network", "regtest", "--bitcoin-p2p", &peer, "--to", "105", "--from"];
-    table.row(audit, Good, YES, &[&peer[..], &["0"]].concat());
-    // The blocks that created the spent outputs are not in the range.
-    table.row(audit, Undecided, UNDECIDED, &[&peer[..], &["101"]].concat());
-    let cookie = ["--bitcoin-rpc", "http://[::1]:1", "--cookie", "/nowhere", "--from", "0", "--to"];
-    table.row(audit, Bad, BAD_INPUT, &[&cookie[..], &["1"]].concat());
-    table.row(audit, Slip, USAGE, &["--from", "0", "--to", "1"]);
-    let binary = env!("CARGO_BIN_EXE_chainsieve");
-    let subject = format!("{binary} conformance answer");
-    let asks = |more: &[&'static str]| -> Vec<String> {
-        ["--subject", &subject].into_iter().chain(more.iter().copied()).map(String::from).collect()
-    };
-    let mut row = |about, code, prints, more: &[&'static str]| {
-        let args = asks(more);
-        let args: Vec<_> = args.iter().map(String::as_str).collect();
-        table.printing("conformance run", about, code, prints, &args);
-    };
-    row(Good, YES, Prints::Result, &["--id", "bip37.sizing/no-bytes"]);
-    row(Wrong, WRONG, Prints::Result, &["--id", "logs.parse/one-null", "--profile", "alloy"]);
-    row(Undecided, UNDECIDED, Prints::Result, &["--area", "logs.node"]);
-    row(Bad, BAD_INPUT, Prints::Error, &["--pack", "/nonexistent"]);
-    row(Bad, BAD_INPUT, Prints::Error, &["--baseline", "/nonexistent"]);
-    row(Slip, USAGE, Prints::Error, &["--profile", "nobody"]);
-    row(Slip, USAGE, Prints::Error, &["--area", "nothing"]);
-    // The subject that runs has results.
-    row(Bad, BAD_INPUT, Prints::Result, &["--subject", "false", "--id", "bip37.sizing/no-bytes"]);
-    table.row("conformance run", Bad, BAD_INPUT, &["--subject", "false"]);
-    let nobody = format!("http://{}", scene.nobody);
-    table.row("conformance run", Unreachable, BAD_INPUT, &["--rpc", &nobody]);
-
-    table.row("conformance list", Good, YES, &[]);
-    table.row("conformance list", Good, YES, &["gcs.*"]);
-    table.row("conformance list", Bad, BAD_INPUT, &["--pack", "/nonexistent"]);
-    table.row("conformance list", Slip, USAGE, &["nothing"]);
-    table.row("conformance show", Good, YES, &["bip37.sizing/no-bytes"]);
-    table.row("conformance show", Bad, BAD_INPUT, &["bip37.sizing/nothing"]);
-    table.row("conformance show", Slip, USAGE, &[]);
-    table.row("conformance export", Good, YES, &["{new}"]);
-    table.row("conformance export", Bad, BAD_INPUT, &["/dev/null/folder"]);
-    table.row("conformance export", Slip, USAGE, &[]);
+/// Starts a peer in front of another one that replaces all filters but that of the genesis block by
+/// filters of no element. Returns its address.
+fn with_empty_filters(node: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let address = listener.local_addr().expect("bound");
+    thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let mut node = TcpStream::connect(node).expect("it listens");
+            let (mut from, mut to) = (client.try_clone().expect("a socket"), node.try_clone());
+            thread::spawn(move || io::copy(&mut from, to.as_mut().expect("a socket")));
+            // Either side may end the connection.
+            thread::spawn(move || {
+                while let Ok(mut message) = read_message(&mut node, Magic::BITCOIN) {
+                    empty_filters(&mut message);
+                    if write_message(&mut client, Magic::BITCOIN, message).is_err() {
+                        break;
+                    }
+                }
+                drop(client.shutdown(Shutdown::Both));
+            });
+        }
+    });
+    address
 }
 
-/// Replaces all filters but that of the genesis block by filters of no element.
-fn empty_filters(letter: &Letter<'_>) -> Fate {
+fn empty_filters(message: &mut NetworkMessage) {
     let empty = vec![0];
-    Fate::Instead(vec![match letter.message {
-        NetworkMessage::CFilter(message) => {
-            let filter = empty;
-            NetworkMessage::CFilter(CFilter { filter, ..message.clone() })
-        }
+    match message {
+        NetworkMessage::CFilter(message) => message.filter = empty,
         NetworkMessage::CFHeaders(message) => {
-            let mut message = message.clone();
             // The message starts at the genesis block or right after it, so the previous filter
             // header stays true.
             let genesis = usize::from(message.previous_filter_header == FilterHeader::all_zeros());
             message.filter_hashes[genesis..].fill(FilterHash::hash(&empty));
-            NetworkMessage::CFHeaders(message)
         }
-        _ => return Fate::Pass,
-    }])
+        _ => {}
+    }
 }
 
 fn peers(scene: &Scene, table: &mut Table) {
@@ -604,7 +544,7 @@ fn peers(scene: &Scene, table: &mut Table) {
     let item = format!("script:0014{}", "11".repeat(20));
     // Every filter is compared with its block.
     let fixed = ["--data", "{new}", "--minimum-work", "0", "--spot-audits", "1", "--peer"];
-    let liar = scene.liar.address().to_string();
+    let liar = scene.liar.to_string();
     for (command, more) in [
         ("btc sync", &[][..]),
         ("btc watch", &["--once", &item]),

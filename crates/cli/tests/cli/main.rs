@@ -4,10 +4,6 @@
 mod blocks;
 mod bloom;
 mod cf;
-mod conformance;
-mod conformance_changed;
-mod conformance_files;
-mod conformance_node;
 mod eth;
 mod exit_codes;
 mod filter_build;
@@ -196,8 +192,6 @@ fn help_names_the_exit_codes_and_every_command_has_its_fields() {
         &["eth", "index", "query"],
         &["eth", "index", "info"],
         &["eth", "index", "verify"],
-        &["conformance", "serve-node"],
-        &["conformance", "audit-node"],
         &["filter", "size"],
         &["filter", "build"],
         &["filter", "test"],

@@ -162,10 +162,8 @@ fn of_a_node() {
             (&["eth", "scan"], &query),
             (&["eth", "follow"], &["--from", "17686111", "--once", "--poll", "0.05"]),
             (&["eth", "index", "build", &index], &["--from", "17686111"]),
-            (&["conformance", "audit-node"], &["--from", "17686111", "--to", "17686112"]),
         ] {
-            let option = if command[0] == "eth" { "--rpc" } else { "--ethereum" };
-            let args = [command, &[option, &url, "--retries", "0"], more].concat();
+            let args = [command, &["--rpc", &url, "--retries", "0"], more].concat();
             for more in [&[][..], &["--json"]] {
                 let args = [&args[..], more].concat();
                 let output = run(&args);
@@ -173,32 +171,11 @@ fn of_a_node() {
                 check(&what, &output.stdout);
                 check(&what, &output.stderr);
                 // `eth scan` and `eth index build` ask for nothing but headers.
-                let is_asked = !name.starts_with("headers") || command[0] == "conformance";
-                if is_asked {
+                if !name.starts_with("headers") {
                     check_shown(&what, &output);
                 }
             }
         }
-    }
-}
-
-#[test]
-fn of_a_node_of_bitcoin() {
-    for (at, answer) in [
-        error(-1, TEXT),
-        json!(TEXT),
-        json!({ "chain": TEXT, "blocks": 1 }),
-        json!({ "chain": "main", "blocks": TEXT }),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let node = provider(Chain::real_and(0), move |_, _, _| {
-            Some(if at == 0 { Err(answer.clone()) } else { Ok(answer.clone()) })
-        });
-        let url = node.url();
-        let args = ["conformance", "audit-node", "--bitcoin-rpc", &url, "--from", "1", "--to", "1"];
-        shows(&[&args[..], &["--retries", "0"]].concat());
     }
 }
 
@@ -365,7 +342,6 @@ fn readers<'a>(file: &'a str, logs: &'a str, header: &'a str, key: &'a str) -> V
         &["filter", "info", file],
         &["filter", "test", file, "key"],
         &["filter", "convert", file, "-o", "/dev/null"],
-        &["conformance", "run", "--subject", "exit", "--baseline", file],
     ]
     .map(<[_]>::to_vec)
     .into()
@@ -464,9 +440,6 @@ fn of_a_name() {
         &["btc", "bloom", "new", TEXT],
         &["btc", "watch", "--data", &logs, TEXT],
         &["btc", "sync", "--data", &logs, "--peer", TEXT],
-        &["conformance", "list", TEXT],
-        &["conformance", "show", TEXT],
-        &["conformance", "run", "--subject", "exit", "--id", TEXT],
         &[TEXT],
     ] {
         for more in [&[][..], &["--json"]] {
@@ -549,9 +522,6 @@ fn of_a_peer() {
             check_shown(command, &output);
         }
     }
-    let peer = hostile_peer();
-    let args = ["conformance", "audit-node", "--bitcoin-p2p", &peer, "--network", "mainnet"];
-    shows(&[&args[..], &["--from", "0", "--to", "1"]].concat());
 }
 
 #[test]
@@ -592,64 +562,4 @@ fn greet_first(stream: &mut TcpStream) {
     write_message(stream, Magic::BITCOIN, version).expect("it reads");
     write_message(stream, Magic::BITCOIN, NetworkMessage::Verack).expect("it reads");
     stream.write_all(&named_by_the_text()).expect("it reads");
-}
-
-/// An implementation under test answers with the text, or writes it to its standard error.
-#[test]
-fn of_a_subject() {
-    let folder = Folder::new("terminal-subject");
-    let words = folder.write("text", TEXT);
-    let introduction = |name: &str, area: &str| {
-        let implementation = json!({ "name": name, "version": name, "language": name });
-        json!({ "version": 1, "implementation": implementation, "areas": [area] }).to_string()
-            + "\n"
-    };
-    let hello = folder.write("hello", introduction("a subject", "bip37.murmur3"));
-    let named = folder.write("named", introduction(TEXT, TEXT));
-    // Text without control characters, which introductions may not contain.
-    let printable: String = TEXT.chars().filter(|c| !c.is_control()).collect();
-    let printable = folder.write("printable", introduction(&printable, &printable));
-    let mut commands = vec![
-        format!("cat '{words}' >&2; exit 1"),
-        format!("cat '{words}'"),
-        format!("read a; cat '{named}'"),
-        format!("read a; cat '{printable}'; read b"),
-        format!("read a; cat '{hello}'; read b; cat '{words}' >&2; exit 1"),
-    ];
-    for (at, answer) in [
-        json!({ "seq": 1, "error": TEXT }),
-        json!({ "seq": 1, "invalid": TEXT }),
-        json!({ "seq": 1, "skipped": TEXT }),
-        json!({ "seq": 1, "value": { TEXT: TEXT } }),
-        json!({ "seq": TEXT }),
-        json!(TEXT),
-    ]
-    .iter()
-    .enumerate()
-    {
-        let answer = folder.write(&format!("answer-{at}"), format!("{answer}\n"));
-        commands.push(format!("read a; cat '{hello}'; read b; cat '{answer}'; read c"));
-    }
-    let id = json_of(&["conformance", "list", "bip37.murmur3"], YES);
-    let id = text(&id["cases"][0]["id"]);
-    for (at, command) in commands.iter().enumerate() {
-        for more in [&[][..], &["--json"]] {
-            let args = ["conformance", "run", "--subject", command, "--id", id];
-            let output = run(&[&args[..], more].concat());
-            // The command itself names files of the test.
-            check(&format!("{at}: {command}"), &output.stdout);
-            check(&format!("{at}: {command}"), &output.stderr);
-            let is_shown = output.stdout.contains(MARK) || output.stderr.contains(MARK);
-            // The text is refused in names, and a reason to skip is only in the JSON.
-            let is_hidden = at == 2 || (at == 7 && more.is_empty());
-            assert!(is_shown || is_hidden, "{at}: {}{}", output.stdout, output.stderr);
-        }
-    }
-    for (name, node) in hostile_nodes().iter().take(3) {
-        let url = node.url();
-        let args = ["conformance", "run", "--rpc", &url, "--area", "logs.node"];
-        for more in [&[][..], &["--json"]] {
-            check_shown(name, &run(&[&args[..], more].concat()));
-        }
-    }
 }

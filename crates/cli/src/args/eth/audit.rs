@@ -276,7 +276,7 @@ pub(crate) struct TrustArgs {
 }
 
 /// Possible values of `--assume-bloom`.
-pub(crate) const SOUNDNESS: [Choice<BloomSoundness>; 4] = [
+const SOUNDNESS: [Choice<BloomSoundness>; 4] = [
     ("exact", BloomSoundness::Exact, "Filters have the bits of the block's logs and no other bits"),
     ("superset", BloomSoundness::Superset, "Filters have at least the bits of the block's logs"),
     ("absent", BloomSoundness::Absent, "There are no filters, or they are constant"),
@@ -284,7 +284,7 @@ pub(crate) const SOUNDNESS: [Choice<BloomSoundness>; 4] = [
 ];
 
 /// Possible values of `--assume-receipts`.
-pub(crate) const SCOPES: [Choice<ReceiptsScope>; 2] = [
+const SCOPES: [Choice<ReceiptsScope>; 2] = [
     ("every-log", ReceiptsScope::EveryLog, "Every log that nodes return is in a receipt"),
     ("not-every-log", ReceiptsScope::NotEveryLog, "Nodes may return logs that are in no receipt"),
 ];

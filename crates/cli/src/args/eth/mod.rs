@@ -18,14 +18,14 @@ use crate::exit::EXIT_CODES;
 pub(crate) use anchor::{
     AnchorCommand, HeaderAnchorArgs, NetworkArgs, SyncAnchorArgs, VerifyAnchorArgs,
 };
-pub(crate) use audit::{AuditArgs, SCOPES, SOUNDNESS, TrustArgs, VerifyCertificateArgs};
+pub(crate) use audit::{AuditArgs, TrustArgs, VerifyCertificateArgs};
 pub(crate) use beacon::BeaconArgs;
 pub(crate) use follow::FollowArgs;
 pub(crate) use headers::{Buckets, HeaderFormat, HeadersArgs, StatsArgs};
 pub(crate) use index::{
     AddedHeaders, AddingArgs, BuildArgs, IndexCommand, InfoArgs, QueryIndexArgs, VerifyIndexArgs,
 };
-pub(crate) use query::{QueryArgs, SEMANTICS};
+pub(crate) use query::QueryArgs;
 pub(crate) use rpc::RpcArgs;
 pub(crate) use scan::{ForecastArgs, LinkedHeaderArgs, ScanArgs};
 pub(crate) use serve::{ServeArgs, Unverified};

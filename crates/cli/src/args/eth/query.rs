@@ -59,7 +59,7 @@ pub(crate) struct QueryArgs {
 }
 
 /// Possible values of `--semantics`.
-pub(crate) const SEMANTICS: [Choice<Semantics>; 2] =
+const SEMANTICS: [Choice<Semantics>; 2] =
     [("geth", Semantics::Geth, "go-ethereum"), ("alloy", Semantics::Alloy, "alloy and reth")];
 
 fn not_a_number() -> String {

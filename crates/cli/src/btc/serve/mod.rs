@@ -72,34 +72,6 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Adds all blocks of a folder to a chain, once. Returns warnings about damaged files and invalid
-/// blocks.
-///
-/// # Errors
-/// Returns an error if the folder cannot be read.
-pub(crate) fn chain_of_folder(
-    folder: &Path,
-    chain: &mut ServedChain,
-) -> anyhow::Result<Vec<String>> {
-    ensure!(folder.is_dir(), "{}: not a folder", named(folder));
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut warnings = Vec::new();
-    let mut folder = Folder::new(folder);
-    // Only the second poll, after a while, reports truncated files as damaged.
-    for after in [Duration::ZERO, folder::PATIENCE] {
-        let news = folder.poll(Instant::now() + after, |incoming| {
-            let errors = chain.add_block(incoming, now).errors;
-            warnings.extend(errors.iter().map(ToString::to_string));
-        })?;
-        warnings.extend(news.complaints);
-    }
-    if let Some((waiting, missing)) = chain.waiting() {
-        let blocks = count(waiting, "block");
-        warnings.push(format!("{blocks} not served: block {missing} is not in the folder"));
-    }
-    Ok(warnings)
-}
-
 fn report(chain: &ServedChain, connections: u64) -> Report {
     let tip = chain.tip();
     let mut page = Page::default();
