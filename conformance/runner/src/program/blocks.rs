@@ -1,4 +1,4 @@
-//! The folder of blocks that `serve-node` serves, in the form that `chainsieve btc serve` reads.
+//! The folder of blocks that `serve-node` serves, in the form that `chainsieve btc test-node` reads.
 
 use std::fs;
 use std::io;
