@@ -124,7 +124,7 @@ fn headers_must_go_on_from_the_index() {
     let words = ["block 1000 is the first of the index and can't be removed"];
     fails(&["eth", "index", "build", &index, &below], b"", BAD_INPUT, &words);
     assert_eq!(json_of(&["eth", "index", "info", &index], YES)["last"], 1149);
-    let later = folder.path("later");
+    let later = folder.path("later-index");
     lines_of(&["eth", "index", "build", &later, &of("later", &all[10..20])], YES);
     let (_, summary) = lines_of(&["eth", "index", "build", &later, &of("own", &all[..15])], YES);
     assert_eq!(summary["added"], 0, "known blocks are skipped");
