@@ -96,6 +96,11 @@ pub fn run_page(page: &Path, program: &Program) -> Ran {
             assert_eq!(ports.shown(&said), expected, "{command}");
             compared += 1;
             servers.push(server);
+        } else if let Some((command, file)) = command.rsplit_once(" --json > ") {
+            let mut arguments = program.arguments(command).expect("ours");
+            arguments.push("--json".to_owned());
+            let shown = program.shown(&arguments, true, &directory);
+            fs::write(directory.join(file), shown).expect("written");
         } else if let Some(arguments) = program.arguments(&ports.free(&command)) {
             let (arguments, is_quiet) = match arguments.as_slice() {
                 [arguments @ .., redirection, _] if redirection == "2>" => (arguments, true),
@@ -109,7 +114,7 @@ pub fn run_page(page: &Path, program: &Program) -> Ran {
             fs::create_dir(directory.join(folder)).expect("made");
         } else if let Some((command, file)) = command.rsplit_once(" > ") {
             let text = match command.split_once(' ') {
-                Some(("jq", arguments)) => jq(arguments),
+                Some(("jq", arguments)) => jq(arguments, &directory),
                 Some(("echo", text)) => text.trim_matches('\'').to_owned(),
                 _ => panic!("{command}: unknown to this test"),
             };
@@ -242,7 +247,7 @@ fn copy(from: &Path, to: &Path) {
 /// Returns what `jq` prints, for the filters that the pages use: a member of each file, a member
 /// of the elements of a slice, the start of a member of each element, or a list without one
 /// element.
-fn jq(arguments: &str) -> String {
+fn jq(arguments: &str, directory: &Path) -> String {
     let arguments = arguments.trim_start_matches("-r ");
     let (filter, files) = match arguments.strip_prefix('\'') {
         Some(quoted) => quoted.split_once("' ").expect("a quoted filter"),
@@ -254,7 +259,7 @@ fn jq(arguments: &str) -> String {
         out.push('\n');
     };
     for file in files.split(' ') {
-        let json = fs::read(root().join(file)).expect("fixture");
+        let json = fs::read(directory.join(file)).expect("a fixture, or written before");
         let mut json: Value = serde_json::from_slice(&json).expect("JSON");
         if let Some(index) = filter.strip_prefix("del(.[").and_then(|rest| rest.strip_suffix("])"))
         {
@@ -264,6 +269,8 @@ fn jq(arguments: &str) -> String {
             let rows = json.as_array().expect("a list").iter();
             let wanted = rows.filter(|row| row["chain"] == "mainnet" && row["number"] != 0);
             wanted.for_each(|row| print(&row["header"]));
+        } else if let Some(member) = filter[1..].strip_suffix("[]") {
+            json[member].as_array().expect("a list").iter().for_each(&mut print);
         } else if let Some((slice, member)) = filter.split_once("][].") {
             let (start, end) = slice[2..].split_once(':').expect("a slice");
             let slice = start.parse().expect("a number")..end.parse().expect("a number");

@@ -9,7 +9,7 @@ use super::format::segment::{Coding, HEADER, RECORD, ROW, RowEntry, SectionRecor
 use super::format::segment::{UNIT, entry_len};
 use super::format::tail::{SLOT, Slot, SlotPlace};
 use super::{Folder, Index, Settings, Writer};
-use crate::eth::bloom::{self, BITS, BitPositions};
+use crate::eth::bloom::BITS;
 use crate::eth::fill::FillHistogram;
 use crate::eth::header::LinkedHeaders;
 
@@ -21,10 +21,6 @@ const TAIL: u64 = 300;
 /// Returns the value that every `period`th block contains.
 fn value(period: u64) -> [u8; 8] {
     period.to_be_bytes()
-}
-
-fn positions(period: u64) -> BitPositions {
-    bloom::positions(&value(period))
 }
 
 /// Returns synthetic linked headers: most have few values, some have many, and some filters are

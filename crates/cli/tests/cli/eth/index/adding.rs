@@ -119,9 +119,14 @@ fn headers_must_go_on_from_the_index() {
     let (_, summary) =
         lines_of(&["eth", "index", "build", &index, &of("next", &all[90..150])], YES);
     assert_eq!(summary["last"], 1149);
-    // These headers start before the first block of the index.
-    let below = made_up(START - 1, 3, B256::ZERO, 3);
-    let (_, summary) = lines_of(&["eth", "index", "build", &index, &of("below", &below)], YES);
+    // These headers start before the first block of the index: of another chain, and of its own.
+    let below = of("below", &made_up(START - 1, 3, B256::ZERO, 3));
+    let words = ["block 1000 is the first of the index and can't be removed"];
+    fails(&["eth", "index", "build", &index, &below], b"", BAD_INPUT, &words);
+    assert_eq!(json_of(&["eth", "index", "info", &index], YES)["last"], 1149);
+    let later = folder.path("later-index");
+    lines_of(&["eth", "index", "build", &later, &of("later", &all[10..20])], YES);
+    let (_, summary) = lines_of(&["eth", "index", "build", &later, &of("own", &all[..15])], YES);
     assert_eq!(summary["added"], 0, "known blocks are skipped");
 }
 
