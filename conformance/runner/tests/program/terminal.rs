@@ -60,31 +60,31 @@ fn shows(args: &[&str]) {
 /// Changes the answer of a node to a method with these parameters.
 type Lie = fn(&str, &Value, &mut Value);
 
-fn error(answer: &mut Value, error: Value) {
+fn error(answer: &mut Value, error: &Value) {
     *answer = json!({ "jsonrpc": "2.0", "id": answer["id"], "error": error });
 }
 
-fn result(answer: &mut Value, result: Value) {
+fn result(answer: &mut Value, result: &Value) {
     *answer = json!({ "jsonrpc": "2.0", "id": answer["id"], "result": result });
 }
 
 /// The ways in which a node answers with the text.
 const LIES: [(&str, Lie); 7] = [
-    ("an error", |_, _, answer| error(answer, json!({ "code": -32000, "message": TEXT }))),
-    ("an error that is a text", |_, _, answer| error(answer, json!(TEXT))),
+    ("an error", |_, _, answer| error(answer, &json!({ "code": -32000, "message": TEXT }))),
+    ("an error that is a text", |_, _, answer| error(answer, &json!(TEXT))),
     ("a limit", |_, _, answer| {
         let message = format!("{TEXT} query returned more than 10000 results");
-        error(answer, json!({ "code": -32005, "message": message }));
+        error(answer, &json!({ "code": -32005, "message": message }));
     }),
-    ("a result of another type", |_, _, answer| result(answer, json!(TEXT))),
+    ("a result of another type", |_, _, answer| result(answer, &json!(TEXT))),
     ("an object of another type", |method, _, answer| {
         if method != "eth_chainId" {
-            result(answer, json!({ TEXT: TEXT, "number": TEXT }));
+            result(answer, &json!({ TEXT: TEXT, "number": TEXT }));
         }
     }),
     ("headers, and then errors", |method, _, answer| {
         if !matches!(method, "eth_chainId" | "eth_getBlockByNumber") {
-            error(answer, json!({ "code": -32000, "message": TEXT }));
+            error(answer, &json!({ "code": -32000, "message": TEXT }));
         }
     }),
     ("headers, and then other types", |method, params, answer| match method {
@@ -92,7 +92,7 @@ const LIES: [(&str, Lie); 7] = [
             answer["result"]["gasUsed"] = json!(TEXT);
         }
         "eth_chainId" | "eth_getBlockByNumber" => {}
-        _ => result(answer, json!([{ "logIndex": TEXT, "type": TEXT }])),
+        _ => result(answer, &json!([{ "logIndex": TEXT, "type": TEXT }])),
     }),
 ];
 

@@ -102,14 +102,6 @@ fn block_757753() -> String {
     text(&fixture("blocks/mainnet_757753.json")["block"]).to_owned()
 }
 
-/// Returns `true` if the corpus is at hand, as it must be where `CI` is set.
-fn has_corpus() -> bool {
-    let has_corpus = std::env::var_os("CHAINSIEVE_CORPUS").is_some_and(|path| !path.is_empty());
-    let is_ci = std::env::var_os("CI").is_some();
-    assert!(has_corpus || !is_ci, "CI is set and CHAINSIEVE_CORPUS is not");
-    has_corpus
-}
-
 /// A temporary file for one test, which is removed afterwards.
 struct TempFile(PathBuf);
 

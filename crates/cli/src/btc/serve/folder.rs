@@ -19,7 +19,7 @@ use crate::btc::decode;
 use crate::input::{Input, named};
 
 /// Time without a change after which a truncated file is reported as damaged.
-pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Largest file of one transaction in bytes: the hex of the largest message payload.
 const MAX_TX_FILE: u64 = 8_000_000;
 /// The subfolder of transactions.

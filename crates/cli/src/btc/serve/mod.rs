@@ -6,7 +6,6 @@ mod log;
 use std::cell::RefCell;
 use std::net::Ipv4Addr;
 use std::ops::DerefMut;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
