@@ -90,4 +90,5 @@ fuzz_target!(|data: &[u8]| {
             (first, answer) => assert_eq!(first.as_ref().err(), answer.err().as_ref()),
         }
     }
+    drop(index.fills(blocks));
 });

@@ -48,6 +48,7 @@ fn ask(folder: &SharedFolder) -> Result<Vec<Vec<u64>>, IndexError> {
     let index = Index::open(folder.clone())?;
     let numbers = index.numbers().ok_or(IndexError::Empty)?;
     let mut answers = Vec::new();
+    let _ = index.fills(numbers.clone())?;
     for query in queries() {
         let found = index.candidates(&query, numbers.clone())?;
         answers.push(found.iter().collect());

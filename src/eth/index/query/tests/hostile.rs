@@ -49,6 +49,7 @@ fn answers(files: &Files, what: &str) -> Answers {
         };
         let Some(numbers) = index.numbers() else { return vec![Err(IndexError::Empty)] };
         let ask = |query| {
+            let _ = index.fills(numbers.clone())?;
             let found = index.candidates(query, numbers.clone())?;
             Ok(found.iter().collect())
         };
