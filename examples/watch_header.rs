@@ -37,6 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let header = HeaderView::decode(&header)?;
     // A filter of another length says nothing: all ones match every query.
     let bloom = *header.logs_bloom().bytes().unwrap_or(&[0xff; 256]);
+    watches.rewind(header.number()); // the header may replace another one of this height
     let hits = watches.scan(header.number(), &[bloom]);
     let perhaps: Vec<_> = hits.iter().flat_map(|(_, ids)| ids.to_vec()).collect();
     println!("block {}: {} of {} watches perhaps", header.number(), perhaps.len(), watches.len());

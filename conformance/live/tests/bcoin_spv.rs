@@ -23,7 +23,7 @@ const KINDS: [Kind; 5] =
     [Kind::P2pkh, Kind::P2shMultisig, Kind::P2wpkh, Kind::P2shP2wpkh, Kind::P2wshMultisig];
 
 pub(crate) fn tests() -> Vec<Trial> {
-    vec![live("bcoin_spv_finds_its_payments_on_btc_serve", &[Need::Bcoin], finds_its_payments)]
+    vec![live("bcoin_spv_finds_its_payments_on_btc_test_node", &[Need::Bcoin], finds_its_payments)]
 }
 
 /// An SPV node with headers and a wallet, which requests filtered blocks from one peer.

@@ -18,7 +18,11 @@ use crate::served::{Folder, Server};
 use crate::wallet::{self, Wallet};
 
 pub(crate) fn tests() -> Vec<Trial> {
-    vec![live("crate_bip157_finds_its_payments_on_btc_serve", &[Need::Bcoin], finds_its_payments)]
+    vec![live(
+        "crate_bip157_finds_its_payments_on_btc_test_node",
+        &[Need::Bcoin],
+        finds_its_payments,
+    )]
 }
 
 /// A wallet that uses the crate, and downloads the blocks whose filters match.

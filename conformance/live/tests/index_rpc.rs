@@ -1,5 +1,4 @@
-//! Tests `eth index build --rpc` and `append --rpc` on anvil: whatever happens during the build,
-//! the index must equal one that is built from a file of anvil's headers.
+//! Tests `eth index build --rpc` on anvil: whatever happens during the build, the index must equal one that is built from a file of anvil's headers.
 
 use std::fs;
 use std::path::PathBuf;
@@ -147,7 +146,7 @@ fn build(scene: &Scene) {
 
     follow_by(scene, &node, index, &address);
 
-    // Without new blocks, `append` adds nothing. Then an index of a given range is built, and a
+    // Without new blocks, nothing is added. Then an index of a given range is built, and a
     // range beyond the head is requested.
     assert_eq!(last(&run(scene, &arguments))["added"], json!(0));
     let other = scene.path("other");
@@ -258,13 +257,13 @@ fn reorganisations(scene: &Scene) {
     let built = last(&run_it("build", &["--label", "anvil"]));
     assert_eq!(built["sealed_sections"], json!(1));
 
-    for (command, depth, more) in [("build", 5, &["--label", "anvil"][..]), ("append", 20, &[])] {
+    for (depth, more) in [(5, &["--label", "anvil"][..]), (20, &[])] {
         let height = node.height();
         let old: Vec<_> =
             (height + 1 - depth..=height).map(|number| node.hash_at(number)).collect();
         node.reorganise(depth, &[]);
         chain.mine(&node, Step::Several(2));
-        let built = last(&run_it(command, more));
+        let built = last(&run_it("build", more));
         let removed = built["removed"].as_array().expect("a list");
         let removed: Vec<_> = removed.iter().map(|block| block["hash"].clone()).collect();
         assert_eq!(removed, old.iter().map(|hash| json!(hash)).collect::<Vec<_>>());
@@ -290,7 +289,7 @@ fn reorganisations(scene: &Scene) {
     });
     let ended = run(
         scene,
-        &["--json", "eth", "index", "append", index, "--batch", "20", "--rpc", &changing.url()],
+        &["--json", "eth", "index", "build", index, "--batch", "20", "--rpc", &changing.url()],
     );
     if ended.code != 0 {
         // A header whose number is not the requested one is refused; the headers before it are
@@ -298,13 +297,13 @@ fn reorganisations(scene: &Scene) {
         assert_eq!(ended.code, 5);
         assert!(ended.stderr.contains("was requested"), "{}", ended.stderr);
     }
-    assert_eq!(last(&run_it("append", &[]))["last"], json!(node.height()));
+    assert_eq!(last(&run_it("build", &[]))["last"], json!(node.height()));
     verify(scene, &node, index);
 
     // A reorganisation below the sealed blocks is refused, and changes nothing.
     let before = fs::read_dir(index).expect("a folder").count();
     node.reorganise(node.height() - SECTION + 10, &[]);
-    let ended = run_it("append", &[]);
+    let ended = run_it("build", &[]);
     assert_eq!(ended.code, 5);
     assert!(ended.stderr.contains("lower blocks cannot be removed"), "{}", ended.stderr);
     assert_eq!(fs::read_dir(index).expect("a folder").count(), before);

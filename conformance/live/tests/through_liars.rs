@@ -183,7 +183,7 @@ fn caught_alone(scene: &Scene) {
     let block = claimed["block"].as_str().expect("a hash");
     let proof = proof.to_str().expect("UTF-8");
     let filter = claimed["filter_hash"].as_str().expect("a hash");
-    let what = ["--json", "btc", "cf", "audit", proof, "--network", "regtest"];
+    let what = ["--json", "btc", "cf", "audit", "--proof", proof, "--network", "regtest"];
     let verified = command::run(
         scene,
         &[&what[..], &["--block-hash", block, "--filter-hash", filter][..]].concat(),

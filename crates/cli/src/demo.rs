@@ -99,10 +99,13 @@ fn play(raw: &[u8], page: &mut Page) -> anyhow::Result<Value> {
     ));
     page.line("");
     page.heading("4  The wallet verifies the answer");
-    let lines = proven(&proof, false).into_iter().map(|line| format!("   proven      {line}"));
-    lines.for_each(|line| page.line(line));
+    for line in proven(&proof, false) {
+        page.line(format!("   proven      {line}"));
+    }
     let open = not_proven(&proof, false);
-    open.iter().for_each(|line| page.line(format!("   not proven  {line}")));
+    for line in &open {
+        page.line(format!("   not proven  {line}"));
+    }
     let matches = described.iter().map(|(found, own)| {
         let mut json = found.json();
         json["own"] = json!(own);

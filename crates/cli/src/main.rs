@@ -132,7 +132,7 @@ fn run(cli: &Cli) -> anyhow::Result<Report> {
         },
         Command::Btc(BtcCommand::Match(args)) => btc::matching::run(args),
         Command::Btc(BtcCommand::Prove(ProveCommand::Verify(args))) => btc::prove::verify(args),
-        Command::Btc(BtcCommand::TestNode(args)) => btc::serve::run(args, cli.json),
+        Command::Btc(BtcCommand::TestNode(args)) => btc::test_node::run(args, cli.json),
         Command::Btc(BtcCommand::Sync(args)) => btc::client::sync(args),
         Command::Btc(BtcCommand::Watch(args)) => btc::client::watch(args, cli.json),
         Command::Eth(command) => match command {

@@ -26,7 +26,7 @@ fn commands_print_what_the_pages_show() {
         compared += ran.compared;
         ran.pictures.iter().for_each(|(name, drawn)| assert_is_picture(name, drawn));
     }
-    assert!(compared >= 40, "only {compared} commands in console blocks");
+    assert!(compared >= 50, "only {compared} commands in console blocks");
 }
 
 /// Returns the README and every page of `docs/`.

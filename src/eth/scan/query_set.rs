@@ -39,7 +39,8 @@ impl QueryId {
 /// blocks are pending, every query is answered for every scanned block from its first block on.
 ///
 /// A new header is a chunk of one filter: the queries of many customers are tested against it in one
-/// call.
+/// call. Where the header may replace another one of its height, call [`rewind`](Self::rewind) first: a
+/// number that was scanned is not answered again.
 ///
 /// # Examples
 /// ```

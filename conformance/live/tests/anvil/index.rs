@@ -1,4 +1,4 @@
-//! `eth index build --rpc`, `append`, `query` and `eth scan --rpc` against anvil.
+//! `eth index build --rpc`, `query` and `eth scan --rpc` against anvil.
 
 use std::collections::BTreeSet;
 
@@ -61,7 +61,7 @@ fn index(scene: &Scene) {
     let old: BTreeSet<_> = (head - 2..=head).map(|number| node.hash_at(number)).collect();
     chain.reorganise(&node, 3);
     chain.mine(&node, Step::Several(3));
-    let append = ["eth", "index", "append", folder, "--rpc", &url, "--json"];
+    let append = ["eth", "index", "build", folder, "--rpc", &url, "--json"];
     let ended = command::run(scene, &append);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     let report = ended.lines().pop().expect("a report");

@@ -142,8 +142,8 @@ Exit codes: 0 valid: the filter contains every script that the block creates and
             4 not decided: suspicious, or scripts that the block spends are unknown
             5 malformed input, or a block that does not match its header
 
-Without a block, the first argument is a proof that --proof-out wrote. Exit code 0 then means that the proof
-holds, so the filter is invalid, and 3 that it does not hold. Anyone can make an invalid filter and prove that
+With --proof, a proof that --proof-out wrote is verified. Exit code 0 then means that the proof holds, so the
+filter is invalid, and 3 that it does not hold. Anyone can make an invalid filter and prove that
 it is invalid: give the hash of the filter in question with --filter-hash, so that a proof about another filter
 is rejected.
 
@@ -156,12 +156,15 @@ scripts that are not proven), proof{evidence, bytes, out}, reason, missing_txids
 #[command(after_long_help = AUDIT_HELP)]
 pub(crate) struct AuditArgs {
     /// The filter: hex, a reply of `bitcoin-cli getblockfilter HASH`, a file of filters as `btc cf
-    /// build` writes it, or - for standard input. Without a block, a proof: hex or a file
-    #[arg(value_name = "FILTER|PROOF")]
-    pub(crate) filter: String,
+    /// build` writes it, or - for standard input
+    #[arg(value_name = "FILTER", required_unless_present = "proof")]
+    pub(crate) filter: Option<String>,
     /// The block: JSON, hex or raw as `btc cf build` accepts it, or - for standard input
-    #[arg(value_name = "BLOCK")]
+    #[arg(value_name = "BLOCK", required_unless_present = "proof")]
     pub(crate) block: Option<String>,
+    /// Instead of a filter and its block, a proof to verify: hex, a file, or - for standard input
+    #[arg(long, value_name = "PROOF", conflicts_with = "filter")]
+    pub(crate) proof: Option<String>,
     /// Transactions whose outputs the block spends: a file of hex, one transaction per line. Their
     /// ids are verified, so the verdict also convinces others
     #[arg(long, value_name = "FILE", requires = "block")]
@@ -173,10 +176,10 @@ pub(crate) struct AuditArgs {
     #[arg(long, value_name = "FILE", requires = "block")]
     pub(crate) proof_out: Option<PathBuf>,
     /// Of a proof: the hash of the block in your chain of headers
-    #[arg(long, value_name = "HASH", conflicts_with = "block")]
+    #[arg(long, value_name = "HASH", requires = "proof")]
     pub(crate) block_hash: Option<BlockHash>,
     /// Of a proof: the hash of the filter that a peer claims for the block
-    #[arg(long, value_name = "HASH", conflicts_with = "block")]
+    #[arg(long, value_name = "HASH", requires = "proof")]
     pub(crate) filter_hash: Option<FilterHash>,
     /// The network of the block
     #[arg(long, value_parser = network(), default_value = "mainnet")]

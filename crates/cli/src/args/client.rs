@@ -148,9 +148,11 @@ one used.
 
 Past blocks are scanned first, from --birthday on, then new blocks are followed until Ctrl-C. With the
 same items and the same --data, the next run continues where the last one stopped. Other items, or
-descriptors with another --gap-limit, start over. With --from, past blocks are scanned again for items that
-were not watched before, up to --to; in the summary, birthday is then --from. A transaction in a block is printed once with
-\"again\" false. It is printed with \"again\" true if it may already have been printed before the command
+descriptors with another --gap-limit, start over. With --from, the blocks from there to --to are scanned for
+items that were not watched before. If that is stopped, a run with the same items, heights and --data
+continues; once it has ended, such a run prints no hit again. In the summary, birthday is then --from.
+
+A transaction in a block is printed once with \"again\" false. It is printed with \"again\" true if it may already have been printed before the command
 was killed, or if it was printed before with fewer details.
 
 Evidence: with bip157 a hit is certain, because the header commits to the block. A \"no\" is as reliable
@@ -167,7 +169,7 @@ earlier blocks. At most 131,072 headers of side branches are kept, and one longe
 Exit codes: 0 caught up with --once, or ended with Ctrl-C or SIGTERM: the hits show what was found
             3 gave up, and in this run a peer was proven wrong: it claimed a filter that the block
               refutes
-            4 gave up: with --once, no progress for --give-up seconds; in any mode, every --peer was
+            4 the chain ends before --to, or gave up: with --once, no progress for --give-up seconds; in any mode, every --peer was
               banned for breaking the protocol. What was received is kept
             5 a malformed item; with --once, no peer could be reached; or --data cannot be read or written
 
@@ -211,10 +213,10 @@ pub(crate) struct WatchLiveArgs {
     /// The first block to scan, before which no item was used: a height, or a day (YYYY-MM-DD)
     #[arg(long, value_name = "HEIGHT|DAY", default_value = "0", value_parser = birthday)]
     pub(crate) birthday: Birthday,
-    /// End when every block that the peers have is scanned
+    /// End when every block that the peers have is scanned, or every block up to --to
     #[arg(long)]
     pub(crate) once: bool,
-    /// Scan again from this block on, for items that were not watched before: a height, or a day
+    /// Scan from this block on, for items that were not watched before: a height, or a day
     ///
     /// Unlike --birthday, it does not say that no item was used before. It needs --once
     #[arg(

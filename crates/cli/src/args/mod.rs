@@ -8,7 +8,7 @@ pub(crate) mod filter;
 mod matching;
 pub(crate) mod number;
 mod prove;
-mod serve;
+mod test_node;
 
 use core::fmt;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ pub(crate) use bloom::{InfoArgs, NewArgs, Range, update_name};
 pub(crate) use cf::WatchArgs;
 pub(crate) use matching::{Contents, MatchArgs};
 pub(crate) use prove::{PolicyName, VerifyArgs};
-pub(crate) use serve::ServeArgs;
+pub(crate) use test_node::TestNodeArgs;
 
 /// Filters Bitcoin and Ethereum for light clients, and verifies what nodes answer.
 #[derive(Debug, Parser)]
@@ -139,7 +139,7 @@ pub(crate) enum BtcCommand {
     #[command(subcommand, after_long_help = EXIT_CODES)]
     Prove(ProveCommand),
     /// Run a test node for wallets: serve a folder of blocks with BIP37 and BIP157
-    TestNode(ServeArgs),
+    TestNode(TestNodeArgs),
     /// Fetch headers, filter headers and filters from peers, and compare the peers' answers
     Sync(Box<client::SyncArgs>),
     /// Watch addresses, scripts, keys and coins through peers, in past blocks and then in new ones

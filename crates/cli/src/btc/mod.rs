@@ -6,7 +6,7 @@ pub(crate) mod client;
 pub(crate) mod describe;
 pub(crate) mod matching;
 pub(crate) mod prove;
-pub(crate) mod serve;
+pub(crate) mod test_node;
 pub(crate) mod watch;
 
 use anyhow::{Context as _, anyhow};

@@ -347,7 +347,7 @@ fn audits_and_their_proofs() {
     let invalid = audit(other, &["--distrust-prevouts", "--proof-out", &proof], WRONG);
     assert_eq!(invalid["proof"]["out"], proof.as_str());
     let block_hash = fixture_of(757_753)["hash"].clone();
-    let verify = ["btc", "cf", "audit", &proof, "--block-hash"];
+    let verify = ["btc", "cf", "audit", "--proof", &proof, "--block-hash"];
     let holds = json_of(&[&verify[..], &[text(&block_hash)]].concat(), YES);
     assert_eq!((&holds["holds"], &holds["warnings"]), (&json!(true), &json!([])));
     for (height, code) in [(255_018, YES), (757_753, WRONG)] {
@@ -361,7 +361,7 @@ fn audits_and_their_proofs() {
     let fails_there = json_of(&[&verify[..], &[text(&elsewhere)]].concat(), WRONG);
     assert_eq!(fails_there["holds"], false);
     let cut = fs::read_to_string(&proof).expect("written");
-    fails(&["btc", "cf", "audit", &cut[..400]], b"", BAD_INPUT, &["proof"]);
+    fails(&["btc", "cf", "audit", "--proof", &cut[..400]], b"", BAD_INPUT, &["proof"]);
 
     // If the transactions whose outputs block 170 spends are given, the filter of the block can be
     // decided without trusting the prevouts.

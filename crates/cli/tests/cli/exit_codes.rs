@@ -22,7 +22,7 @@ use super::blocks::merkle_block;
 use super::cf::{BLOCK_757753, Folder, GOLDEN, KEY, MAINNET};
 use super::eth::anchor;
 use super::eth::{Block, QUERY, WETH, answer, rpc, write};
-use super::serve::{Folder as Blocks, Server as Peer};
+use super::test_node::{Folder as Blocks, Server as Peer};
 use super::*;
 
 /// Commands that print line by line. All other commands print one document.
@@ -480,9 +480,11 @@ fn compact_filters(scene: &Scene, table: &mut Table) {
     let proof = scene.fresh();
     let audit = ["btc", "cf", "audit", &other, BLOCK_757753, "--distrust-prevouts", "--proof-out"];
     assert_eq!(run(&[&audit[..], &[&proof]].concat()).code, WRONG);
-    table.row("btc cf audit", Good, YES, &[&proof]);
-    table.row("btc cf audit", Bad, BAD_INPUT, &["00"]);
-    table.row("btc cf audit", Wrong, WRONG, &[&proof, "--block-hash", &"00".repeat(32)]);
+    table.row("btc cf audit", Good, YES, &["--proof", &proof]);
+    table.row("btc cf audit", Bad, BAD_INPUT, &["--proof", "00"]);
+    // Without a block, a filter is no proof: a script with an empty variable gets a usage error.
+    table.row("btc cf audit", Slip, USAGE, &[&proof]);
+    table.row("btc cf audit", Wrong, WRONG, &["--proof", &proof, "--block-hash", &"00".repeat(32)]);
     table.row("btc cf audit", Slip, USAGE, &[]);
 
     let (verify, header) = ("btc cf verify-headers", "--header");
@@ -563,6 +565,10 @@ fn peers(scene: &Scene, table: &mut Table) {
         table.row(command, Bad, BAD_INPUT, &args);
         table.row(command, Slip, USAGE, &[more, &["--peer"]].concat());
     }
+    // Blocks above the chain's end were not searched.
+    let beyond = ["--once", "--from", "0", "--to", "99999", &item];
+    let args = [&fixed[..], &[&peer], &beyond].concat();
+    table.printing("btc watch", Undecided, UNDECIDED, Prints::Result, &args);
 }
 
 fn logs(scene: &Scene, table: &mut Table) {
@@ -686,6 +692,8 @@ fn anchors(scene: &Scene, table: &mut Table) {
     table.row(sync, Good, YES, &folder);
     table.row(sync, Bad, BAD_INPUT, &["--data", "{new}"]);
     table.row(sync, Slip, USAGE, &[folder[0], folder[1], "--network", "nowhere"]);
+    let root = "00".repeat(32);
+    table.row(sync, Slip, USAGE, &[folder[0], folder[1], "--checkpoint", &root]);
     table.row(sync, Slip, USAGE, &[folder[0], folder[1], "--watch"]);
 
     let header = "eth anchor header";

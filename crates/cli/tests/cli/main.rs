@@ -12,8 +12,8 @@ mod filter_hostile;
 mod filter_size;
 mod filter_test;
 mod mistakes;
-mod serve;
 mod terminal;
+mod test_node;
 mod watch;
 
 use std::fs;

@@ -336,7 +336,7 @@ fn readers<'a>(file: &'a str, logs: &'a str, header: &'a str, key: &'a str) -> V
         &["btc", "cf", "build", file],
         &["btc", "cf", "scan", file, key],
         &["btc", "cf", "audit", header, file],
-        &["btc", "cf", "audit", file],
+        &["btc", "cf", "audit", "--proof", file],
         &["btc", "cf", "verify-headers", file],
         &["btc", "watch", "--data", logs, "--file", file],
         &["filter", "info", file],
@@ -526,7 +526,7 @@ fn of_a_peer() {
 
 #[test]
 fn of_a_client_of_our_node() {
-    let folder = serve::Folder::new(0..=1);
+    let folder = test_node::Folder::new(0..=1);
     for more in [&[][..], &["--json"]] {
         let args = ["btc", "test-node", folder.path(), "--network", "mainnet"];
         let args = [&args[..], &["--listen", "127.0.0.1:0"], more].concat();

@@ -18,7 +18,7 @@ use chainsieve_client::net::frame::{read_message, write_message};
 use chainsieve_client::testnode::NodeBuilder;
 use serde_json::Value;
 
-use super::serve::{Folder, Server};
+use super::test_node::{Folder, Server};
 use super::{Output, UNDECIDED, USAGE, YES, run};
 
 struct Data(PathBuf);

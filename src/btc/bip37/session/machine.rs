@@ -160,7 +160,7 @@ impl Session {
             Event::Reorganized(height) => self.reorganize(height),
             Event::Used(label) => self.advance.set_used(label),
             Event::Refresh => self.load(&mut actions),
-            Event::MerkleBlock(block) => self.merkle_block(block, &mut actions),
+            Event::MerkleBlock(block) => self.merkle_block(&block, &mut actions),
             Event::Tx(tx) => self.transaction(tx, &mut actions),
             Event::Pong(nonce) => {
                 self.close(&mut actions);
@@ -331,7 +331,7 @@ impl Session {
         }
     }
 
-    fn merkle_block(&mut self, merkle_block: MerkleBlock, actions: &mut Actions) {
+    fn merkle_block(&mut self, merkle_block: &MerkleBlock, actions: &mut Actions) {
         self.close(actions);
         // A message that was queued before the connection closed belongs to no request.
         if !self.is_connected {
@@ -341,7 +341,7 @@ impl Session {
         let Some(request) = self.requests.take(&hash) else {
             return report(actions, Finding::Unrequested(hash));
         };
-        let proof = match Proof::verify(&merkle_block, Policy::Strict(self.network), []) {
+        let proof = match Proof::verify(merkle_block, Policy::Strict(self.network), []) {
             Ok(proof) => proof,
             Err(error) => return report(actions, Finding::InvalidMerkleBlock(hash, error)),
         };

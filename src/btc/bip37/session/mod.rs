@@ -22,9 +22,9 @@
 //! that it announces. The session follows only the insertions for blocks, so its copy of the filter
 //! (the mirror) may lack elements of the node's filter.
 //!
-//! Whoever keeps an answer as evidence keeps the filter as it was loaded, and no answer for which
-//! one of three conditions fails. No filter was sent between request and answer. The node answered
-//! every request exactly once. A `pong` shows that the node had finished all its answers.
+//! To use an answer as evidence, keep it with the filter as it was loaded. Three conditions must hold:
+//! no filter was sent between request and answer; the node answered every request exactly once; a
+//! later `pong` shows that it had finished all its answers. The session does not check them.
 //!
 //! # Starting over
 //! A transaction can be missed in three ways, and all lead to [`Finding::Refilter`] or

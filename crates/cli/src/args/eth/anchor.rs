@@ -142,9 +142,10 @@ committee_period (the last one that is known), finalized (as in `eth anchor veri
 
 const SYNC_HELP: &str = concat!(
     "\
-Exit codes: 0 the light client is as new as the newest answer of a beacon node
+Exit codes: 0 the light client is as new as the newest answer of a beacon node; without --beacon: it is shown
             3 no beacon node has a bootstrap that fits the checkpoint, and one is proven wrong
-            5 no beacon node can be reached or has the checkpoint; or --data cannot be used
+            5 no beacon node can be reached or has the checkpoint; or --data cannot be used, or, without
+              --beacon, has no light client
 
 The first run needs --checkpoint. A later run goes on from --data, also weeks later. The folder survives kills
 at any time. With several --beacon, each is asked in each round: an answer that is false is refused and noted,
@@ -166,15 +167,18 @@ as an anchor. The line says how many members signed it; right after a start, one
 JSON: ",
     client_json!(),
     ", folder, servers{asked, answered}, failures[{server, proven (true if an object of the server is invalid),
-why}] (both with --beacon), optimistic (with --optimistic, as finalized), warnings[]. With --watch, one object per line, with kind
-(finalized, or optimistic with --optimistic) and without folder."
+why}] (both with --beacon), optimistic (with --optimistic, as finalized), warnings[]. With --watch, one object
+per line, with kind (finalized, or optimistic with --optimistic) and without folder."
 );
 
 /// Follow the beacon chain from a checkpoint to its newest finalised block, and keep the state.
 #[derive(Debug, Args)]
 #[command(
     after_long_help = SYNC_HELP,
-    mut_arg("data", default_folder)
+    mut_arg("data", default_folder),
+    mut_arg("checkpoint", |arg| arg.requires("beacon")),
+    mut_arg("timeout", |arg| arg.requires("beacon")),
+    mut_arg("retries", |arg| arg.requires("beacon"))
 )]
 pub(crate) struct SyncAnchorArgs {
     /// Start from --checkpoint again, and replace the light client in the folder

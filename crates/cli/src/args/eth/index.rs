@@ -16,7 +16,7 @@ use crate::args::number::count;
 #[derive(Debug, Subcommand)]
 pub(crate) enum IndexCommand {
     /// Build an index of headers, or add headers to one; a reorganisation removes the old branch
-    Build(BuildArgs),
+    Build(Box<BuildArgs>),
     /// Find the blocks that may contain logs of a query
     Query(Box<QueryIndexArgs>),
     /// Show the contents and the size of an index, and the fill of its filters
@@ -45,7 +45,8 @@ same command continues from there.
 If the index exists, headers are added to it. Headers of blocks that it contains are skipped: sealed blocks
 without a comparison, the others if the hashes are equal. The first other header must be the child of a block
 of the index. If that block is not the last one, the headers are of another branch: the blocks after it are
-removed and listed. The command cannot decide which of two branches is the better one. If a sealed block
+removed and listed, also if an error ends the command later. The command cannot decide which of two branches
+is the better one: a file of an old branch removes newer blocks, also if it is shorter. If a sealed block
 would have to be removed, nothing changes, and the error says what to do.
 
 The newest blocks (--confirmations) stay unsealed, so that they can be removed. All earlier blocks are
@@ -54,9 +55,9 @@ sealed, in sections of 8,192.
 With --rpc, headers are fetched from a provider, a hundred per request and several requests at a time.
 Each header is hashed locally and must be the child of the previous one. Which chain the headers belong to
 is the provider's claim, unless a light client brings the newest finalised block (--data, or --checkpoint and
---beacon): the range then ends there by default, and it is an error if the provider has another block there. If
-the last block of the index is not on the provider's chain, the blocks after
-the last common block are removed and listed. Ctrl-C ends the command; blocks added so far are kept.
+--beacon): the range then ends there by default, and it is an error if the provider has another block
+there. If the last block of the index is not on the provider's chain, the blocks after the last common block
+are removed and listed. Ctrl-C ends the command; blocks added so far are kept.
 
 ",
     index_help!(),

@@ -23,8 +23,13 @@ use crate::input::{Input, Reader, decode_hex, named, write};
 use crate::output::{Page, Report, count, grouped};
 
 pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
-    let Some(block) = &args.block else { return verify_proof(args) };
-    let reader = Reader::of([&args.filter, block].into_iter().chain(&args.prev_txs))?;
+    if let Some(proof) = &args.proof {
+        return verify_proof(proof, args);
+    }
+    let (Some(content), Some(block)) = (&args.filter, &args.block) else {
+        bail!(UsageError("a filter and its block are needed, or --proof"));
+    };
+    let reader = Reader::of([content, block].into_iter().chain(&args.prev_txs))?;
     let mut sourced: Option<SourcedBlock> = None;
     for_each_block(block, |block, _| {
         ensure!(sourced.is_none(), "the input contains more than one block");
@@ -35,7 +40,7 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
         sourced.context("the input contains no block")?;
     let block_hash = block.block_hash();
     let bound = BoundBlock::bind(&block, block_hash, args.network).context("block")?;
-    let content = filter(&args.filter, block_hash, &reader)?;
+    let content = filter(content, block_hash, &reader)?;
     let mut transactions: Vec<Transaction> = Vec::new();
     for_each_transaction(&reader, &args.prev_txs, |tx| transactions.push(tx))?;
     let said = prevout_scripts.filter(|_| !args.distrust_prevouts);
@@ -286,10 +291,9 @@ fn position(proven: &ProvenTransaction) -> u32 {
 }
 
 /// Verifies a proof that `--proof-out` wrote.
-fn verify_proof(args: &AuditArgs) -> anyhow::Result<Report> {
-    let Input { source, bytes } = Reader::default().one(&args.filter, "proof")?;
-    let proof = InvalidFilter::decode(&bytes)
-        .with_context(|| format!("proof, {source} (to audit a filter, give its block after it)"))?;
+fn verify_proof(proof: &str, args: &AuditArgs) -> anyhow::Result<Report> {
+    let Input { source, bytes } = Reader::default().one(proof, "proof")?;
+    let proof = InvalidFilter::decode(&bytes).with_context(|| format!("proof, {source}"))?;
     let expected = args.block_hash.unwrap_or(proof.block_hash);
     let hash = filter_hash(&proof.filter);
     let reason = match (proof.verify(expected, args.network), args.filter_hash) {

@@ -14,6 +14,7 @@ use super::summary::{graded_json, grades_in_words, peers_json, tip_json, warning
 use super::{birthday_name, builder, chain, data_folder, start, trusting};
 use crate::args::client::WatchLiveArgs;
 use crate::args::{UsageError, network_name};
+use crate::exit::Exit;
 use crate::output::{Page, Report, count, grouped, print_note};
 use crate::stop;
 
@@ -97,16 +98,35 @@ impl Job<'_> {
     }
 
     fn report(&self, ended: &Ended, printer: &Printer) -> Report {
-        let warnings = warnings(ended, self.args.watch.network);
+        let mut warnings = warnings(ended, self.args.watch.network);
         let progress = &ended.status.progress;
         let tip = progress.tip;
+        let from = match self.first {
+            Birthday::Height(from) => from,
+            Birthday::Time(_) => 0,
+        };
+        let wanted = self.args.to.unwrap_or(from);
+        let is_short = self.is_rescan && wanted > tip.height;
+        if is_short {
+            let first = from.max(tip.height.saturating_add(1));
+            warnings.push(format!(
+                "blocks {first} to {wanted} were not searched: the chain ends at height {}",
+                tip.height
+            ));
+        }
+        let exit = match ended.exit() {
+            Exit::Yes if is_short => Exit::Undecided,
+            exit => exit,
+        };
         let fields = [
             ("ended", ended.ending.name().replace('_', " ")),
             ("tip", format!("{} at height {}", tip.hash, grouped(tip.height))),
             (
                 "answered to",
                 progress.settled_to.map_or("nothing".into(), |height| {
-                    format!("height {}; the next run continues there", grouped(height))
+                    let next =
+                        if self.args.to.is_some() { "" } else { "; the next run continues there" };
+                    format!("height {}{next}", grouped(height))
                 }),
             ),
             (
@@ -124,7 +144,7 @@ impl Job<'_> {
         page.fields(fields.into_iter().chain(grades).collect());
         page.warnings(&warnings);
         let json = self.end_json(ended, printer, &warnings);
-        Report::new(page, json, ended.exit()).after_lines()
+        Report::new(page, json, exit).after_lines()
     }
 
     fn end_json(&self, ended: &Ended, printer: &Printer, warnings: &[String]) -> Value {

@@ -16,7 +16,9 @@ use crate::args::eth::{AddingArgs, LinkedHeaderArgs};
 use crate::eth::linked::{self, Bounds};
 use crate::exit::Exit;
 use crate::input::Reader;
-use crate::output::{Lines, Page, Report, bytes, count, duration, float, grouped, json_line, span};
+use crate::output::{
+    Lines, Page, Report, bytes, count, duration, float, grouped, json_line, print_note, span,
+};
 use crate::progress;
 
 /// Maximum time until added blocks are made durable.
@@ -104,9 +106,24 @@ impl<'a> Adding<'a> {
         let read = linked::for_each(headers, bounds, |_| (), |chain, ()| self.take(chain));
         // Headers that were read before an error are kept.
         let synced = self.sync();
-        read?;
+        read.map_err(|error| self.failed(error))?;
         synced?;
         self.report()
+    }
+
+    /// Lists the blocks that were removed before an error, since no report does.
+    pub(super) fn failed(&self, error: anyhow::Error) -> anyhow::Error {
+        if self.removed_blocks == 0 {
+            return error;
+        }
+        for (number, hash) in &self.removed {
+            print_note(&format!("removed: block {number}, {hash}"));
+        }
+        let removed = count(self.removed_blocks, "block");
+        let end = self
+            .last()
+            .map_or("is empty now".into(), |(last, _)| format!("ends at block {last} now"));
+        error.context(format!("{removed} of another branch removed; the index {end}"))
     }
 
     pub(super) fn take(&mut self, chain: &LinkedHeaders) -> anyhow::Result<()> {

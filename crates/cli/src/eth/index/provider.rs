@@ -69,7 +69,7 @@ pub(super) fn run(
     let fetched = source.fetch(&mut adding, first);
     // Headers that were received before an error are kept.
     let synced = adding.sync();
-    fetched?;
+    fetched.map_err(|error| adding.failed(error))?;
     synced?;
     if adding.last().is_none() {
         bail!("stopped before the first header was received");

@@ -60,8 +60,8 @@ fn nothing_is_missed_whatever_crosses() {
     }
 }
 
-/// No transaction of any block is ever evidence against an honest node, whatever the node is sent
-/// and in whatever order messages arrive.
+/// No transaction of any block is ever evidence against an honest node, if its answer is judged with
+/// the filter that the node had, whatever the node is sent.
 #[test]
 fn no_evidence_against_an_honest_node() {
     let mut claims = 0;

@@ -131,6 +131,24 @@ fn headers_must_go_on_from_the_index() {
 }
 
 #[test]
+fn removed_blocks_are_listed_if_an_error_ends_the_command() {
+    let folder = Folder::new("index-torn");
+    let all = chain();
+    let (index, _) = build(&folder, &folder.write("all.rlp", all[..110].concat()), &[]);
+    let branch = made_up(START + 105, 3, keccak256(&all[104]), 9);
+    let branch = folder.write("branch.rlp", [&all[100..105], &branch].concat().concat());
+    let junk = folder.write("junk", "no header");
+    let output = run(&["eth", "index", "build", &index, &branch, &junk]);
+    assert_eq!(output.code, BAD_INPUT);
+    let words = "5 blocks of another branch removed; the index ends at block 1107 now";
+    assert!(output.stderr.contains(words), "{}", output.stderr);
+    for number in 1105..1110 {
+        assert!(output.stderr.contains(&format!("removed: block {number}, 0x")), "{number}");
+    }
+    assert_eq!(json_of(&["eth", "index", "info", &index], YES)["last"], 1107);
+}
+
+#[test]
 fn a_reorganisation_is_taken_back() {
     let folder = Folder::new("index-reorganised");
     let all = chain();

@@ -40,7 +40,7 @@ JSON: one object per line, of one of these kinds:
 /// Run a test node for wallets that serves a folder of blocks.
 #[derive(Debug, Args)]
 #[command(after_long_help = HELP)]
-pub(crate) struct ServeArgs {
+pub(crate) struct TestNodeArgs {
     /// The folder of blocks
     #[arg(value_name = "BLOCKS_DIR")]
     pub(crate) blocks: PathBuf,

@@ -17,7 +17,7 @@ use serde_json::json;
 
 use self::folder::{Folder, News};
 use self::log::Log;
-use crate::args::{ServeArgs, UsageError};
+use crate::args::{TestNodeArgs, UsageError};
 use crate::btc::for_each_transaction;
 use crate::exit::Exit;
 use crate::input::{Reader, named};
@@ -27,7 +27,7 @@ use crate::stop;
 /// Polling interval of the folder; if a poll takes more than a tenth of it, the interval grows.
 const LOOK: Duration = Duration::from_millis(200);
 
-pub(crate) fn run(args: &ServeArgs, json: bool) -> anyhow::Result<Report> {
+pub(crate) fn run(args: &TestNodeArgs, json: bool) -> anyhow::Result<Report> {
     let network = args.network;
     let address = args.listen.unwrap_or((Ipv4Addr::LOCALHOST, default_port(network)).into());
     if !address.ip().is_loopback() && !args.listen_anywhere {
