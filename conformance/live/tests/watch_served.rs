@@ -18,10 +18,10 @@ pub(crate) fn tests() -> Vec<Trial> {
     let needs = &[Need::Bcoin];
     vec![
         live("btc_watch_bip157_keeps_up_with_btc_test_node", needs, |scene| {
-            keeps_up(scene, "bip157")
+            keeps_up(scene, "bip157");
         }),
         live("btc_watch_bip37_keeps_up_with_btc_test_node", needs, |scene| {
-            keeps_up(scene, "bip37")
+            keeps_up(scene, "bip37");
         }),
     ]
 }
