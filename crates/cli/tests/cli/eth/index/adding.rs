@@ -137,8 +137,8 @@ fn removed_blocks_are_listed_if_an_error_ends_the_command() {
     let (index, _) = build(&folder, &folder.write("all.rlp", all[..110].concat()), &[]);
     let branch = made_up(START + 105, 3, keccak256(&all[104]), 9);
     let branch = folder.write("branch.rlp", [&all[100..105], &branch].concat().concat());
-    let junk = folder.write("junk", "no header");
-    let output = run(&["eth", "index", "build", &index, &branch, &junk]);
+    let gap = folder.write("gap.rlp", all[120..122].concat());
+    let output = run(&["eth", "index", "build", &index, &branch, &gap]);
     assert_eq!(output.code, BAD_INPUT);
     let words = "5 blocks of another branch removed; the index ends at block 1107 now";
     assert!(output.stderr.contains(words), "{}", output.stderr);
