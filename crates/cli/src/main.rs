@@ -72,14 +72,13 @@ fn of_printable_arguments(error: clap::Error) -> clap::Error {
 }
 
 /// Names of arguments that accept `-`, as clap's errors show them.
-const MAY_BE_STDIN: [&str; 10] = [
+const MAY_BE_STDIN: [&str; 9] = [
     "<BLOCK>",
     "<BLOCK|TX>...",
     "<BLOCKS>...",
     "<CERTIFICATE>",
     "<FILES>...",
     "<FILTER>",
-    "<FILTER|PROOF>",
     "<HEADERS>...",
     "<KEY>...",
     "<MERKLEBLOCK>",

@@ -142,16 +142,17 @@ Exit codes: 0 valid: the filter contains every script that the block creates and
             4 not decided: suspicious, or scripts that the block spends are unknown
             5 malformed input, or a block that does not match its header
 
-With --proof, a proof that --proof-out wrote is verified. Exit code 0 then means that the proof holds, so the
-filter is invalid, and 3 that it does not hold. Anyone can make an invalid filter and prove that
-it is invalid: give the hash of the filter in question with --filter-hash, so that a proof about another filter
-is rejected.
+With --proof, a proof that --proof-out wrote is verified. Exit code 0 then means that the proof holds, so
+the filter is invalid, and 3 that it does not hold. Anyone can make an invalid filter and prove that it is
+invalid: give the hash of the filter in question with --filter-hash, so that a proof about another filter is
+rejected.
 
 JSON: verdict, block_hash, filter_hash, elements, and by verdict basis (transactions | trusted: spent
 scripts that are not proven), proof{evidence, bytes, out}, reason, missing_txids[] (to be given with
 --prev-txs); warnings[]. Of a proof: holds, block_hash, filter_hash, reason, warnings[]";
 
-/// Compare a filter with its block: valid, invalid, or not decided; or verify the proof of an invalid filter.
+/// Compare a filter with its block: valid, invalid, or not decided; or verify the proof of an invalid
+/// filter.
 #[derive(Debug, Args)]
 #[command(after_long_help = AUDIT_HELP)]
 pub(crate) struct AuditArgs {

@@ -115,7 +115,7 @@ Exit codes: 0 caught up, or ended with Ctrl-C: false_filters tells which peers w
 JSON: ended (caught_up | interrupted | gave_up), network, tip{height, block, time}, work (hex),
 headers_only, from, answered_to (complete up to this height, or null), grades[{from, to, grade, peers}],
 disputes[text], false_filters[{peer, height, block, filter_hash, proof}] (proof: hex for `btc cf
-audit`, or null), peers[{address, agent, height, services[], state, banned_for}], warnings[]
+audit --proof`, or null), peers[{address, agent, height, services[], state, banned_for}], warnings[]
 Grades of filters: scanned (the block itself was scanned) > audited (equals the filter built from the
 block) > checkpoint (a --checkpoint commits to it) > peers (this number of peers agree) > one_peer";
 
@@ -152,8 +152,8 @@ descriptors with another --gap-limit, start over. With --from, the blocks from t
 items that were not watched before. If that is stopped, a run with the same items, heights and --data
 continues; once it has ended, such a run prints no hit again. In the summary, birthday is then --from.
 
-A transaction in a block is printed once with \"again\" false. It is printed with \"again\" true if it may already have been printed before the command
-was killed, or if it was printed before with fewer details.
+A transaction in a block is printed once with \"again\" false. It is printed with \"again\" true if it may
+already have been printed before the command was killed, or if it was printed before with fewer details.
 
 Evidence: with bip157 a hit is certain, because the header commits to the block. A \"no\" is as reliable
 as the grade of its filters (see `btc sync --help`). With bip37 a hit has a merkle proof, but a \"no\" is
@@ -169,8 +169,9 @@ earlier blocks. At most 131,072 headers of side branches are kept, and one longe
 Exit codes: 0 caught up with --once, or ended with Ctrl-C or SIGTERM: the hits show what was found
             3 gave up, and in this run a peer was proven wrong: it claimed a filter that the block
               refutes
-            4 the chain ends before --to, or gave up: with --once, no progress for --give-up seconds; in any mode, every --peer was
-              banned for breaking the protocol. What was received is kept
+            4 the chain ends before --from or --to; or gave up: with --once, no progress for --give-up
+              seconds; in any mode, every --peer was banned for breaking the protocol. What was received
+              is kept
             5 a malformed item; with --once, no peer could be reached; or --data cannot be read or written
 
 JSON: one object per line, of one of these kinds:

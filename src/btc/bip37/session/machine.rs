@@ -138,8 +138,8 @@ impl Session {
     /// `now` is the [current time](crate#time).
     ///
     /// # Cost
-    /// The cost is proportional to the event: the tree and the transactions of an answer. Loading a filter inserts all watched elements. New watched items are
-    /// compared with the stored transactions that were received outside of blocks.
+    /// The cost is proportional to the event: the tree and the transactions of an answer. Loading a
+    /// filter inserts all watched elements. New watched items are compared with the stored transactions that were received outside of blocks.
     #[must_use = "the caller must carry out the actions"]
     pub fn handle(&mut self, event: Event, now: Duration) -> Vec<Action> {
         let now = self.clock.read(now);

@@ -83,9 +83,10 @@ omitted_log, forged_log, wrong_field, duplicate, not_matching, out_of_range, bey
 arity_dependent, removed or profile_contradicted. With --rpc also: provider{name (A | B), host}, and
 name in each finding as provider; chain_id, chain_from (user | provider: whose claim it is),
 anchor{number, hash} (null if --anchor is not on the chain), anchor_from (user | light_client | provider;
-with provider anchored_to is null), light_client (as in `eth anchor sync`, without folder and warnings, and linked{number, hash, grade,
-by[]}: the block to which it was linked, or null; null without a light client), anchor_agreed (true if the other provider has the same block at this height; null
-without another provider), finalized{number, hash} or null, providers[{name, host, receipts_of_blocks}]. With
+with provider anchored_to is null), light_client (as in `eth anchor sync`, without folder and warnings, and
+linked{number, hash, grade, by[]}: the block to which it was linked, or null; null without a light client),
+anchor_agreed (true if the other provider has the same block at this height; null without another provider),
+finalized{number, hash} or null, providers[{name, host, receipts_of_blocks}]. With
 two providers: status (of both), first, last, anchored_to, audits[] (each is the report for one provider),
 compared{same, only_a[], only_b[] (at most 1,000 logs)}, warnings[] and the fields from chain_id on."
 );

@@ -101,21 +101,20 @@ impl Job<'_> {
         let mut warnings = warnings(ended, self.args.watch.network);
         let progress = &ended.status.progress;
         let tip = progress.tip;
-        let from = match self.first {
-            Birthday::Height(from) => from,
-            Birthday::Time(_) => 0,
+        // A day beyond the chain's end is resolved to a block of the chain.
+        let from = match self.args.from {
+            Some(Birthday::Height(from)) => Some(from),
+            _ => None,
         };
-        let wanted = self.args.to.unwrap_or(from);
-        let is_short = self.is_rescan && wanted > tip.height;
-        if is_short {
-            let first = from.max(tip.height.saturating_add(1));
+        let beyond = self.args.to.or(from).filter(|wanted| *wanted > tip.height);
+        if let Some(wanted) = beyond {
             warnings.push(format!(
-                "blocks {first} to {wanted} were not searched: the chain ends at height {}",
+                "the chain ends at height {}: blocks up to height {wanted} were not all searched",
                 tip.height
             ));
         }
         let exit = match ended.exit() {
-            Exit::Yes if is_short => Exit::Undecided,
+            Exit::Yes if beyond.is_some() => Exit::Undecided,
             exit => exit,
         };
         let fields = [

@@ -70,7 +70,11 @@ pub(super) fn builder(
 pub(super) fn stored(folder: &Path, network: Network) -> anyhow::Result<LightClient> {
     let client = BeaconClient::read(folder, network).map_err(in_words)?;
     client.ok_or_else(|| {
-        anyhow!("{}: there is no light client; `eth anchor sync` with --beacon and --checkpoint makes one", named(folder))
+        let folder = named(folder);
+        anyhow!(
+            "{folder}: there is no light client; `eth anchor sync` with --beacon and --checkpoint \
+             makes one"
+        )
     })
 }
 

@@ -83,7 +83,7 @@ pub(super) fn read(
     let source = input.source.clone();
     let what = || format!("{WHAT}, {source}");
     let text =
-        as_text(&input.bytes).context("not text: JSON is read, no SSZ").with_context(what)?;
+        as_text(&input.bytes).context("not text: only JSON is read, not SSZ").with_context(what)?;
     let json = text.trim_start();
     let preset = network.preset();
     // An answer of `updates` is a list.

@@ -113,17 +113,16 @@ impl<'a> Adding<'a> {
 
     /// Lists the blocks that were removed before an error, since no report does.
     pub(super) fn failed(&self, error: anyhow::Error) -> anyhow::Error {
-        if self.removed_blocks == 0 {
+        let Some((last, _)) = self.last().filter(|_| self.removed_blocks > 0) else {
             return error;
-        }
+        };
         for (number, hash) in &self.removed {
             print_note(&format!("removed: block {number}, {hash}"));
         }
         let removed = count(self.removed_blocks, "block");
-        let end = self
-            .last()
-            .map_or("is empty now".into(), |(last, _)| format!("ends at block {last} now"));
-        error.context(format!("{removed} of another branch removed; the index {end}"))
+        error.context(format!(
+            "{removed} of another branch removed; the index ends at block {last} now"
+        ))
     }
 
     pub(super) fn take(&mut self, chain: &LinkedHeaders) -> anyhow::Result<()> {
