@@ -367,7 +367,7 @@ fn malformed_inputs_are_named() {
         let args = verify(&[bootstrap, &file]);
         fails(&args, b"", BAD_INPUT, &[&["light-client object", name], words].concat());
     };
-    refused("raw.ssz", &[0xff; 1000], &["not text: JSON is read"]);
+    refused("raw.ssz", &[0xff; 1000], &["not text: only JSON is read, not SSZ"]);
     refused("text.json", b"what is this", &["line 1"]);
     refused("empty.json", b"", &["empty"]);
     refused(
