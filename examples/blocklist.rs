@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // so anyone who has the filter can find unlisted addresses that match. Such a match is
     // harmless, because the owner confirms each match.
     let keys = list.iter().map(|address| address.as_slice());
-    let filter = BinaryFuse16::build_from_keys(keys, 1, KeyHasher::xxh3(42))?;
+    let filter = BinaryFuse16::build_from_keys(keys, KeyHasher::xxh3(42))?;
     let shipped = filter.encode()?;
     println!("list {} bytes, filter shipped {} bytes", list.len() * 20, shipped.len());
 

@@ -25,7 +25,7 @@ fn txid(number: u64) -> Txid {
 fn digest(set: &BTreeSet<Txid>, round: u64) -> Result<Vec<u8>, Box<dyn Error>> {
     // Use another seed in every round, so that a false positive is not repeated.
     let keys = set.iter().map(<[u8; 32]>::as_slice);
-    Ok(BinaryFuse8::build_from_keys(keys, round, KeyHasher::xxh3(round))?.encode()?)
+    Ok(BinaryFuse8::build_from_keys(keys, KeyHasher::xxh3(round))?.encode()?)
 }
 
 /// Returns the transactions that the digest's owner certainly lacks.

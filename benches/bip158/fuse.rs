@@ -188,7 +188,7 @@ impl<'f> Block<'f> {
         let hashes = compact.elements.iter().map(|element| siphash_2_4(key, element));
         let hashes: Vec<_> = hashes.collect();
         // Here the hasher only records the key: `Packed` computes the hashes.
-        let fuse16_2_4 = BinaryFuse16::build(&hashes, key.k0, hasher(key)).expect("few");
+        let fuse16_2_4 = BinaryFuse16::build_with_seed(&hashes, hasher(key), key.k0).expect("few");
         let fuse16_2_4 = fuse16_2_4.encode().expect("the key is public");
         // Filters with the same seed would have the same false positives.
         let (fuse16, fuse8) = (fuse::<u16>(compact, key, key.k0), fuse::<u8>(compact, key, key.k1));
@@ -258,7 +258,9 @@ fn hasher(key: SipKey) -> KeyHasher {
 /// Returns the encoded fuse filter of a block. Everyone who builds it gets the same bytes.
 fn fuse<F: FuseFingerprint>(compact: &Filter, key: SipKey, seed: u64) -> Vec<u8> {
     let elements = compact.elements.iter().map(Vec::as_slice);
-    let filter = BinaryFuse::<F>::build_from_keys(elements, seed, hasher(key)).expect("few");
+    let mut hashes = Vec::new();
+    hasher(key).hash_each(elements, &mut hashes);
+    let filter = BinaryFuse::<F>::build_with_seed(&hashes, hasher(key), seed).expect("few");
     filter.encode().expect("the key is public")
 }
 

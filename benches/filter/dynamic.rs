@@ -7,7 +7,7 @@ use chainsieve_filter::rolling::RollingBloomFilter;
 use chainsieve_filter::scalable::ScalableBloomFilter;
 use chainsieve_filter::split_block::SplitBlockFilter512;
 use chainsieve_filter::textbook::CountingBloomFilter;
-use chainsieve_filter::{Filter, Insert, KeyHasher, Remove, Witness};
+use chainsieve_filter::{Filter, Insert, KeyHasher, Remove};
 
 use crate::keys;
 use testkit::timer::Report;
@@ -87,7 +87,7 @@ fn removal<F: Remove<Hash = u64> + Clone>(
         || full.clone(),
         |filter| {
             for hash in present {
-                filter.remove(Witness::vouched(*hash)).expect("it is there");
+                filter.remove_known_hash(*hash).expect("it is there");
             }
         },
     );

@@ -28,7 +28,7 @@ fn against<F: FuseFingerprint, P: xorf::Filter<u64>>(
 ) {
     let hashes = keys::present(size);
     let build = |hashes: &[u64]| {
-        BinaryFuse::<F>::build(hashes, SEED, KeyHasher::xxh3(0)).expect("distinct hashes")
+        BinaryFuse::<F>::build_with_seed(hashes, KeyHasher::xxh3(0), SEED).expect("distinct hashes")
     };
     let name = format!("fuse{}, {size} keys", F::BITS);
     let (ours, theirs) = (build(&hashes), peer(&hashes));

@@ -23,7 +23,8 @@ pub(crate) fn run(report: &mut Report) {
 fn measure(report: &mut Report, size: usize, fpr: f64) {
     let hashes = keys::present(size);
     let build = || {
-        RibbonFilter::build(black_box(&hashes), fpr, SEED, KeyHasher::xxh3(0)).expect("a filter")
+        RibbonFilter::build_with_seed(black_box(&hashes), fpr, KeyHasher::xxh3(0), SEED)
+            .expect("a filter")
     };
     let name = format!("ribbon at {:.4} %, {size} keys", fpr * 100.0);
     let ribbon = build();

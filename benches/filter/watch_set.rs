@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use chainsieve_filter::KeyHasher;
 use chainsieve_filter::watch_set::{
-    Acquired, Kept, KeyStore, Probe, Released, WatchSet, WatchSetBuilder,
+    Added, Kept, KeyStore, Probe, Removed, WatchSet, WatchSetBuilder,
 };
 
 use crate::keys::{Scripts, sizes};
@@ -79,27 +79,27 @@ impl Index {
 impl KeyStore for Index {
     type Error = Infallible;
 
-    fn acquire(&self, hash: u64, _: &[u8]) -> Result<Acquired, Infallible> {
+    fn acquire(&self, hash: u64, _: &[u8]) -> Result<Added, Infallible> {
         let mut changes = self.changes(hash);
         if changes.removed.remove(&hash) {
-            return Ok(Acquired::First);
+            return Ok(Added::New);
         }
         if self.has(hash) {
-            return Ok(Acquired::Again);
+            return Ok(Added::Again);
         }
         let count = changes.added.entry(hash).or_default();
         *count += 1;
-        Ok(if *count == 1 { Acquired::First } else { Acquired::Again })
+        Ok(if *count == 1 { Added::New } else { Added::Again })
     }
 
-    fn release(&self, hash: u64, _: &[u8]) -> Result<Released, Infallible> {
+    fn release(&self, hash: u64, _: &[u8]) -> Result<Option<Removed>, Infallible> {
         let mut changes = self.changes(hash);
         if changes.added.remove(&hash).is_some() {
-            return Ok(Released::Last);
+            return Ok(Some(Removed::Gone));
         }
         let is_here = self.has(hash);
         let is_last = is_here && changes.removed.insert(hash);
-        Ok(if is_last { Released::Last } else { Released::Unknown })
+        Ok(is_last.then_some(Removed::Gone))
     }
 
     fn holds(&self, hash: u64, _: &[u8]) -> Result<bool, Infallible> {

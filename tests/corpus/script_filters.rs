@@ -69,8 +69,8 @@ fn filters_of_real_scripts_have_their_rates() {
         // 4,095 possible values.
         let each = count / cuckoo.num_buckets() as f64;
         cuckoo_rate += (1.0 - (1.0 - 1.0 / 4095.0_f64).powf(2.0 * each)) / SEEDS as f64;
-        let fuse = BinaryFuse8::build(&hashes, seed, hasher).unwrap();
-        let ribbon = RibbonFilter::build_with_columns(&hashes, 7, seed, hasher).unwrap();
+        let fuse = BinaryFuse8::build_with_seed(&hashes, hasher, seed).unwrap();
+        let ribbon = RibbonFilter::build_with_columns(&hashes, 7, hasher).unwrap();
         let now = [
             passed(&bloom, &halves),
             passed(&blocks, &halves),

@@ -6,15 +6,13 @@
 
 use alloc::vec::Vec;
 
-use super::bloom::partitioned::PartitionedBloomFilter;
-use super::bloom::{BloomFilter, OpenedBloomFilter};
+use super::bloom::{BloomFilter, OpenedBloomFilter, PartitionedBloomFilter};
 use super::count_min::{CountMin, UpdateRule};
 use super::counting::CountingBloomFilter;
 use super::cuckoo::{CuckooFilter, CuckooFilter8, CuckooFilter12, CuckooFilter16};
-use super::encoding::{DecodeError, EncodeError, Portable};
+use super::encoding::{DecodeError, EncodeError, Kind, Portable};
 use super::fuse::{BinaryFuse, BinaryFuse8, BinaryFuse16, FuseFingerprint};
 use super::hashing::{KeyHash, KeyHasher};
-use super::kind::Kind;
 use super::membership::{Filter, Stats};
 use super::ribbon::RibbonFilter;
 use super::rolling::RollingBloomFilter;
@@ -36,34 +34,22 @@ pub enum Param {
     Word(&'static str),
 }
 
-impl From<u64> for Param {
-    fn from(number: u64) -> Self {
-        Self::Number(number)
-    }
+macro_rules! param_from {
+    ($($value:ident: $type:ty => $param:expr;)+) => {$(
+        impl From<$type> for Param {
+            fn from($value: $type) -> Self {
+                $param
+            }
+        }
+    )+};
 }
 
-impl From<u32> for Param {
-    fn from(number: u32) -> Self {
-        Self::Number(number.into())
-    }
-}
-
-impl From<usize> for Param {
-    fn from(number: usize) -> Self {
-        Self::Number(number as u64)
-    }
-}
-
-impl From<f64> for Param {
-    fn from(fraction: f64) -> Self {
-        Self::Fraction(fraction)
-    }
-}
-
-impl From<UpdateRule> for Param {
-    fn from(update: UpdateRule) -> Self {
-        Self::Word(update.name())
-    }
+param_from! {
+    number: u64 => Self::Number(number);
+    number: u32 => Self::Number(number.into());
+    number: usize => Self::Number(number as u64);
+    fraction: f64 => Self::Fraction(fraction);
+    update: UpdateRule => Self::Word(update.name());
 }
 
 /// Names and values of the parameters that a filter was created with, except the hasher. Each

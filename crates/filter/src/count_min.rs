@@ -6,11 +6,10 @@ use alloc::vec::Vec;
 use chainsieve_lanes::names;
 use chainsieve_lanes::simd::prefetch;
 
-use super::encoding::{DecodeError, EncodeError, Header, Opened, Portable, parameter};
+use super::encoding::{DecodeError, EncodeError, Header, Kind, Opened, Portable, parameter};
 use super::hashing::{KeyHasher, draw};
-use super::kind::Kind;
 use super::membership::{Filter, Full, Insert, Merge, MergeError, contains_in_chunks};
-use super::sizing::{MAX_HASH_FUNCS, SizingError, classic, distinct, float};
+use super::sizing::{BuildError, MAX_HASH_FUNCS, classic, distinct, float};
 use super::words::Words;
 
 /// Greatest number of counters in a row. With this limit, the sum of a row's 32-bit counters is
@@ -136,10 +135,10 @@ impl CountMin {
         delta: f64,
         update: UpdateRule,
         hasher: KeyHasher,
-    ) -> Result<Self, SizingError> {
+    ) -> Result<Self, BuildError> {
         for (what, value) in [("a relative error", epsilon), ("a probability", delta)] {
             if !(value > 0.0 && value < 1.0) {
-                return Err(SizingError::Share { what, value });
+                return Err(BuildError::Share { what, value });
             }
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
@@ -160,9 +159,9 @@ impl CountMin {
         depth: u32,
         update: UpdateRule,
         hasher: KeyHasher,
-    ) -> Result<Self, SizingError> {
-        SizingError::unless_within("a number of counters per row", width, MAX_WIDTH)?;
-        SizingError::unless_within("a number of rows", depth.into(), MAX_HASH_FUNCS.into())?;
+    ) -> Result<Self, BuildError> {
+        BuildError::unless_within("a number of counters per row", width, MAX_WIDTH)?;
+        BuildError::unless_within("a number of rows", depth.into(), MAX_HASH_FUNCS.into())?;
         let words = Words::zeroed(num_words(width, depth))?;
         Ok(Self { hasher, words, width, depth, update, total: 0 })
     }

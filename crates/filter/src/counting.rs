@@ -2,13 +2,12 @@
 
 use alloc::vec::Vec;
 
-use super::encoding::{DecodeError, EncodeError, Header, Opened, Portable, parameter};
+use super::encoding::{DecodeError, EncodeError, Header, Kind, Opened, Portable, parameter};
 use super::hashing::{KeyHasher, fmix64};
-use super::kind::Kind;
 use super::membership::{
-    Filter, Full, Insert, Merge, MergeError, NotContained, Remove, Witness, contains_in_chunks,
+    Filter, Full, Insert, Merge, MergeError, NotContained, Remove, contains_in_chunks,
 };
-use super::sizing::{SizingError, blocked, check_hash, classic, distinct, float};
+use super::sizing::{BuildError, blocked, check_hash, classic, distinct, float};
 use super::words::{LINE_WORDS, Words};
 
 /// Number of counters in a block: a cache line of 4-bit counters.
@@ -17,8 +16,6 @@ const BLOCK_COUNTERS: u32 = 128;
 const MAX_HASH_FUNCS: u32 = blocked::MAX_COUNTERS_OF_KEY;
 /// Greatest number of blocks: together they have 2⁵⁶ bits.
 const MAX_BLOCKS: u64 = 1 << 47;
-/// Maximum value of a counter. A counter that reaches this value keeps it.
-const SATURATED: u32 = 15;
 /// Number of positions that one 64-bit word of hash determines: 9 positions of 7 bits.
 const POSITIONS_PER_WORD: u32 = 9;
 /// A mask of the lowest bit of every counter in a word.
@@ -43,7 +40,7 @@ type Block = [u64; LINE_WORDS];
 /// and a key may be inserted up to 14 times.
 ///
 /// **What an answer means.** `false` is certain, provided that only keys in the filter were removed
-/// ([`Witness`]). The claim that "counting filters have no false negatives" is wrong without this
+/// ([`Remove`]). The claim that "counting filters have no false negatives" is wrong without this
 /// condition, because removing a key that is not in the filter decrements the counters of other
 /// keys. Some published filters also lost keys because counters overflowed and were then
 /// decremented. In this filter, a counter that reaches 15 **stays at 15**, because its true value
@@ -51,21 +48,20 @@ type Block = [u64; LINE_WORDS];
 /// [`clear`](Insert::clear), even if its keys are removed.
 ///
 /// **Overflow.** With distinct keys up to the capacity, overflow does not happen in practice: the
-/// mean value of a counter is 0.6 to 0.7, and it reaches 15 with a probability of about 10⁻¹⁵
-/// ([`expected_saturated`](Self::expected_saturated)). This probability holds for **distinct keys
-/// only**: inserting one key 15 times certainly saturates all its counters. A caller that receives
+/// mean value of a counter is 0.6 to 0.7, and it reaches 15 with a probability of about 10⁻¹⁵. This
+/// probability holds for **distinct keys only**: inserting one key 15 times certainly saturates all
+/// its counters. A caller that receives
 /// keys repeatedly should count them in a table, and insert each key only the first time.
 ///
 /// # Examples
 /// ```
 /// use chainsieve_filter::textbook::CountingBloomFilter;
-/// use chainsieve_filter::{Filter, Insert, KeyHasher, Remove, Witness};
+/// use chainsieve_filter::{Filter, Insert, KeyHasher, Remove};
 ///
 /// let mut filter = CountingBloomFilter::with_fpr(1_000, 0.01, KeyHasher::random())?;
 /// filter.insert(b"key")?;
 /// // Only a caller that knows that the key is in the filter may remove it.
-/// let hash = filter.hasher().hash(b"key");
-/// filter.remove(Witness::vouched(hash))?;
+/// filter.remove_known_key(b"key")?;
 /// assert!(!filter.contains(b"key"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -83,8 +79,9 @@ impl CountingBloomFilter {
     /// # Errors
     /// Returns an error if `fpr` is not between 0 and 1, if no filter can have this size and rate,
     /// or if there is no memory for the filter.
-    pub fn with_fpr(capacity: u64, fpr: f64, hasher: KeyHasher) -> Result<Self, SizingError> {
-        let (num_blocks, hash_funcs) = blocked::counting_size(capacity, fpr, BLOCK_COUNTERS)?;
+    pub fn with_fpr(capacity: u64, fpr: f64, hasher: KeyHasher) -> Result<Self, BuildError> {
+        let (num_blocks, hash_funcs) =
+            blocked::size(MAX_HASH_FUNCS, capacity, fpr, BLOCK_COUNTERS)?;
         check_hash(capacity, fpr, 64)?;
         Self::with_blocks(num_blocks, hash_funcs, hasher)
     }
@@ -99,10 +96,10 @@ impl CountingBloomFilter {
         num_blocks: u64,
         hash_funcs: u32,
         hasher: KeyHasher,
-    ) -> Result<Self, SizingError> {
+    ) -> Result<Self, BuildError> {
         let (value, max) = (hash_funcs.into(), MAX_HASH_FUNCS.into());
-        SizingError::unless_within("a number of hash functions", value, max)?;
-        SizingError::unless_within("a number of blocks", num_blocks, MAX_BLOCKS)?;
+        BuildError::unless_within("a number of hash functions", value, max)?;
+        BuildError::unless_within("a number of blocks", num_blocks, MAX_BLOCKS)?;
         let words = Words::zeroed(num_blocks * LINE_WORDS as u64)?;
         Ok(Self { hasher, words, hash_funcs, len: 0 })
     }
@@ -120,27 +117,6 @@ impl CountingBloomFilter {
     /// Returns the number of counters that are saturated: counters that stay at 15.
     pub fn saturated(&self) -> u64 {
         self.words.as_ref().iter().map(|word| u64::from(saturated(*word).count_ones())).sum()
-    }
-
-    /// Returns the expected number of saturated counters after `n` **distinct** keys.
-    ///
-    /// Every key uses a given counter with the same probability, so the value of a counter is
-    /// binomially distributed, which a Poisson distribution approximates. The result does not
-    /// include repeated insertions of one key: 15 insertions saturate all counters of the key.
-    pub fn expected_saturated(&self, n: u64) -> f64 {
-        let mean = float(n) * self.chance_of_counter();
-        if mean <= 0.0 {
-            return 0.0;
-        }
-        let chance = |count: u32| {
-            let count = f64::from(count);
-            libm::exp(count * libm::log(mean) - mean - libm::lgamma(count + 1.0))
-        };
-        let below = || (0..SATURATED).map(chance).sum::<f64>();
-        // A small probability is summed directly, because subtracting from 1 would lose its digits.
-        let saturated =
-            if mean > 15.0 { 1.0 - below() } else { (SATURATED..200).map(chance).sum() };
-        self.num_counters() * saturated
     }
 
     fn num_counters(&self) -> f64 {
@@ -318,8 +294,7 @@ impl Insert for CountingBloomFilter {
 
 impl Remove for CountingBloomFilter {
     /// Decrements the key's counters, except those at 15, whose true value may be greater.
-    fn remove(&mut self, witness: Witness) -> Result<(), NotContained> {
-        let hash = witness.hash();
+    fn remove_known_hash(&mut self, hash: u64) -> Result<(), NotContained> {
         let ones = ones_of(hash, self.hash_funcs);
         let block = self.block_mut(hash);
         if block.iter().zip(ones).any(|(word, ones)| ones & !nonzero(*word) != 0) {

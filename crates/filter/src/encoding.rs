@@ -1,4 +1,4 @@
-//! The byte format of encoded filters. All kinds share one format.
+//! The kinds of filters, and the byte format of encoded filters. All kinds share one format.
 //!
 //! All integers are little-endian.
 //!
@@ -23,8 +23,10 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use chainsieve_lanes::named;
+
 use super::hashing::{HashFunction, KeyHasher};
-use super::kind::Kind;
+use super::sizing::{self, BuildError, Cost, checked};
 use super::words::{NoMemory, Words};
 
 /// First eight bytes of every encoded filter.
@@ -35,6 +37,95 @@ const VERSION: u16 = 1;
 pub(crate) const HEADER_BYTES: usize = 64;
 /// Size of the XXH3 checksum after the body.
 const CHECKSUM_BYTES: usize = 8;
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident = $number:literal, $name:literal, $cost:expr;)+) => {
+        /// A kind of filter, as encoded filters name it.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[non_exhaustive]
+        #[repr(u8)]
+        pub enum Kind {
+            $($(#[$doc])* $kind = $number,)+
+        }
+
+        impl Kind {
+            /// All kinds, in the order of their numbers.
+            pub const ALL: [Self; [$($number),+].len()] = [$(Self::$kind),+];
+
+            const NAMES: &'static [&'static str] = &[$($name),+];
+
+            /// Returns the name of the kind. The command line accepts this name, except for kinds
+            /// that the command line can't build.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name,)+
+                }
+            }
+
+            /// Computes what a filter of this kind costs for `n` keys at a false-positive rate of
+            /// `fpr`. Zero keys cost as much as one key.
+            ///
+            /// # Errors
+            /// Returns an error if the rate is not between 0 and 1, if this kind can't reach the
+            /// rate, or if the filter would be larger than any memory.
+            ///
+            /// # Examples
+            /// ```
+            /// use chainsieve_filter::Kind;
+            /// let cost = Kind::Cuckoo16.cost(100_000_000, 1e-3)?;
+            /// assert!(cost.bits_per_key < 17.1 && cost.fpr < 1.2e-4 && cost.removes);
+            /// assert!(Kind::Fuse8.cost(100_000_000, 1e-3).is_err());
+            /// # Ok::<(), chainsieve_filter::sizing::BuildError>(())
+            /// ```
+            pub fn cost(self, n: u64, fpr: f64) -> Result<Cost, BuildError> {
+                let (n, fpr) = (n.max(1), checked(fpr)?);
+                match self {
+                    $(Self::$kind => ($cost)(n, fpr),)+
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// Classic Bloom filter over 64-bit hashes.
+    Bloom = 1, "bloom", sizing::bloom;
+    /// Classic Bloom filter over 128-bit hashes.
+    WideBloom = 2, "wide-bloom", sizing::bloom;
+    /// Partitioned Bloom filter.
+    Partitioned = 3, "partitioned", sizing::partitioned;
+    /// Split-block Bloom filter with blocks of 512 bits.
+    SplitBlock512 = 4, "split-block-512", |n, fpr| sizing::split_block(n, fpr, 64);
+    /// Split-block Bloom filter with blocks of 256 bits, as in Parquet files.
+    SplitBlock256 = 5, "split-block-256", |n, fpr| sizing::split_block(n, fpr, 32);
+    /// Counting Bloom filter with 4-bit counters in blocks of 128 counters.
+    Counting = 6, "counting", sizing::counting;
+    /// Scalable Bloom filter. The cost of this kind assumes that the filter grew by doubling from a
+    /// hundredth of the keys.
+    Scalable = 7, "scalable", sizing::scalable;
+    /// Rolling Bloom filter, which remembers only the most recent keys.
+    Rolling = 8, "rolling", sizing::rolling;
+    /// Classic Bloom filter, entropy-coded for transmission.
+    Compressed = 9, "compressed", sizing::compressed;
+    /// Cuckoo filter with 8-bit fingerprints.
+    Cuckoo8 = 10, "cuckoo8", |n, fpr| sizing::cuckoo(n, fpr, 8);
+    /// Cuckoo filter with 12-bit fingerprints.
+    Cuckoo12 = 11, "cuckoo12", |n, fpr| sizing::cuckoo(n, fpr, 12);
+    /// Cuckoo filter with 16-bit fingerprints.
+    Cuckoo16 = 12, "cuckoo16", |n, fpr| sizing::cuckoo(n, fpr, 16);
+    /// Binary fuse filter with 8-bit fingerprints.
+    Fuse8 = 13, "fuse8", |n, fpr| sizing::fuse(n, fpr, 8, "fuse8");
+    /// Binary fuse filter with 16-bit fingerprints.
+    Fuse16 = 14, "fuse16", |n, fpr| sizing::fuse(n, fpr, 16, "fuse16");
+    /// Ribbon filter.
+    Ribbon = 15, "ribbon", sizing::ribbon;
+    /// Count-min sketch with 32-bit counters. The cost of this kind is that of a sketch used as a
+    /// filter: the false-positive rate is the probability that a key that was never counted has an
+    /// estimate above zero.
+    CountMin = 16, "count-min", sizing::count_min;
+}
+
+named!(Kind, "a kind of filter");
 
 impl Kind {
     /// Reads the kind of an encoded filter from its 64-byte header. The body and the checksum are
@@ -73,6 +164,21 @@ pub enum EncodeError {
     /// The encoded bytes would contain a hash key that was drawn at random to stay secret.
     #[error("the filter's random hash key would be written: give an explicit key, or expose it")]
     SecretKey,
+    /// The filter's hasher is not that of Parquet, so Parquet's readers would not find the keys.
+    #[error("the filter's keys are not hashed by XXH64 with seed 0")]
+    ParquetHasher,
+    /// Not all of Parquet's readers accept this number of blocks. Of the common readers, only arrow-rs
+    /// accepts such a number.
+    #[error("the filter has {0} blocks, but Parquet's readers need a power of two up to 4194304")]
+    ParquetBlocks(u64),
+    /// The format of `xor_singleheader` has room for exactly one shard, but the filter has more.
+    #[error(
+        "the filter has {num_shards} shards, but the format has exactly 1: build it in one shard"
+    )]
+    Shards {
+        /// Number of shards of the filter.
+        num_shards: usize,
+    },
 }
 
 /// The reason why bytes can't be decoded as a filter.
@@ -240,7 +346,7 @@ fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Opened<'a> {
     pub(crate) header: Header,
-    body: &'a [u8],
+    pub(crate) body: &'a [u8],
 }
 
 impl<'a> Opened<'a> {
@@ -289,11 +395,6 @@ impl<'a> Opened<'a> {
             return Err(DecodeError::NotInPlace);
         }
         bytemuck::try_cast_slice(self.body).map_err(|_| DecodeError::NotInPlace)
-    }
-
-    /// Returns the bytes of the body.
-    pub(crate) fn bytes(&self) -> &'a [u8] {
-        self.body
     }
 
     /// Returns a copy of the words of the body.

@@ -10,8 +10,8 @@
 //!   operations. One hash can be used to query many filters
 //!   ([`contains_hash`](Filter::contains_hash)). Large filters are fastest with batch queries
 //!   ([`contains_batch`](Filter::contains_batch)).
-//! - The answer "not in the set" stays certain only if every removed key was in the set. For each
-//!   removal, the caller declares by a [`Witness`] that the key is in the set.
+//! - The answer "not in the set" stays certain only if every removed key was in the set. The caller
+//!   has to know that from elsewhere: see [`Remove`].
 //! - [`Portable`] filters are encoded in one common format, which every later version of this crate
 //!   can read. The `…Ref` types query encoded bytes in place. [`AnyFilter`] decodes bytes whose
 //!   kind is not known in advance. [`interop`] reads and writes the formats of other libraries.
@@ -31,8 +31,17 @@ pub mod cuckoo;
 pub mod encoding;
 pub mod fuse;
 pub mod hashing;
-pub mod interop;
-mod kind;
+
+/// Byte formats of Bloom and fuse filters that other libraries read and write.
+pub mod interop {
+    #[cfg(feature = "guava")]
+    pub mod guava;
+    #[cfg(feature = "parquet")]
+    pub mod parquet;
+    #[cfg(feature = "xor-singleheader")]
+    pub mod xor_singleheader;
+}
+
 pub mod membership;
 pub mod ribbon;
 pub mod rolling;
@@ -40,7 +49,17 @@ pub mod scalable;
 pub mod sizing;
 pub mod split_block;
 mod static_build;
-pub mod textbook;
+
+/// Filters from textbooks that are not recommended for new programs.
+///
+/// For each of these filters, this crate has another filter that is smaller or faster. Use the
+/// filters of this module as a baseline for measurements, or to read filters that other programs
+/// wrote.
+pub mod textbook {
+    pub use super::bloom::{PartitionedBloomFilter, PartitionedBloomFilterRef};
+    pub use super::counting::CountingBloomFilter;
+}
+
 #[cfg(feature = "std")]
 pub mod watch_set;
 pub mod words;
@@ -49,9 +68,8 @@ pub mod words;
 pub use any::AnyFilter;
 pub use chainsieve_lanes::names::UnknownName;
 #[doc(inline)]
-pub use encoding::Portable;
+pub use encoding::{Kind, Portable};
 #[doc(inline)]
 pub use hashing::KeyHasher;
-pub use kind::Kind;
 #[doc(inline)]
-pub use membership::{Filter, Fold, Insert, Merge, Remove, Witness};
+pub use membership::{Filter, Fold, Insert, Merge, Remove};

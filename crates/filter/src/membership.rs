@@ -150,35 +150,30 @@ pub trait Insert: Filter {
 }
 
 /// A filter that keys can be removed from.
+///
+/// **Remove only keys that are in the filter**: keys that were inserted more often than they were
+/// removed. Removing another key removes keys of the set with it, and the filter then answers
+/// "certainly not in the set" for keys that are in the set. A filter can't detect such a removal by
+/// itself, because it does not store the keys. So the caller has to know from elsewhere, such as from
+/// its own table of the keys, that the key is in the filter. That [`contains`](Filter::contains)
+/// returned `true` is not sufficient.
 pub trait Remove: Insert {
-    /// Removes a key that the witness declares to be in the filter.
+    /// Removes the key with this hash, which the caller knows to be in the filter. If the key was
+    /// never inserted, other keys may be lost: see [`Remove`].
     ///
     /// # Errors
-    /// Returns [`NotContained`] if the key is certainly not in the filter, so that the witness was
-    /// wrong. The filter is then unchanged.
-    fn remove(&mut self, witness: Witness<Self::Hash>) -> Result<(), NotContained>;
-}
+    /// Returns [`NotContained`] if the key is certainly not in the filter. The filter is then
+    /// unchanged.
+    fn remove_known_hash(&mut self, hash: Self::Hash) -> Result<(), NotContained>;
 
-/// The caller's declaration that a key is in the filter: the key was inserted more often than it
-/// was removed.
-///
-/// Removing a key that is not in the filter removes other keys with it, and the filter then answers
-/// "certainly not in the set" for keys that are in the set. A filter can't detect such a removal by
-/// itself. So the caller, who stores the keys, has to declare explicitly that the key is in the
-/// filter.
-#[derive(Debug, PartialEq, Eq)]
-#[must_use = "a witness removes nothing until it is passed to `remove`"]
-pub struct Witness<H = u64>(H);
-
-impl<H: KeyHash> Witness<H> {
-    /// Declares that a key is in the filter, because the caller's own key store contains the key.
-    pub const fn vouched(hash: H) -> Self {
-        Self(hash)
-    }
-
-    /// Returns the hash of the key.
-    pub const fn hash(&self) -> H {
-        self.0
+    /// Removes a key that the caller knows to be in the filter. If the key was never inserted, other
+    /// keys may be lost: see [`Remove`].
+    ///
+    /// # Errors
+    /// Returns the same errors as [`remove_known_hash`](Self::remove_known_hash).
+    fn remove_known_key(&mut self, key: &[u8]) -> Result<(), NotContained> {
+        let hash = Self::Hash::of(self.hasher(), key);
+        self.remove_known_hash(hash)
     }
 }
 

@@ -4,12 +4,11 @@ use alloc::vec::Vec;
 
 use chainsieve_lanes::simd::prefetch;
 
-use super::encoding::{DecodeError, EncodeError, Header, Opened, Portable, parameter};
+use super::encoding::{DecodeError, EncodeError, Header, Kind, Opened, Portable, parameter};
 use super::hashing::{KeyHasher, draw};
-use super::kind::Kind;
 use super::membership::{Filter, Full, Insert, contains_in_chunks};
-use super::sizing::stages::{self, GENERATIONS, Rolling};
-use super::sizing::{MAX_HASH_FUNCS, SizingError, classic, float, hash_bits};
+use super::sizing::classic::{self, GENERATIONS, Rolling};
+use super::sizing::{BuildError, MAX_HASH_FUNCS, float, hash_bits};
 use super::words::{LINE_WORDS, Words};
 
 /// Number of cells per key that a batch prefetches. For most keys outside the set, one of the first
@@ -90,7 +89,7 @@ impl RollingBloomFilter {
     /// # Panics
     /// Panics if the operating system provides no random numbers.
     #[cfg(feature = "std")]
-    pub fn new(capacity: u64, fpr: f64) -> Result<Self, SizingError> {
+    pub fn new(capacity: u64, fpr: f64) -> Result<Self, BuildError> {
         Self::with_fpr(capacity, fpr, KeyHasher::random())
     }
 
@@ -100,10 +99,10 @@ impl RollingBloomFilter {
     /// # Errors
     /// Returns an error if `fpr` is not between 0 and 1, if no filter can have this size and rate,
     /// or if there is no memory for the filter.
-    pub fn with_fpr(capacity: u64, fpr: f64, hasher: KeyHasher) -> Result<Self, SizingError> {
-        let size = stages::rolling(capacity, fpr)?;
+    pub fn with_fpr(capacity: u64, fpr: f64, hasher: KeyHasher) -> Result<Self, BuildError> {
+        let size = classic::rolling(capacity, fpr)?;
         if hash_bits(size.per_generation.saturating_mul(GENERATIONS), fpr) > 64 {
-            return Err(SizingError::HashTooShort { capacity, fpr, bits: 64 });
+            return Err(BuildError::HashTooShort { capacity, fpr, bits: 64 });
         }
         Self::with_size(size, hasher)
     }
@@ -113,8 +112,8 @@ impl RollingBloomFilter {
     /// # Errors
     /// Returns an error if one of the numbers in `size` is zero or too large, or if there is no
     /// memory for the filter.
-    pub fn with_size(size: Rolling, hasher: KeyHasher) -> Result<Self, SizingError> {
-        let within = SizingError::unless_within;
+    pub fn with_size(size: Rolling, hasher: KeyHasher) -> Result<Self, BuildError> {
+        let within = BuildError::unless_within;
         within("a number of keys per generation", size.per_generation, MAX_PLACES)?;
         within("a number of cells", size.num_places, MAX_PLACES)?;
         within("a number of hash functions", size.hash_funcs.into(), MAX_HASH_FUNCS.into())?;

@@ -6,14 +6,11 @@ use alloc::vec::Vec;
 
 use chainsieve_lanes::simd::prefetch;
 
-use super::encoding::{DecodeError, EncodeError, Header, Opened, Portable, parameter};
+use super::encoding::{DecodeError, EncodeError, Header, Kind, Opened, Portable, parameter};
 use super::hashing::{KeyHasher, draw};
-use super::kind::Kind;
 use super::membership::{Filter, Full, Insert};
-use super::sizing::{
-    MAX_HASH_FUNCS, SizingError, check_hash, checked, distinct, float, hash_bits, partitioned,
-    stages,
-};
+use super::sizing::classic::{self, Slices};
+use super::sizing::{BuildError, MAX_HASH_FUNCS, check_hash, checked, distinct, float, hash_bits};
 use super::words::{LINE_WORDS, Words, count_ones};
 
 /// A batch prefetches the memory of this many keys before it tests the first of these keys.
@@ -97,7 +94,7 @@ pub struct ScalableBloomFilter {
 struct Stage {
     /// The slices, one after another. Each slice has a whole number of words.
     words: Words,
-    size: partitioned::Size,
+    size: Slices,
     /// Index of the first of the hash's pseudo-random draws that this stage uses.
     first_draw: u64,
     capacity: u64,
@@ -116,7 +113,7 @@ impl ScalableBloomFilter {
     /// # Errors
     /// Returns an error if `fpr` is not between 0 and 1, if no filter can have this size and rate,
     /// or if there is no memory for the first stage.
-    pub fn with_fpr(capacity: u64, fpr: f64, hasher: KeyHasher) -> Result<Self, SizingError> {
+    pub fn with_fpr(capacity: u64, fpr: f64, hasher: KeyHasher) -> Result<Self, BuildError> {
         let mut filter = Self { hasher, fpr, max_stages: Self::MAX_STAGES, stages: Vec::new() };
         check_hash(capacity, checked(fpr)?, 64)?;
         let first = filter.stage(0, capacity.max(1))?;
@@ -151,19 +148,19 @@ impl ScalableBloomFilter {
     }
 
     /// Returns the number of keys, the capacity and the size of each stage, the oldest first.
-    pub fn stages(&self) -> impl Iterator<Item = (u64, u64, partitioned::Size)> {
+    pub fn stages(&self) -> impl Iterator<Item = (u64, u64, Slices)> {
         self.stages.iter().map(|stage| (stage.len, stage.capacity, stage.size))
     }
 
-    fn stage(&self, index: u32, capacity: u64) -> Result<Stage, SizingError> {
-        let fpr = stages::stage_fpr(self.fpr, stages::TIGHTENING, index);
+    fn stage(&self, index: u32, capacity: u64) -> Result<Stage, BuildError> {
+        let fpr = classic::stage_fpr(self.fpr, index);
         // Keys that are already found are not counted. So on average, `offered` random keys are
         // inserted until `capacity` new keys have been counted.
         let offered = libm::ceil(float(capacity) / (1.0 - fpr));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let offered = offered as u64;
-        let partitioned::Size { slice_bits, hash_funcs } = partitioned::size(offered, fpr)?;
-        let size = partitioned::Size { slice_bits: slice_bits.next_multiple_of(64), hash_funcs };
+        let Slices { slice_bits, hash_funcs } = classic::slices(offered, fpr)?;
+        let size = Slices { slice_bits: slice_bits.next_multiple_of(64), hash_funcs };
         let words = Words::zeroed(size.num_bits() / 64)?;
         Ok(Stage { words, size, first_draw: first_draw(index), capacity, len: 0 })
     }
@@ -297,7 +294,7 @@ impl Filter for ScalableBloomFilter {
     }
 
     fn expected_fpr(&self) -> f64 {
-        stages::compound_fpr(self.stages.iter().map(Stage::fpr)).min(1.0)
+        classic::compound_fpr(self.stages.iter().map(Stage::fpr)).min(1.0)
     }
 
     fn estimated_len(&self) -> Option<f64> {
@@ -335,7 +332,7 @@ impl Insert for ScalableBloomFilter {
 impl Portable for ScalableBloomFilter {
     fn encode(&self) -> Result<Vec<u8>, EncodeError> {
         let line = |stage: &Stage| {
-            let partitioned::Size { slice_bits, hash_funcs } = stage.size;
+            let Slices { slice_bits, hash_funcs } = stage.size;
             [stage.len, stage.capacity, slice_bits, hash_funcs.into(), 0, 0, 0, 0]
         };
         let lines: Vec<_> = self.stages.iter().flat_map(line).collect();
@@ -420,11 +417,11 @@ impl ScalableBloomFilter {
             let limit = "a multiple of 64 below 2^48";
             return Err(parameter("the number of bits of a slice", slice_bits, limit));
         }
-        let size = partitioned::Size { slice_bits, hash_funcs };
+        let size = Slices { slice_bits, hash_funcs };
         // The whole filter keeps its promised rate only if each stage keeps the rate that was
         // planned for the stage. The tolerance allows for rounding in the last digits.
-        let promised = stages::stage_fpr(self.fpr, stages::TIGHTENING, index);
-        if partitioned::fpr(capacity, size) > promised * (1.0 + 1e-9) {
+        let promised = classic::stage_fpr(self.fpr, index);
+        if classic::slices_fpr(capacity, size) > promised * (1.0 + 1e-9) {
             let limit = "enough for the rate of the stage";
             return Err(parameter("the number of bits of a slice", slice_bits, limit));
         }

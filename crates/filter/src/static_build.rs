@@ -1,39 +1,12 @@
-//! Shared parts of the static filters: build errors, and the split of large sets into shards.
+//! Shared parts of the static filters: the split of large sets into shards, each built by itself.
 
 use alloc::vec::Vec;
 
-use super::sizing::SizingError;
-use super::words::NoMemory;
+#[cfg(feature = "rayon")]
+use rayon::iter::ParallelIterator;
 
-/// The reason why a static filter could not be built.
-#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum BuildError {
-    /// No seed led to a filter. Each try fails with a probability below one half, so this does not
-    /// happen unless somebody chose the keys to make it fail. Build with another seed, and hash
-    /// with another key.
-    #[error("no seed out of {tries} works for a set of {keys} keys")]
-    NoSeed {
-        /// Number of keys of the set, or of the shard that failed.
-        keys: u64,
-        /// Number of seeds tried.
-        tries: u32,
-    },
-    /// There are more keys than the layout can index.
-    #[error("{keys} keys in one shard, but at most {limit} are possible")]
-    TooManyKeys {
-        /// Number of keys found.
-        keys: u64,
-        /// Greatest number of keys possible.
-        limit: u64,
-    },
-    /// No filter has the requested parameters, for example the requested rate.
-    #[error(transparent)]
-    Sizing(#[from] SizingError),
-    /// There is no memory for the filter.
-    #[error(transparent)]
-    NoMemory(#[from] NoMemory),
-}
+use super::sizing::BuildError;
+use super::words::{NoMemory, reserved, zeroed};
 
 /// Number of shards that are built together, in one wave. The keys of a wave's shards are copied
 /// into a buffer while the shards are built, so this bounds the extra memory.
@@ -65,22 +38,6 @@ pub(super) fn split_mix(state: &mut u64) -> u64 {
     z ^ z >> 31
 }
 
-/// Reserves memory for `len` items. Returns an error where `Vec::with_capacity` would abort the
-/// process.
-pub(super) fn reserved<T>(len: usize) -> Result<Vec<T>, NoMemory> {
-    let mut items = Vec::new();
-    let words = (len.saturating_mul(size_of::<T>()) / 8) as u64;
-    items.try_reserve_exact(len).map_err(|_| NoMemory { words })?;
-    Ok(items)
-}
-
-/// Allocates `len` items with the default value.
-pub(super) fn zeroed<T: Default + Clone>(len: usize) -> Result<Vec<T>, NoMemory> {
-    let mut items = reserved(len)?;
-    items.resize(len, T::default());
-    Ok(items)
-}
-
 /// Returns the hashes sorted, without duplicates.
 pub(super) fn distinct(hashes: &[u64]) -> Result<Vec<u64>, NoMemory> {
     let mut distinct = reserved(hashes.len())?;
@@ -98,7 +55,7 @@ pub(super) fn distinct(hashes: &[u64]) -> Result<Vec<u64>, NoMemory> {
 pub(super) fn build_shards<T: Send>(
     hashes: &[u64],
     num_shards: usize,
-    build: impl Fn(usize, &mut [u64]) -> Result<T, BuildError> + Send + Sync,
+    build: impl Fn(&mut [u64]) -> Result<T, BuildError> + Send + Sync,
 ) -> Result<Vec<T>, BuildError> {
     let mut sizes = zeroed::<usize>(num_shards)?;
     for hash in hashes {
@@ -124,29 +81,16 @@ pub(super) fn build_shards<T: Send>(
             }
         }
         let (mut rest, mut parts) = (&mut grouped[..total], Vec::new());
-        for (at, size) in sizes.iter().enumerate() {
-            let (part, behind) = rest.split_at_mut(*size);
-            parts.push((first + at, part));
-            rest = behind;
+        for size in sizes {
+            let (part, others) = rest.split_at_mut(*size);
+            parts.push(part);
+            rest = others;
         }
-        built.extend(each(parts, |(at, part)| build(at, part))?);
+        #[cfg(feature = "rayon")]
+        let parts = rayon::iter::IntoParallelIterator::into_par_iter(parts);
+        #[cfg(not(feature = "rayon"))]
+        let parts = parts.into_iter();
+        built.extend(parts.map(&build).collect::<Result<Vec<T>, _>>()?);
     }
     Ok(built)
-}
-
-#[cfg(feature = "rayon")]
-fn each<P: Send, T: Send>(
-    parts: Vec<P>,
-    build: impl Fn(P) -> Result<T, BuildError> + Send + Sync,
-) -> Result<Vec<T>, BuildError> {
-    use rayon::iter::{IntoParallelIterator, ParallelIterator};
-    parts.into_par_iter().map(build).collect()
-}
-
-#[cfg(not(feature = "rayon"))]
-fn each<P, T>(
-    parts: Vec<P>,
-    build: impl Fn(P) -> Result<T, BuildError>,
-) -> Result<Vec<T>, BuildError> {
-    parts.into_iter().map(build).collect()
 }

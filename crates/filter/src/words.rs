@@ -72,13 +72,22 @@ impl Words {
         }
         Ok(words)
     }
+}
 
-    /// Copies a slice of words.
-    pub(crate) fn copy_of(words: &[u64]) -> Result<Self, NoMemory> {
-        let mut copy = Self::zeroed(words.len() as u64)?;
-        copy.as_mut().copy_from_slice(words);
-        Ok(copy)
-    }
+/// Reserves memory for `len` items. Returns an error where `Vec::with_capacity` would abort the
+/// process.
+pub(crate) fn reserved<T>(len: usize) -> Result<Vec<T>, NoMemory> {
+    let mut items = Vec::new();
+    let words = (len.saturating_mul(size_of::<T>()) / 8) as u64;
+    items.try_reserve_exact(len).map_err(|_| NoMemory { words })?;
+    Ok(items)
+}
+
+/// Allocates `len` items with the default value.
+pub(crate) fn zeroed<T: Default + Clone>(len: usize) -> Result<Vec<T>, NoMemory> {
+    let mut items = reserved(len)?;
+    items.resize(len, T::default());
+    Ok(items)
 }
 
 /// Counts the bits that are set.
@@ -119,7 +128,9 @@ impl Clone for Words {
     /// # Panics
     /// Panics if there is no memory for the copy, as every `clone` does.
     fn clone(&self) -> Self {
-        Self::copy_of(self.as_ref()).expect("memory for a copy")
+        let mut copy = Self::zeroed(self.as_ref().len() as u64).expect("memory for a copy");
+        copy.as_mut().copy_from_slice(self.as_ref());
+        copy
     }
 }
 

@@ -1,6 +1,7 @@
 //! Answers to the areas of membership filters in the formats of other programs.
 
 use chainsieve::simd::Backend;
+use chainsieve_filter::encoding::EncodeError;
 use chainsieve_filter::fuse::{BinaryFuse, FuseFingerprint};
 use chainsieve_filter::hashing::HashFunction;
 use chainsieve_filter::interop::{parquet, xor_singleheader};
@@ -56,7 +57,7 @@ fn split_block(question: &Question<'_>) -> Result<Value, Refusal> {
     let written = if blocks.is_power_of_two() {
         Ok(&file)
     } else {
-        Err(&parquet::EncodeError::Blocks(blocks))
+        Err(&EncodeError::ParquetBlocks(blocks))
     };
     same("encode", &parquet::encode(&decoded).as_ref(), &written)?;
     let contains = decoded.contains(&question.bytes("data")?);

@@ -9,7 +9,7 @@ use chainsieve_filter::interop::guava::GuavaBloomFilter;
 use chainsieve_filter::ribbon::RibbonFilter;
 use chainsieve_filter::rolling::RollingBloomFilter;
 use chainsieve_filter::scalable::ScalableBloomFilter;
-use chainsieve_filter::sizing::{self, SizingError, classic, stages};
+use chainsieve_filter::sizing::{BuildError, blocked, classic};
 use chainsieve_filter::split_block::{Bits256, Bits512, BlockShape, SplitBlockFilter};
 use chainsieve_filter::textbook::{CountingBloomFilter, PartitionedBloomFilter};
 use chainsieve_filter::{AnyFilter, Filter as _, KeyHasher, Kind};
@@ -30,9 +30,6 @@ use crate::output::{Page, Report, grouped, rate};
 const RATE: f64 = 0.001;
 /// Initial capacity of a scalable filter, in keys.
 const ROOM: u64 = 1024;
-/// First seed of the search that builds a static filter. It is fixed, so that equal keys and hash
-/// seeds give equal bytes.
-const SEARCH_SEED: u64 = 0;
 
 pub(crate) fn run(args: &BuildArgs, json: bool) -> anyhow::Result<Report> {
     stdin_once(args.keys.iter().map(AsRef::as_ref))?;
@@ -44,7 +41,7 @@ pub(crate) fn run(args: &BuildArgs, json: bool) -> anyhow::Result<Report> {
             let name = args.hash.unwrap_or(HashName::Siphash13);
             let built = native(args, kind, hasher(name, args.seed.as_deref())?);
             let (filter, counts) = built.map_err(|error| match error.downcast_ref() {
-                Some(SizingError::HashTooShort { .. }) => {
+                Some(BuildError::HashTooShort { .. }) => {
                     error.context("a filter of this size needs a 128-bit hash: use wide-bloom")
                 }
                 _ => error,
@@ -113,7 +110,7 @@ fn native(args: &BuildArgs, kind: Kind, hasher: KeyHasher) -> anyhow::Result<(An
         }
         Kind::Compressed => {
             let sized = |n| {
-                let (size, _) = stages::compressed_size(n, fpr)?;
+                let (size, _) = classic::compressed_size(n, fpr)?;
                 BloomFilter::<u64>::with_bits(size.num_bits, size.hash_funcs, hasher)
             };
             let (filter, counts) = filled_as(keys, capacity, sized)?;
@@ -124,15 +121,15 @@ fn native(args: &BuildArgs, kind: Kind, hasher: KeyHasher) -> anyhow::Result<(An
         Kind::Cuckoo16 => filled(keys, capacity, |n| cuckoo::<16>(args, n, hasher)),
         Kind::Fuse8 => {
             reachable(args, kind)?;
-            solved(keys, |hashes| BinaryFuse8::build(hashes, SEARCH_SEED, hasher))
+            solved(keys, |hashes| BinaryFuse8::build(hashes, hasher))
         }
         Kind::Fuse16 => {
             reachable(args, kind)?;
-            solved(keys, |hashes| BinaryFuse16::build(hashes, SEARCH_SEED, hasher))
+            solved(keys, |hashes| BinaryFuse16::build(hashes, hasher))
         }
         Kind::Ribbon => {
             reachable(args, kind)?;
-            solved(keys, |hashes| RibbonFilter::build(hashes, fpr, SEARCH_SEED, hasher))
+            solved(keys, |hashes| RibbonFilter::build(hashes, fpr, hasher))
         }
         other => bail!("this version cannot build filters of kind {}", other.name()),
     }
@@ -152,7 +149,7 @@ fn bloom<H: KeyHash>(
     args: &BuildArgs,
     keys: u64,
     hasher: KeyHasher,
-) -> Result<BloomFilter<H>, SizingError> {
+) -> Result<BloomFilter<H>, BuildError> {
     let Some(bits) = args.bits_per_key else {
         return BloomFilter::with_fpr(keys, args.fpr.unwrap_or(RATE), hasher);
     };
@@ -162,7 +159,7 @@ fn bloom<H: KeyHash>(
 }
 
 /// Returns an error, before keys are read, if the kind cannot reach the requested rate at any size.
-fn reachable(args: &BuildArgs, kind: Kind) -> Result<(), SizingError> {
+fn reachable(args: &BuildArgs, kind: Kind) -> Result<(), BuildError> {
     args.fpr.map_or(Ok(()), |fpr| kind.cost(1, fpr).map(drop))
 }
 
@@ -170,12 +167,12 @@ fn split_block<B: BlockShape>(
     args: &BuildArgs,
     keys: u64,
     hasher: KeyHasher,
-) -> Result<SplitBlockFilter<B>, SizingError> {
+) -> Result<SplitBlockFilter<B>, BuildError> {
     let fpr = args.fpr.unwrap_or(RATE);
     let blocks = match args.bits_per_key {
         Some(bits) => bits_for(keys, bits).div_ceil(u64::from(B::WORD_BITS) * 8).max(1),
         None if !args.power_of_two => return SplitBlockFilter::with_fpr(keys, fpr, hasher),
-        None => sizing::split_block::num_blocks(keys, fpr, B::WORD_BITS)?,
+        None => blocked::split_blocks(keys, fpr, B::WORD_BITS)?,
     };
     let blocks = if args.power_of_two { blocks.next_power_of_two() } else { blocks };
     SplitBlockFilter::with_blocks(blocks, hasher)
@@ -185,7 +182,7 @@ fn cuckoo<const BITS: u32>(
     args: &BuildArgs,
     keys: u64,
     hasher: KeyHasher,
-) -> Result<CuckooFilter<BITS>, SizingError> {
+) -> Result<CuckooFilter<BITS>, BuildError> {
     match args.fpr {
         Some(fpr) => CuckooFilter::with_fpr(keys, fpr, hasher),
         None => CuckooFilter::with_capacity(keys, hasher),

@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
-use chainsieve_filter::fuse::BuildError;
 use chainsieve_filter::hashing::KeyHash;
 use chainsieve_filter::membership::Full;
-use chainsieve_filter::sizing::SizingError;
+use chainsieve_filter::sizing::BuildError;
 use chainsieve_filter::{AnyFilter, Insert, KeyHasher};
 use rayon::slice::ParallelSliceMut as _;
 
@@ -94,7 +93,7 @@ impl Keys<'_> {
 pub(super) fn filled<F: Insert>(
     keys: &Keys<'_>,
     capacity: Option<u64>,
-    make: impl Fn(u64) -> Result<F, SizingError>,
+    make: impl Fn(u64) -> Result<F, BuildError>,
 ) -> anyhow::Result<(AnyFilter, Counts)>
 where
     AnyFilter: From<F>,
@@ -107,7 +106,7 @@ where
 pub(super) fn filled_as<F: Insert>(
     keys: &Keys<'_>,
     capacity: Option<u64>,
-    make: impl Fn(u64) -> Result<F, SizingError>,
+    make: impl Fn(u64) -> Result<F, BuildError>,
 ) -> anyhow::Result<(F, Counts)> {
     let Some(capacity) = capacity else {
         let (hashes, counts) = keys.distinct()?;
@@ -135,7 +134,7 @@ where
 /// into its computed size, so larger sizes are tried too.
 fn with_all<F: Insert>(
     hashes: &[F::Hash],
-    make: impl Fn(u64) -> Result<F, SizingError>,
+    make: impl Fn(u64) -> Result<F, BuildError>,
 ) -> anyhow::Result<F> {
     let keys = hashes.len() as u64;
     for room in [0, keys / 50 + 4, keys / 20 + 16] {

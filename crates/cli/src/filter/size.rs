@@ -1,7 +1,7 @@
 //! The command `filter size`.
 
 use chainsieve_filter::Kind;
-use chainsieve_filter::sizing::{self, Cost, SizingError};
+use chainsieve_filter::sizing::{self, BuildError, Cost};
 use serde_json::{Value, json};
 
 use super::chart::{self, Chart, Line, Stroke};
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &SizeArgs) -> anyhow::Result<Report> {
     for (layout, cost) in costs.chain([exact_table]) {
         match cost {
             Ok(cost) => possible.push((layout, cost)),
-            Err(SizingError::OutOfReach { best, .. }) => {
+            Err(BuildError::OutOfReach { best, .. }) => {
                 impossible
                     .push((layout, format!("the lowest rate is {}, at any size", rate(best))));
             }

@@ -4,13 +4,12 @@ use alloc::vec::Vec;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::classic::BloomFilter;
-use super::filter::{checked_places, kind};
-use super::places::{Places, word_and_bit};
-use crate::encoding::{DecodeError, EncodeError, Header, Portable};
+use super::positions::{Positions, word_and_bit};
+use super::{BloomFilter, checked_positions};
+use crate::encoding::{DecodeError, EncodeError, Portable};
 use crate::hashing::{KeyHash, KeyHasher};
 use crate::membership::Filter;
-use crate::sizing::{SizingError, check_hash, classic, in_words};
+use crate::sizing::{BuildError, check_hash, classic, in_words};
 use crate::words::{NoMemory, Words, count_ones};
 
 /// A classic Bloom filter that any number of threads can insert into and query at the same time,
@@ -42,7 +41,7 @@ use crate::words::{NoMemory, Words, count_ones};
 #[derive(Debug)]
 pub struct AtomicBloomFilter<H = u64> {
     words: Vec<AtomicU64>,
-    places: Places<false>,
+    positions: Positions<false>,
     hasher: KeyHasher,
     len: Counter,
     hash: PhantomData<H>,
@@ -82,7 +81,7 @@ impl<H: KeyHash> AtomicBloomFilter<H> {
     ///
     /// # Errors
     /// Returns the same errors as [`BloomFilter::with_fpr`].
-    pub fn with_fpr(capacity: u64, fpr: f64, hasher: KeyHasher) -> Result<Self, SizingError> {
+    pub fn with_fpr(capacity: u64, fpr: f64, hasher: KeyHasher) -> Result<Self, BuildError> {
         let size = in_words(classic::size(capacity, fpr)?);
         check_hash(capacity, fpr, H::BITS)?;
         Self::with_bits(size.num_bits, size.hash_funcs, hasher)
@@ -96,11 +95,11 @@ impl<H: KeyHash> AtomicBloomFilter<H> {
         num_bits: u64,
         hash_funcs: u32,
         hasher: KeyHasher,
-    ) -> Result<Self, SizingError> {
-        let places = checked_places::<H, false>(num_bits, hash_funcs, &hasher)?;
+    ) -> Result<Self, BuildError> {
+        let positions = checked_positions::<H, false>(num_bits, hash_funcs, &hasher)?;
         let words = num_bits.div_ceil(64);
         let atoms = atoms(words, (0..words).map(|_| 0))?;
-        Ok(Self { words: atoms, places, hasher, len: Counter::default(), hash: PhantomData })
+        Ok(Self { words: atoms, positions, hasher, len: Counter::default(), hash: PhantomData })
     }
 
     /// Inserts a key. Returns `true` if the key was certainly not in the set when the call began.
@@ -116,14 +115,14 @@ impl<H: KeyHash> AtomicBloomFilter<H> {
     pub fn insert_hash(&self, hash: H) -> bool {
         let [low, _] = hash.to_words();
         self.len.add_one(low);
-        self.places.of(hash).fold(false, |new, place| new | self.set(place))
+        self.positions.of(hash).fold(false, |new, position| new | self.set(position))
     }
 
     /// Inserts the keys with these hashes. The memory of several keys is prefetched first.
     pub fn insert_batch(&self, hashes: &[H]) {
         for hashes in hashes.chunks(16) {
             for hash in hashes {
-                self.places.of(*hash).for_each(|place| self.prefetch(place));
+                self.positions.of(*hash).for_each(|position| self.prefetch(position));
             }
             for hash in hashes {
                 self.insert_hash(*hash);
@@ -141,7 +140,7 @@ impl<H: KeyHash> AtomicBloomFilter<H> {
 
     /// Returns the number of hash functions: the number of bits that a key sets.
     pub fn hash_funcs(&self) -> u32 {
-        self.places.hash_funcs
+        self.positions.hash_funcs
     }
 
     /// Copies the current contents into a filter that is not shared.
@@ -153,9 +152,9 @@ impl<H: KeyHash> AtomicBloomFilter<H> {
         for (to, from) in words.as_mut().iter_mut().zip(&self.words) {
             *to = from.load(Ordering::Relaxed);
         }
-        let (places, hasher) = (self.places, self.hasher);
+        let (positions, hasher) = (self.positions, self.hasher);
         let len = self.len_beside(words.as_ref());
-        Ok(BloomFilter { words, places, hasher, len, hash: PhantomData })
+        Ok(BloomFilter { words, positions, hasher, len, hash: PhantomData })
     }
 
     /// Copies a filter into one that threads can share.
@@ -163,11 +162,17 @@ impl<H: KeyHash> AtomicBloomFilter<H> {
     /// # Errors
     /// Returns an error if there is no memory for the copy.
     pub fn from_filter(filter: &BloomFilter<H>) -> Result<Self, NoMemory> {
-        let BloomFilter { words, places, hasher, len, .. } = filter;
+        let BloomFilter { words, positions, hasher, len, .. } = filter;
         let words = words.as_ref();
         let atoms = atoms(words.len() as u64, words.iter().copied())?;
         let counter = Counter { before: *len, ..Counter::default() };
-        Ok(Self { words: atoms, places: *places, hasher: *hasher, len: counter, hash: PhantomData })
+        Ok(Self {
+            words: atoms,
+            positions: *positions,
+            hasher: *hasher,
+            len: counter,
+            hash: PhantomData,
+        })
     }
 
     /// Returns the number of keys to record for a copy of the words.
@@ -179,14 +184,14 @@ impl<H: KeyHash> AtomicBloomFilter<H> {
     fn len_beside(&self, words: &[u64]) -> u64 {
         match count_ones(words) {
             0 => 0,
-            set => self.len().max(set.div_ceil(self.places.hash_funcs.into())),
+            set => self.len().max(set.div_ceil(self.positions.hash_funcs.into())),
         }
     }
 
     /// Sets the bit at a position. Returns `true` if the bit was not set before.
     #[inline(always)]
-    fn set(&self, place: u64) -> bool {
-        let (word, bit) = word_and_bit(place);
+    fn set(&self, position: u64) -> bool {
+        let (word, bit) = word_and_bit(position);
         self.words.get(word).is_some_and(|word| {
             let mask = 1 << bit;
             // Most bits are already set. Reading first avoids a write, so the cache line stays
@@ -197,11 +202,11 @@ impl<H: KeyHash> AtomicBloomFilter<H> {
     }
 
     #[inline(always)]
-    fn prefetch(&self, place: u64) {
+    fn prefetch(&self, position: u64) {
         // A safe prefetch needs a plain reference to the word, which an atomic does not give. An
         // ordinary read serves as well: nothing depends on its result, so the CPU does not wait for
         // the read.
-        let (word, _) = word_and_bit(place);
+        let (word, _) = word_and_bit(position);
         core::hint::black_box(self.words.get(word).map(|word| word.load(Ordering::Relaxed)));
     }
 
@@ -220,8 +225,8 @@ impl<H: KeyHash> Filter for AtomicBloomFilter<H> {
 
     #[inline]
     fn contains_hash(&self, hash: H) -> bool {
-        self.places.contains_by(hash, |place| {
-            let (word, bit) = word_and_bit(place);
+        self.positions.contains_by(hash, |position| {
+            let (word, bit) = word_and_bit(position);
             self.words.get(word).map_or(0, |word| word.load(Ordering::Relaxed) >> bit & 1)
         })
     }
@@ -231,7 +236,7 @@ impl<H: KeyHash> Filter for AtomicBloomFilter<H> {
     }
 
     fn num_bits(&self) -> u64 {
-        self.places.num_bits()
+        self.positions.num_bits()
     }
 
     fn fill(&self) -> f64 {
@@ -239,23 +244,22 @@ impl<H: KeyHash> Filter for AtomicBloomFilter<H> {
     }
 
     fn expected_fpr(&self) -> f64 {
-        let by_bits = libm::pow(self.fill(), f64::from(self.places.hash_funcs));
+        let by_bits = libm::pow(self.fill(), f64::from(self.positions.hash_funcs));
         (by_bits + classic::hash_fpr(self.len(), H::BITS)).min(1.0)
     }
 
     fn estimated_len(&self) -> Option<f64> {
-        Some(classic::estimated_len(self.num_set(), self.num_bits(), self.places.hash_funcs))
+        Some(classic::estimated_len(self.num_set(), self.num_bits(), self.positions.hash_funcs))
     }
 }
 
 impl<H: KeyHash> Portable for AtomicBloomFilter<H> {
     /// Encodes the current contents as a [`BloomFilter`].
+    ///
+    /// # Panics
+    /// Panics if there is no memory for a copy of the filter.
     fn encode(&self) -> Result<Vec<u8>, EncodeError> {
-        let words: Vec<u64> = self.words.iter().map(|word| word.load(Ordering::Relaxed)).collect();
-        let params = [self.places.range, self.places.hash_funcs.into(), 0];
-        let len = self.len_beside(&words);
-        let header = Header { kind: kind::<H>(false), hasher: self.hasher, len, params };
-        header.encode(&[&words])
+        self.to_filter().expect("memory for a copy").encode()
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::places::Places;
+use super::positions::Positions;
 
 /// `SplitMix64`.
 fn hashes(count: u64) -> impl Iterator<Item = u64> {
@@ -15,15 +15,15 @@ fn hashes(count: u64) -> impl Iterator<Item = u64> {
 #[test]
 fn positions_reach_all_of_a_range_beyond_32_bits() {
     const KEYS: u64 = 64_000;
-    for range in [(1 << 40) - 1, 1 << 34, 3_000_000_000_000, super::filter::MAX_RANGE] {
-        let places = Places::<false> { range, hash_funcs: 20 };
+    for range in [(1 << 40) - 1, 1 << 34, 3_000_000_000_000, super::MAX_RANGE] {
+        let positions = Positions::<false> { range, hash_funcs: 20 };
         let (mut stretches, mut odd) = ([[0u64; 64]; 20], [0u64; 20]);
         for hash in hashes(KEYS) {
-            for (i, place) in places.of(hash).enumerate() {
-                assert!(place < range);
-                let stretch = u128::from(place) * 64 / u128::from(range);
+            for (i, position) in positions.of(hash).enumerate() {
+                assert!(position < range);
+                let stretch = u128::from(position) * 64 / u128::from(range);
                 stretches[i][usize::try_from(stretch).expect("below 64")] += 1;
-                odd[i] += place % 2;
+                odd[i] += position % 2;
             }
         }
         // The expected counts are 1,000 with a standard deviation of 31, and 32,000 with a standard
@@ -37,9 +37,9 @@ fn positions_reach_all_of_a_range_beyond_32_bits() {
 /// common have different positions.
 #[test]
 fn both_words_of_a_wide_hash_reach_the_positions() {
-    let places = Places::<false> { range: 1 << 40, hash_funcs: 8 };
+    let positions = Positions::<false> { range: 1 << 40, hash_funcs: 8 };
     let of = |low: u64, high: u64| -> Vec<u64> {
-        places.of(u128::from(high) << 64 | u128::from(low)).collect()
+        positions.of(u128::from(high) << 64 | u128::from(low)).collect()
     };
     for (low, high) in hashes(1_000).zip(hashes(2_000).skip(1_000)) {
         for (other_low, other_high) in [(low, high ^ 1), (low ^ 1, high), (low, 0)] {
@@ -54,20 +54,21 @@ fn both_words_of_a_wide_hash_reach_the_positions() {
 /// their highest bits.
 #[test]
 fn keys_of_a_shard_spread_over_the_range() {
-    let places = Places::<false> { range: 1 << 20, hash_funcs: 4 };
+    let positions = Positions::<false> { range: 1 << 20, hash_funcs: 4 };
     for i in 0..4 {
         let shard = hashes(64_000).map(|hash| hash >> 12 | 0xabc << 52);
-        let low = shard.filter(|hash| places.of(*hash).nth(i).expect("of four") < 1 << 19).count();
+        let low =
+            shard.filter(|hash| positions.of(*hash).nth(i).expect("of four") < 1 << 19).count();
         assert!(low.abs_diff(32_000) < 700, "{low}");
     }
 }
 
 #[test]
 fn slices_follow_one_another() {
-    let places = Places::<true> { range: 1_000, hash_funcs: 5 };
-    assert_eq!(places.num_bits(), 5_000);
+    let positions = Positions::<true> { range: 1_000, hash_funcs: 5 };
+    assert_eq!(positions.num_bits(), 5_000);
     for hash in hashes(1_000) {
-        let slices: Vec<u64> = places.of(hash).map(|place| place / 1_000).collect();
+        let slices: Vec<u64> = positions.of(hash).map(|position| position / 1_000).collect();
         assert_eq!(slices, [0, 1, 2, 3, 4]);
     }
 }

@@ -1,21 +1,17 @@
 //! Cuckoo filters, which support removal.
 
-mod bucket;
-mod bytes;
-mod insertion;
-mod place;
-mod sizing;
+mod table;
 #[cfg(test)]
 mod tests;
 
+use alloc::vec::Vec;
+
+use super::encoding::{DecodeError, EncodeError, Header, Kind, Opened, Portable, parameter};
 use super::hashing::KeyHasher;
-use super::kind::Kind;
-use super::membership::{Filter, Full, Insert, Merge, MergeError, NotContained, Remove, Witness};
-use super::sizing::{SizingError, cuckoo};
+use super::membership::{Filter, Full, Insert, Merge, MergeError, NotContained, Remove};
+use super::sizing::{BuildError, cuckoo};
 use super::words::Words;
-use bucket::{SLOTS, load, prefetch, words_for};
-use insertion::Table;
-use place::{MAX_BUCKETS, Place};
+use table::{Entry, MAX_BUCKETS, SLOTS, Table, load, prefetch, words_for};
 
 /// Number of hashes in a batch whose memory is prefetched before the first of them is tested.
 const CHUNK: usize = 32;
@@ -36,8 +32,7 @@ const CHUNK: usize = 32;
 ///
 /// `true` means that one of the two buckets contains a key with the same fingerprint. `false` is
 /// certain, provided that only keys in the filter were ever removed. Removing a key that is not in
-/// the filter removes the fingerprint of another key, and no filter can detect that. Therefore
-/// removal requires a [`Witness`].
+/// the filter removes the fingerprint of another key, and no filter can detect that ([`Remove`]).
 ///
 /// **When to use it.** For a set that grows and shrinks. The cuckoo filter is the smallest filter
 /// of this crate that supports removal. With 12 and 16 bits it is smaller than any Bloom filter of
@@ -71,13 +66,13 @@ const CHUNK: usize = 32;
 /// # Examples
 /// ```
 /// use chainsieve_filter::cuckoo::CuckooFilter16;
-/// use chainsieve_filter::{Filter, Insert, KeyHasher, Remove, Witness};
+/// use chainsieve_filter::{Filter, Insert, KeyHasher, Remove};
 ///
 /// let mut filter = CuckooFilter16::with_capacity(1_000, KeyHasher::xxh3(7))?;
 /// filter.insert(b"a key")?;
 /// assert!(filter.contains(b"a key"));
-/// let hash = filter.hasher().hash(b"a key");
-/// filter.remove(Witness::vouched(hash))?;
+/// // Only a caller that knows that the key is in the filter may remove it.
+/// filter.remove_known_key(b"a key")?;
 /// assert!(!filter.contains(b"a key"));
 /// # Ok::<(), Box<dyn core::error::Error>>(())
 /// ```
@@ -96,11 +91,11 @@ pub type CuckooFilter12<S = Words> = CuckooFilter<12, S>;
 /// Cuckoo filter with 16-bit fingerprints: a rate of 0.0115 % at 17.0 bits per key.
 pub type CuckooFilter16<S = Words> = CuckooFilter<16, S>;
 
-/// A [`CuckooFilter8`] that queries encoded bytes in place, without owning them.
+/// A [`CuckooFilter8`] that queries encoded bytes in entry, without owning them.
 pub type CuckooFilter8Ref<'a> = CuckooFilter8<&'a [u64]>;
-/// A [`CuckooFilter12`] that queries encoded bytes in place, without owning them.
+/// A [`CuckooFilter12`] that queries encoded bytes in entry, without owning them.
 pub type CuckooFilter12Ref<'a> = CuckooFilter12<&'a [u64]>;
-/// A [`CuckooFilter16`] that queries encoded bytes in place, without owning them.
+/// A [`CuckooFilter16`] that queries encoded bytes in entry, without owning them.
 pub type CuckooFilter16Ref<'a> = CuckooFilter16<&'a [u64]>;
 
 impl<const BITS: u32> CuckooFilter<BITS> {
@@ -116,8 +111,8 @@ impl<const BITS: u32> CuckooFilter<BITS> {
     /// # Errors
     /// Returns an error if the filter would need more than 2³² buckets, or if there is no memory
     /// for the filter.
-    pub fn with_capacity(capacity: u64, hasher: KeyHasher) -> Result<Self, SizingError> {
-        Self::with_buckets(sizing::buckets_for(capacity), hasher)
+    pub fn with_capacity(capacity: u64, hasher: KeyHasher) -> Result<Self, BuildError> {
+        Self::with_buckets(cuckoo::buckets_for(capacity), hasher)
     }
 
     /// Creates an empty filter for `capacity` keys with a rate of at most `fpr`.
@@ -131,18 +126,18 @@ impl<const BITS: u32> CuckooFilter<BITS> {
     /// Returns an error if `fpr` is not between 0 and 1, if the rate would need a load below a
     /// quarter, if the filter would need more than 2³² buckets, or if there is no memory for the
     /// filter.
-    pub fn with_fpr(capacity: u64, fpr: f64, hasher: KeyHasher) -> Result<Self, SizingError> {
+    pub fn with_fpr(capacity: u64, fpr: f64, hasher: KeyHasher) -> Result<Self, BuildError> {
         let buckets = cuckoo::num_buckets(capacity, fpr, BITS)?;
-        Self::with_buckets(buckets.max(sizing::buckets_for(capacity)), hasher)
+        Self::with_buckets(buckets.max(cuckoo::buckets_for(capacity)), hasher)
     }
 
     /// Creates an empty filter with the given number of buckets, each of four slots.
     ///
     /// # Errors
     /// Returns an error if `buckets` is not from 1 to 2³², or if there is no memory for the filter.
-    pub fn with_buckets(buckets: u64, hasher: KeyHasher) -> Result<Self, SizingError> {
+    pub fn with_buckets(buckets: u64, hasher: KeyHasher) -> Result<Self, BuildError> {
         const { Self::IS_KNOWN };
-        SizingError::unless_within("a number of buckets", buckets, MAX_BUCKETS)?;
+        BuildError::unless_within("a number of buckets", buckets, MAX_BUCKETS)?;
         let words = Words::zeroed(words_for::<BITS>(buckets))?;
         Ok(Self { words, buckets, len: 0, hasher })
     }
@@ -175,30 +170,30 @@ impl<const BITS: u32, S: AsRef<[u64]>> CuckooFilter<BITS, S> {
     /// Returns the number of keys that fit reliably: the greatest capacity for which
     /// [`with_capacity`](CuckooFilter::with_capacity) would create a filter of this size.
     pub fn capacity(&self) -> u64 {
-        sizing::capacity_of(self.buckets)
+        cuckoo::capacity_of(self.buckets)
     }
 
     #[inline(always)]
-    fn place(&self, hash: u64) -> Place {
-        Place::of::<BITS>(hash, self.buckets)
+    fn entry(&self, hash: u64) -> Entry {
+        Entry::of::<BITS>(hash, self.buckets)
     }
 
     /// Returns the fingerprint and the buckets of every occupied slot.
-    fn places(&self) -> impl Iterator<Item = Place> {
+    fn entries(&self) -> impl Iterator<Item = Entry> {
         let words = self.words.as_ref();
         #[expect(clippy::cast_possible_truncation, reason = "at most 2^32 buckets")]
         let slots = (0..self.buckets).flat_map(|at| (0..SLOTS).map(move |slot| (at as u32, slot)));
         let stored = slots.map(|(at, slot)| (at, load::<BITS>(words, at).get(slot)));
         stored
             .filter(|(_, fingerprint)| *fingerprint != 0)
-            .map(|(at, fingerprint)| Place::in_bucket(at, fingerprint, self.buckets))
+            .map(|(at, fingerprint)| Entry::in_bucket(at, fingerprint, self.buckets))
     }
 
     /// Prefetches the memory that a query for this hash reads. Watch sets use this method.
     #[cfg(feature = "std")]
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
-        let Place { first, second, .. } = self.place(hash);
+        let Entry { first, second, .. } = self.entry(hash);
         prefetch::<BITS>(self.words.as_ref(), first);
         prefetch::<BITS>(self.words.as_ref(), second);
     }
@@ -206,9 +201,9 @@ impl<const BITS: u32, S: AsRef<[u64]>> CuckooFilter<BITS, S> {
 
 /// Returns `true` if the fingerprint is in one of its two buckets.
 #[inline(always)]
-fn may_hold<const BITS: u32>(words: &[u64], place: Place) -> bool {
-    let (first, second) = (load::<BITS>(words, place.first), load(words, place.second));
-    first.either_has(second, place.fingerprint)
+fn may_hold<const BITS: u32>(words: &[u64], entry: Entry) -> bool {
+    let (first, second) = (load::<BITS>(words, entry.first), load(words, entry.second));
+    first.either_has(second, entry.fingerprint)
 }
 
 impl<const BITS: u32, S: AsRef<[u64]>> Filter for CuckooFilter<BITS, S> {
@@ -220,21 +215,21 @@ impl<const BITS: u32, S: AsRef<[u64]>> Filter for CuckooFilter<BITS, S> {
 
     #[inline]
     fn contains_hash(&self, hash: u64) -> bool {
-        may_hold::<BITS>(self.words.as_ref(), self.place(hash))
+        may_hold::<BITS>(self.words.as_ref(), self.entry(hash))
     }
 
     fn contains_batch(&self, hashes: &[u64], may_contain: &mut [bool]) {
         assert_eq!(hashes.len(), may_contain.len(), "an answer for every hash");
         let words = self.words.as_ref();
-        let mut places = [Place::default(); CHUNK];
+        let mut entries = [Entry::default(); CHUNK];
         for (hashes, answers) in hashes.chunks(CHUNK).zip(may_contain.chunks_mut(CHUNK)) {
-            for (place, hash) in places.iter_mut().zip(hashes) {
-                *place = self.place(*hash);
-                prefetch::<BITS>(words, place.first);
-                prefetch::<BITS>(words, place.second);
+            for (entry, hash) in entries.iter_mut().zip(hashes) {
+                *entry = self.entry(*hash);
+                prefetch::<BITS>(words, entry.first);
+                prefetch::<BITS>(words, entry.second);
             }
-            for (answer, place) in answers.iter_mut().zip(places) {
-                *answer = may_hold::<BITS>(words, place);
+            for (answer, entry) in answers.iter_mut().zip(entries) {
+                *answer = may_hold::<BITS>(words, entry);
             }
         }
     }
@@ -270,9 +265,9 @@ impl<const BITS: u32> Insert for CuckooFilter<BITS> {
     /// If no free slot was found, returns [`Full`] and leaves the filter unchanged.
     #[inline]
     fn insert_hash(&mut self, hash: u64) -> Result<bool, Full> {
-        let place = self.place(hash);
-        let is_new = !may_hold::<BITS>(self.words.as_ref(), place);
-        if !self.table().insert(place) {
+        let entry = self.entry(hash);
+        let is_new = !may_hold::<BITS>(self.words.as_ref(), entry);
+        if !self.table().insert(entry) {
             return Err(Full::new(self.len, self.num_slots()));
         }
         self.len += 1;
@@ -290,8 +285,8 @@ impl<const BITS: u32> Insert for CuckooFilter<BITS> {
     fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
         let capacity = self.num_slots();
         let mut table = Table::<BITS> { words: self.words.as_mut(), buckets: self.buckets };
-        let places = hashes.iter().map(|hash| Place::of::<BITS>(*hash, self.buckets));
-        let inserted = table.insert_all(places);
+        let entries = hashes.iter().map(|hash| Entry::of::<BITS>(*hash, self.buckets));
+        let inserted = table.insert_all(entries);
         self.len += inserted as u64;
         if inserted < hashes.len() {
             return Err(Full { inserted, ..Full::new(self.len, capacity) });
@@ -312,9 +307,9 @@ impl<const BITS: u32> Remove for CuckooFilter<BITS> {
     /// If the key is certainly not in the filter, returns [`NotContained`] and leaves the filter
     /// unchanged.
     #[inline]
-    fn remove(&mut self, witness: Witness) -> Result<(), NotContained> {
-        let place = self.place(witness.hash());
-        if !self.table().remove(place) {
+    fn remove_known_hash(&mut self, hash: u64) -> Result<(), NotContained> {
+        let entry = self.entry(hash);
+        if !self.table().remove(entry) {
             return Err(NotContained);
         }
         self.len -= 1;
@@ -344,7 +339,7 @@ impl<const BITS: u32> Merge for CuckooFilter<BITS> {
         }
         // The keys are inserted into a copy, so that a failure leaves this filter unchanged.
         let mut merged = self.clone();
-        let inserted = merged.table().insert_all(other.places()) as u64;
+        let inserted = merged.table().insert_all(other.entries()) as u64;
         if inserted != other.len {
             return Err(full.into());
         }
@@ -352,4 +347,70 @@ impl<const BITS: u32> Merge for CuckooFilter<BITS> {
         *self = merged;
         Ok(())
     }
+}
+
+/// The first parameter in the encoded header is the number of buckets, and the other two are zero. The
+/// body contains the buckets as they lie in memory, padded with zeros to a whole word.
+///
+/// Any content of the buckets is a valid filter of some keys. So the decoder checks only what the
+/// other operations rely on: the body has the length that follows from the number of buckets, the
+/// number of taken slots equals the number of keys in the header, and the padding after the last
+/// bucket is zero.
+impl<const BITS: u32> Portable for CuckooFilter<BITS> {
+    fn encode(&self) -> Result<Vec<u8>, EncodeError> {
+        let (kind, hasher, len) = (Self::KIND, self.hasher, self.len);
+        let header = Header { kind, hasher, len, params: [self.buckets, 0, 0] };
+        header.encode(&[self.words.as_ref()])
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let opened = open::<BITS>(bytes)?;
+        Self::over(&opened, opened.words()?)
+    }
+}
+
+impl<'a, const BITS: u32> CuckooFilter<BITS, &'a [u64]> {
+    /// Opens an encoded filter in place, without copying its bytes.
+    ///
+    /// # Errors
+    /// Returns the same errors as [`decode`](Portable::decode). Also returns
+    /// [`DecodeError::NotInPlace`] if the bytes can't be read in place.
+    pub fn view(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let opened = open::<BITS>(bytes)?;
+        Self::over(&opened, opened.words_in_place()?)
+    }
+}
+
+impl<const BITS: u32, S: AsRef<[u64]>> CuckooFilter<BITS, S> {
+    fn over(opened: &Opened<'_>, words: S) -> Result<Self, DecodeError> {
+        let Header { hasher, len, params: [buckets, ..], .. } = opened.header;
+        check_body::<BITS>(words.as_ref(), buckets, len)?;
+        Ok(Self { words, buckets, len, hasher })
+    }
+}
+
+fn open<const BITS: u32>(bytes: &[u8]) -> Result<Opened<'_>, DecodeError> {
+    Opened::read(bytes, CuckooFilter::<BITS>::KIND, |header| {
+        let [buckets, rest @ ..] = header.params;
+        if rest != [0; 2] {
+            return Err(DecodeError::NotZero("parameters after the number of buckets"));
+        }
+        if !(1..=MAX_BUCKETS).contains(&buckets) {
+            return Err(parameter("number of buckets", buckets, "from 1 to 2^32"));
+        }
+        Ok(words_for::<BITS>(buckets))
+    })
+}
+
+fn check_body<const BITS: u32>(words: &[u64], buckets: u64, len: u64) -> Result<(), DecodeError> {
+    let used = buckets * u64::from(SLOTS * BITS) % 64;
+    if used != 0 && words.last().is_some_and(|last| last >> used != 0) {
+        return Err(DecodeError::NotZero("bytes after the last bucket"));
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "bucket indices are below 2^32")]
+    let taken: u64 = (0..buckets).map(|at| u64::from(load::<BITS>(words, at as u32).taken())).sum();
+    if taken != len {
+        return Err(parameter("number of keys", len, "the number of taken slots"));
+    }
+    Ok(())
 }

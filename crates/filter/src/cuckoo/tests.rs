@@ -5,8 +5,7 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::bucket::{Bucket, store};
-use super::place::{fingerprint_of, other_bucket};
+use super::table::{Bucket, fingerprint_of, other_bucket, store};
 use super::*;
 use crate::hashing::fmix64;
 
@@ -45,12 +44,12 @@ fn any_buckets() -> impl Strategy<Value = u64> {
     prop_oneof![1..=40_u64, 1..=MAX_BUCKETS, (0..=32_u32).prop_map(|bits| 1 << bits)]
 }
 
-fn check_place<const BITS: u32>(hash: u64, buckets: u64) {
-    let place = Place::of::<BITS>(hash, buckets);
-    let Place { first, second, fingerprint } = place;
-    assert!(u64::from(first) < buckets && u64::from(second) < buckets, "{place:?}");
-    assert!((1..1 << BITS).contains(&fingerprint), "{place:?}");
-    assert_eq!(other_bucket(second, fingerprint, buckets), first, "{place:?}");
+fn check_entry<const BITS: u32>(hash: u64, buckets: u64) {
+    let entry = Entry::of::<BITS>(hash, buckets);
+    let Entry { first, second, fingerprint } = entry;
+    assert!(u64::from(first) < buckets && u64::from(second) < buckets, "{entry:?}");
+    assert!((1..1 << BITS).contains(&fingerprint), "{entry:?}");
+    assert_eq!(other_bucket(second, fingerprint, buckets), first, "{entry:?}");
 }
 
 proptest! {
@@ -65,9 +64,9 @@ proptest! {
 
     #[test]
     fn the_other_bucket_of_the_other_is_the_first(hash in any::<u64>(), buckets in any_buckets()) {
-        check_place::<8>(hash, buckets);
-        check_place::<12>(hash, buckets);
-        check_place::<16>(hash, buckets);
+        check_entry::<8>(hash, buckets);
+        check_entry::<12>(hash, buckets);
+        check_entry::<16>(hash, buckets);
     }
 }
 
@@ -153,9 +152,9 @@ fn no_fingerprint_is_likelier_than_another_by_more_than_one_in_all() {
 #[test]
 fn bucket_numbers_have_all_their_bits() {
     for buckets in [1 << 32, (1 << 32) - 1, 3 << 30, 100_000_007] {
-        let places = || (0..100_000).map(|index| Place::of::<16>(hash(index), buckets));
-        for which in [|place: Place| place.first, |place: Place| place.second] {
-            let mut numbers: Vec<u32> = places().map(which).collect();
+        let entries = || (0..100_000).map(|index| Entry::of::<16>(hash(index), buckets));
+        for which in [|entry: Entry| entry.first, |entry: Entry| entry.second] {
+            let mut numbers: Vec<u32> = entries().map(which).collect();
             numbers.sort_unstable();
             let in_upper_half = numbers.iter().filter(|at| u64::from(**at) >= buckets / 2).count();
             assert!((49_200..50_800).contains(&in_upper_half), "{buckets}: {in_upper_half}");
@@ -167,7 +166,7 @@ fn bucket_numbers_have_all_their_bits() {
     }
     let error = CuckooFilter16::with_buckets(MAX_BUCKETS + 1, KeyHasher::xxh3(0)).err();
     let (what, value, min, max) = ("a number of buckets", MAX_BUCKETS + 1, 1, MAX_BUCKETS);
-    assert_eq!(error, Some(SizingError::Parameter { what, value, min, max }));
+    assert_eq!(error, Some(BuildError::Parameter { what, value, min, max }));
 }
 
 /// Fills a filter up, which moves fingerprints, and checks that every fingerprint is still in one
@@ -178,18 +177,18 @@ fn fills_up_and_empties<const BITS: u32>(buckets: u64) {
     while filter.insert_hash(hash(inserted)).is_ok() {
         inserted += 1;
     }
-    let mut of_keys: Vec<_> = (0..inserted).map(|index| filter.place(hash(index))).collect();
-    let mut stored: Vec<_> = filter.places().collect();
-    for places in [&mut of_keys, &mut stored] {
-        for place in places.iter_mut() {
-            let Place { first, second, .. } = *place;
-            (place.first, place.second) = (first.min(second), first.max(second));
+    let mut of_keys: Vec<_> = (0..inserted).map(|index| filter.entry(hash(index))).collect();
+    let mut stored: Vec<_> = filter.entries().collect();
+    for entries in [&mut of_keys, &mut stored] {
+        for entry in entries.iter_mut() {
+            let Entry { first, second, .. } = *entry;
+            (entry.first, entry.second) = (first.min(second), first.max(second));
         }
-        places.sort_unstable_by_key(|place| (place.first, place.second, place.fingerprint));
+        entries.sort_unstable_by_key(|entry| (entry.first, entry.second, entry.fingerprint));
     }
     assert_eq!(of_keys, stored, "{BITS} bits, {buckets} buckets");
     for index in 0..inserted {
-        filter.remove(Witness::vouched(hash(index))).expect("it is there");
+        filter.remove_known_hash(hash(index)).expect("it is there");
     }
     assert!(filter.is_empty() && filter.words.as_ref().iter().all(|word| *word == 0));
 }
@@ -218,7 +217,7 @@ fn batches_end_where_they_say() {
         assert!(filter.insert_hash(rest[0]).is_err(), "{buckets}: the next one would have fit");
         assert_eq!(filter, before);
         for hash in went_in {
-            filter.remove(Witness::vouched(*hash)).expect("it is there");
+            filter.remove_known_hash(*hash).expect("it is there");
         }
         assert!(filter.is_empty() && filter.words.as_ref().iter().all(|word| *word == 0));
     }
@@ -227,11 +226,11 @@ fn batches_end_where_they_say() {
 #[test]
 fn capacity_is_what_sizes_are_made_for() {
     for buckets in (1..2000).chain([1 << 20, MAX_BUCKETS]) {
-        let capacity = sizing::capacity_of(buckets);
-        assert!(sizing::buckets_for(capacity) <= buckets, "{buckets}");
-        assert!(sizing::buckets_for(capacity + 1) > buckets, "{buckets}");
+        let capacity = cuckoo::capacity_of(buckets);
+        assert!(cuckoo::buckets_for(capacity) <= buckets, "{buckets}");
+        assert!(cuckoo::buckets_for(capacity + 1) > buckets, "{buckets}");
     }
     // More keys never get fewer buckets.
-    assert!((0..5000).is_sorted_by_key(sizing::buckets_for));
-    assert_eq!(sizing::buckets_for(100_000_000), 26_595_745 + 4);
+    assert!((0..5000).is_sorted_by_key(cuckoo::buckets_for));
+    assert_eq!(cuckoo::buckets_for(100_000_000), 26_595_745 + 4);
 }

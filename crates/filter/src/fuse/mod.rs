@@ -40,8 +40,7 @@
 //!
 //! A key is in shard `((hash · 0x9e3779b97f4a7c15 mod 2⁶⁴) · shards) >> 64`.
 
-mod layout;
-mod peeling;
+mod shard;
 #[cfg(test)]
 mod tests;
 
@@ -50,24 +49,21 @@ use core::marker::PhantomData;
 
 use chainsieve_lanes::simd::prefetch;
 
-pub use layout::FuseFingerprint;
-pub(super) use layout::Shape;
-use layout::mixed;
-use peeling::Peeled;
+pub use shard::FuseFingerprint;
+pub(super) use shard::Segments;
+use shard::{Peeled, mixed};
 
 use super::encoding::{DecodeError, EncodeError, Header, Opened, Portable, parameter};
 use super::hashing::KeyHasher;
 use super::membership::Filter;
-pub use super::static_build::BuildError;
-#[cfg(feature = "xor-singleheader")]
-use super::static_build::reserved;
+use super::sizing::BuildError;
 use super::static_build::{build_shards, shard_of};
-use super::words::{NoMemory, Words};
+#[cfg(feature = "xor-singleheader")]
+use super::words::reserved;
+use super::words::{LINE_WORDS, NoMemory, Words};
 
 /// Number of words per shard in the directory.
 const ENTRY_WORDS: usize = 4;
-/// Number of words in a cache line. Each shard starts at a cache line.
-const LINE_WORDS: usize = 8;
 /// Sets with more keys than this are split into shards.
 const SHARDED_FROM: usize = 1 << 24;
 /// Number of keys in a shard of a split set: few enough to need little temporary memory, and enough
@@ -93,7 +89,7 @@ pub struct BinaryFuse<F, S = Words> {
     words: S,
     num_shards: usize,
     /// The first shard, usually the only one, stored here to save reading the directory.
-    first: Shard,
+    first: ShardEntry,
     len: u64,
     hasher: KeyHasher,
     fingerprints: PhantomData<F>,
@@ -101,9 +97,9 @@ pub struct BinaryFuse<F, S = Words> {
 
 /// Seed, shape and position of a shard's fingerprints.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Shard {
+struct ShardEntry {
     seed: u64,
-    shape: Shape,
+    shape: Segments,
     /// Index of the shard's first fingerprint.
     start: usize,
 }
@@ -114,17 +110,12 @@ impl<F: FuseFingerprint> BinaryFuse<F> {
     ///
     /// Sets of more than 2²⁴ hashes are split into shards, which are built on all cores with
     /// feature `rayon`. The encoded bytes do not depend on the order of the hashes. They depend on
-    /// the seed, the hashes and the number of duplicates, which can change the positions of
-    /// fingerprints.
+    /// the hashes and the number of duplicates, which can change the positions of fingerprints.
     ///
     /// # Errors
     /// Returns an error if there is no memory, or if no seed leads to a filter.
-    pub fn build(hashes: &[u64], seed: u64, hasher: KeyHasher) -> Result<Self, BuildError> {
-        let num_shards = match hashes.len() {
-            ..=SHARDED_FROM => 1,
-            keys => keys.div_ceil(SHARD_KEYS),
-        };
-        Self::build_in_shards(hashes, num_shards, seed, hasher)
+    pub fn build(hashes: &[u64], hasher: KeyHasher) -> Result<Self, BuildError> {
+        Self::build_with_seed(hashes, hasher, 0)
     }
 
     /// Builds the filter of a set from its keys, as [`build`](Self::build) does from hashes.
@@ -133,12 +124,29 @@ impl<F: FuseFingerprint> BinaryFuse<F> {
     /// Returns the same errors as [`build`](Self::build).
     pub fn build_from_keys<'k>(
         keys: impl IntoIterator<Item = &'k [u8]>,
-        seed: u64,
         hasher: KeyHasher,
     ) -> Result<Self, BuildError> {
         let mut hashes = Vec::new();
         hasher.hash_each(keys, &mut hashes);
-        Self::build(&hashes, seed, hasher)
+        Self::build(&hashes, hasher)
+    }
+
+    /// Builds the filter of a set, as [`build`](Self::build) does, but starts the search for the
+    /// positions of fingerprints from another seed than 0. Filters of different seeds have different
+    /// bytes and different false positives.
+    ///
+    /// # Errors
+    /// Returns the same errors as [`build`](Self::build).
+    pub fn build_with_seed(
+        hashes: &[u64],
+        hasher: KeyHasher,
+        seed: u64,
+    ) -> Result<Self, BuildError> {
+        let num_shards = match hashes.len() {
+            ..=SHARDED_FROM => 1,
+            keys => keys.div_ceil(SHARD_KEYS),
+        };
+        Self::build_of(hashes, num_shards, hasher, seed)
     }
 
     /// Builds the filter of a set in the given number of shards, as [`build`](Self::build) does. If
@@ -153,13 +161,21 @@ impl<F: FuseFingerprint> BinaryFuse<F> {
     pub fn build_in_shards(
         hashes: &[u64],
         num_shards: usize,
-        seed: u64,
         hasher: KeyHasher,
     ) -> Result<Self, BuildError> {
+        Self::build_of(hashes, num_shards, hasher, 0)
+    }
+
+    fn build_of(
+        hashes: &[u64],
+        num_shards: usize,
+        hasher: KeyHasher,
+        seed: u64,
+    ) -> Result<Self, BuildError> {
         let built = if num_shards <= 1 {
-            Vec::from([peeling::build::<F>(hashes, seed)?])
+            Vec::from([shard::build::<F>(hashes, seed)?])
         } else {
-            build_shards(hashes, num_shards, |_, hashes| peeling::build::<F>(hashes, seed))?
+            build_shards(hashes, num_shards, |hashes| shard::build::<F>(hashes, seed))?
         };
         Ok(Self::assemble(&built, hasher)?)
     }
@@ -188,7 +204,7 @@ impl<F: FuseFingerprint> BinaryFuse<F> {
     #[cfg(feature = "xor-singleheader")]
     pub(super) fn of_cells(
         seed: u64,
-        shape: Shape,
+        shape: Segments,
         keys: u64,
         cells: &[u8],
         hasher: KeyHasher,
@@ -209,7 +225,7 @@ impl<F: FuseFingerprint> BinaryFuse<F> {
 
 impl<F: FuseFingerprint, S: AsRef<[u64]>> BinaryFuse<F, S> {
     fn of_words(words: S, num_shards: usize, len: u64, hasher: KeyHasher) -> Self {
-        let first = Shard::of_entry::<F>(words.as_ref(), num_shards, 0);
+        let first = ShardEntry::of_entry::<F>(words.as_ref(), num_shards, 0);
         Self { words, num_shards, first, len, hasher, fingerprints: PhantomData }
     }
 
@@ -221,15 +237,15 @@ impl<F: FuseFingerprint, S: AsRef<[u64]>> BinaryFuse<F, S> {
     /// Returns the seed, the shape and the fingerprints (as words) of the only shard. Returns
     /// `None` if there are several shards.
     #[cfg(feature = "xor-singleheader")]
-    pub(super) fn only_shard(&self) -> Option<(u64, Shape, &[u64])> {
+    pub(super) fn only_shard(&self) -> Option<(u64, Segments, &[u64])> {
         let one = self.num_shards == 1;
         one.then(|| (self.first.seed, self.first.shape, self.words.as_ref()))
     }
 
     /// Returns the only shard. The constant start of 0 lets the compiler omit an addition per cell.
     #[inline(always)]
-    fn only(&self) -> Shard {
-        Shard { start: 0, ..self.first }
+    fn only(&self) -> ShardEntry {
+        ShardEntry { start: 0, ..self.first }
     }
 
     #[inline(always)]
@@ -238,9 +254,9 @@ impl<F: FuseFingerprint, S: AsRef<[u64]>> BinaryFuse<F, S> {
     }
 
     #[inline(always)]
-    fn shard_of(&self, hash: u64) -> Shard {
+    fn shard_of(&self, hash: u64) -> ShardEntry {
         let at = shard_of(hash, self.num_shards);
-        Shard::of_entry::<F>(self.words.as_ref(), self.num_shards, at)
+        ShardEntry::of_entry::<F>(self.words.as_ref(), self.num_shards, at)
     }
 
     #[inline(never)]
@@ -252,12 +268,12 @@ impl<F: FuseFingerprint, S: AsRef<[u64]>> BinaryFuse<F, S> {
     #[inline(always)]
     fn contains_each(
         cells: &[F],
-        shard_of: impl Fn(u64) -> Shard,
+        shard_of: impl Fn(u64) -> ShardEntry,
         hashes: &[u64],
         may_contain: &mut [bool],
     ) {
         let bytes: &[u8] = bytemuck::cast_slice(cells);
-        let mut found = [(Shard::default(), 0); BATCH];
+        let mut found = [(ShardEntry::default(), 0); BATCH];
         for (hashes, answers) in hashes.chunks(BATCH).zip(may_contain.chunks_mut(BATCH)) {
             for (found, hash) in found.iter_mut().zip(hashes) {
                 let shard = shard_of(*hash);
@@ -274,11 +290,6 @@ impl<F: FuseFingerprint, S: AsRef<[u64]>> BinaryFuse<F, S> {
         }
     }
 
-    fn header(&self) -> Header {
-        let params = [self.num_shards as u64, self.words.as_ref().len() as u64, 0];
-        Header { kind: F::KIND, hasher: self.hasher, len: self.len, params }
-    }
-
     /// Checks a body against its header.
     fn checked(header: &Header, words: S) -> Result<Self, DecodeError> {
         let body = words.as_ref();
@@ -288,8 +299,8 @@ impl<F: FuseFingerprint, S: AsRef<[u64]>> BinaryFuse<F, S> {
         let mut start = 0_usize;
         let mut len = 0_u64;
         for [_, shape, at, keys] in entries.as_chunks::<ENTRY_WORDS>().0 {
-            let shape = Shape::of_word(*shape);
-            let shape = Shape::new(shape.segment_length, shape.segment_count)?;
+            let shape = Segments::of_word(*shape);
+            let shape = Segments::new(shape.segment_length, shape.segment_count)?;
             if *at != start as u64 {
                 return Err(parameter("start of a shard", *at, "the end of the preceding shard"));
             }
@@ -334,7 +345,9 @@ impl<'a, F: FuseFingerprint> BinaryFuse<F, &'a [u64]> {
 
 impl<F: FuseFingerprint> Portable for BinaryFuse<F> {
     fn encode(&self) -> Result<Vec<u8>, EncodeError> {
-        self.header().encode(&[self.words.as_ref()])
+        let params = [self.num_shards as u64, self.words.as_ref().len() as u64, 0];
+        let header = Header { kind: F::KIND, hasher: self.hasher, len: self.len, params };
+        header.encode(&[self.words.as_ref()])
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
@@ -387,7 +400,7 @@ impl<F: FuseFingerprint, S: AsRef<[u64]>> Filter for BinaryFuse<F, S> {
     fn fill(&self) -> f64 {
         let words = self.words.as_ref();
         let shards =
-            (0..self.num_shards).map(|at| Shard::of_entry::<F>(words, self.num_shards, at));
+            (0..self.num_shards).map(|at| ShardEntry::of_entry::<F>(words, self.num_shards, at));
         let cells: u64 = shards.map(|shard| u64::from(shard.shape.cells())).sum();
         self.len as f64 / cells as f64
     }
@@ -397,7 +410,7 @@ impl<F: FuseFingerprint, S: AsRef<[u64]>> Filter for BinaryFuse<F, S> {
     }
 }
 
-impl Shard {
+impl ShardEntry {
     /// Reads the entry of a shard in a checked directory.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "a place in memory")]
@@ -405,7 +418,7 @@ impl Shard {
         let directory = &words[words.len() - ENTRY_WORDS * num_shards..];
         let entry = directory.as_chunks::<ENTRY_WORDS>().0[at];
         let start = entry[2] as usize * (8 / size_of::<F>());
-        Self { seed: entry[0], shape: Shape::of_word(entry[1]), start }
+        Self { seed: entry[0], shape: Segments::of_word(entry[1]), start }
     }
 
     /// Returns the indices of the three cells of a mixed hash.

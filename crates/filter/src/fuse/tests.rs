@@ -1,7 +1,7 @@
 //! Tests of the internals: sets near the sizes that often fail, counters that overflow, and the
 //! layout.
 
-use super::peeling::Work;
+use super::shard::Work;
 use super::*;
 use crate::static_build::split_mix;
 
@@ -14,7 +14,7 @@ fn random(count: usize, seed: u64) -> Vec<u64> {
 fn every_small_size() {
     for count in 0..2000 {
         let hashes = random(count, count as u64);
-        let filter = BinaryFuse16::build(&hashes, 1, KeyHasher::xxh3(0)).unwrap();
+        let filter = BinaryFuse16::build(&hashes, KeyHasher::xxh3(0)).unwrap();
         assert_eq!(filter.len(), count as u64);
         assert!(hashes.iter().all(|hash| filter.contains_hash(*hash)), "{count}");
         let bytes = filter.encode().unwrap();
@@ -29,7 +29,10 @@ fn tries(count: u32, sets: u64) -> f64 {
     for set in 0..sets {
         let hashes = random(count as usize, set << 32 | u64::from(count));
         let (mut work, mut seeds, mut attempt) = (Work::default(), set, 0);
-        while !work.peel(&hashes, split_mix(&mut seeds), Shape::for_keys(count, attempt)).unwrap() {
+        while !work
+            .peel(&hashes, split_mix(&mut seeds), Segments::for_keys(count, attempt))
+            .unwrap()
+        {
             attempt += 1;
         }
         tries += u64::from(attempt) + 1;
@@ -72,10 +75,10 @@ fn counters_that_overflow() {
         let crowded =
             (0..crowd).map(|key| unmixed(place | key * 0x0001_0003_0005_0007 >> 16, seed));
         let hashes: Vec<_> = crowded.chain(random(5000, 1)).collect();
-        let shape = Shape::for_keys(u32::try_from(hashes.len()).unwrap(), 0);
+        let shape = Segments::for_keys(u32::try_from(hashes.len()).unwrap(), 0);
         let mut work = Work::default();
         assert_eq!(work.enter(&hashes, seed, shape), Ok(crowd < 64), "{crowd}");
-        let filter = BinaryFuse8::build(&hashes, caller, KeyHasher::xxh3(0)).unwrap();
+        let filter = BinaryFuse8::build_with_seed(&hashes, KeyHasher::xxh3(0), caller).unwrap();
         assert!(hashes.iter().all(|hash| filter.contains_hash(*hash)), "{crowd}");
         assert_eq!(filter.len(), 5000 + crowd);
     }

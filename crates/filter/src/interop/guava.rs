@@ -26,7 +26,7 @@ use chainsieve_lanes::names;
 use crate::encoding::{DecodeError, parameter};
 use crate::hashing::{HashFunction, KeyHash as _, KeyHasher};
 use crate::membership::{Filter, Full, Insert, Merge, MergeError};
-use crate::sizing::{SizingError, checked, classic};
+use crate::sizing::{BuildError, checked, classic};
 use crate::words::{Words, count_ones, unite};
 
 /// Number of bytes before the words.
@@ -84,7 +84,7 @@ impl GuavaBloomFilter {
     /// # Errors
     /// Returns an error if `fpr` is not between 0 and 1, or if the filter would need 2³¹ words or
     /// more, or more than 255 hash functions.
-    pub fn with_fpr(capacity: u64, fpr: f64) -> Result<Self, SizingError> {
+    pub fn with_fpr(capacity: u64, fpr: f64) -> Result<Self, BuildError> {
         use core::f64::consts::LN_2;
         checked(fpr)?;
         let keys = crate::sizing::float(capacity.max(1));
@@ -93,7 +93,7 @@ impl GuavaBloomFilter {
         let bits = libm::floor(-keys * libm::log(fpr) / (LN_2 * LN_2)).max(1.0);
         let hash_funcs = libm::floor(bits / keys * LN_2 + 0.5).max(1.0);
         let num_words = libm::ceil(bits / 64.0);
-        let too_large = |what, value, max| SizingError::Parameter { what, value, min: 1, max };
+        let too_large = |what, value, max| BuildError::Parameter { what, value, min: 1, max };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let (num_words, hash_funcs) = (num_words as u64, hash_funcs as u64);
         if num_words > MAX_WORDS {

@@ -23,8 +23,8 @@
 
 use alloc::vec::Vec;
 
-use super::super::encoding::{DecodeError, parameter};
-use super::super::fuse::{BinaryFuse, FuseFingerprint, Shape};
+use super::super::encoding::{DecodeError, EncodeError, parameter};
+use super::super::fuse::{BinaryFuse, FuseFingerprint, Segments};
 use super::super::hashing::KeyHasher;
 use super::super::membership::Filter;
 
@@ -33,24 +33,14 @@ const HEADER_BYTES: usize = 28;
 /// Number of extra bytes that may follow 16-bit fingerprints.
 const SURPLUS_BYTES: usize = 4;
 
-/// Error: a filter of several shards can't be encoded, because the format of `xor_singleheader` has
-/// room for exactly one shard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the filter has {num_shards} shards, but the format has exactly 1: build it in one shard")]
-#[non_exhaustive]
-pub struct ManyShards {
-    /// Number of shards of the filter.
-    pub num_shards: usize,
-}
-
 /// Encodes a filter in the format of `xor_singleheader`, without the extra bytes at the end.
 ///
 /// # Errors
 /// Returns an error if the filter has more than one shard.
 pub fn encode<F: FuseFingerprint, S: AsRef<[u64]>>(
     filter: &BinaryFuse<F, S>,
-) -> Result<Vec<u8>, ManyShards> {
-    let many = ManyShards { num_shards: filter.num_shards() };
+) -> Result<Vec<u8>, EncodeError> {
+    let many = EncodeError::Shards { num_shards: filter.num_shards() };
     let (seed, shape, words) = filter.only_shard().ok_or(many)?;
     let cells = shape.cells();
     let bytes = cells as usize * size_of::<F>();
@@ -82,7 +72,7 @@ pub fn decode<F: FuseFingerprint>(
         u32::from_le_bytes(header.as_chunks::<4>().0.get(at).copied().unwrap_or_default())
     });
     let [keys, segment_length, segment_count, first_places, cells] = fields;
-    let shape = Shape::new(segment_length, segment_count)?;
+    let shape = Segments::new(segment_length, segment_count)?;
     if first_places != shape.first_places() {
         return Err(parameter(
             "segment count length",

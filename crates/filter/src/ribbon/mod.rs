@@ -37,8 +37,7 @@
 //! A directory follows, with one word for each shard: its number of blocks (16 bits), the ordinal
 //! of its seed (8 bits), and the index at which its blocks start, in pairs of words (40 bits).
 
-mod banding;
-mod layout;
+mod shard;
 #[cfg(test)]
 mod tests;
 
@@ -46,15 +45,12 @@ use alloc::vec::Vec;
 
 use chainsieve_lanes::simd::{Backend, Kernel, Lanes, prefetch};
 
-use banding::Solved;
-use layout::{Columns, Equation, MAX_COLUMNS, WIDTH, mixed, starts};
+use shard::{Columns, Equation, MAX_COLUMNS, Solved, WIDTH, mixed, starts};
 
-use super::encoding::{DecodeError, EncodeError, Header, Opened, Portable, parameter};
+use super::encoding::{DecodeError, EncodeError, Header, Kind, Opened, Portable, parameter};
 use super::hashing::KeyHasher;
-use super::kind::Kind;
 use super::membership::Filter;
-use super::sizing::{SizingError, checked};
-pub use super::static_build::BuildError;
+use super::sizing::{BuildError, checked};
 use super::static_build::{build_shards, shard_of};
 use super::words::{NoMemory, Words};
 
@@ -89,24 +85,46 @@ impl RibbonFilter {
     /// most `fpr`. Duplicate hashes are counted once.
     ///
     /// Shards are built on all cores with feature `rayon`. The encoded bytes do not depend on the
-    /// order of the hashes. They depend on the seed, the hashes and the number of duplicates, which
-    /// can change the number of shards.
+    /// order of the hashes. They depend on the hashes and the number of duplicates, which can change
+    /// the number of shards.
     ///
     /// # Errors
     /// Returns an error if `fpr` is not between 0 and 1 or is below 2⁻³², if collisions of 64-bit
     /// hashes would exceed the rate, if there is no memory, or if no seed leads to a filter.
-    pub fn build(
-        hashes: &[u64],
+    pub fn build(hashes: &[u64], fpr: f64, hasher: KeyHasher) -> Result<Self, BuildError> {
+        Self::build_with_seed(hashes, fpr, hasher, 0)
+    }
+
+    /// Builds the filter of a set from its keys, as [`build`](Self::build) does from hashes.
+    ///
+    /// # Errors
+    /// Returns the same errors as [`build`](Self::build).
+    pub fn build_from_keys<'k>(
+        keys: impl IntoIterator<Item = &'k [u8]>,
         fpr: f64,
-        seed: u64,
         hasher: KeyHasher,
     ) -> Result<Self, BuildError> {
-        checked(fpr)?;
+        let mut hashes = Vec::new();
+        hasher.hash_each(keys, &mut hashes);
+        Self::build(&hashes, fpr, hasher)
+    }
+
+    /// Builds the filter of a set, as [`build`](Self::build) does, but with equations of another seed
+    /// than 0. Filters of different seeds have different bytes and different false positives.
+    ///
+    /// # Errors
+    /// Returns the same errors as [`build`](Self::build).
+    pub fn build_with_seed(
+        hashes: &[u64],
+        fpr: f64,
+        hasher: KeyHasher,
+        seed: u64,
+    ) -> Result<Self, BuildError> {
         let best = libm::exp2(-f64::from(MAX_COLUMNS));
-        if fpr < best {
-            return Err(SizingError::OutOfReach { fpr, layout: "a ribbon filter", best }.into());
+        if checked(fpr)? < best {
+            return Err(BuildError::OutOfReach { fpr, layout: "a ribbon filter", best });
         }
-        Self::build_of(hashes, Columns::for_fpr(fpr), seed, hasher)
+        Self::build_of(hashes, Columns::for_fpr(fpr), hasher, seed)
     }
 
     /// Builds the filter of a set, as [`build`](Self::build) does, with a rate of 2⁻ᶜ for `c`
@@ -118,45 +136,24 @@ impl RibbonFilter {
     pub fn build_with_columns(
         hashes: &[u64],
         columns: u32,
-        seed: u64,
         hasher: KeyHasher,
     ) -> Result<Self, BuildError> {
-        let columns = Columns::new(columns.into(), 0).map_err(|_| SizingError::Parameter {
-            what: "a number of columns",
-            value: columns.into(),
-            min: 1,
-            max: MAX_COLUMNS.into(),
-        })?;
-        Self::build_of(hashes, columns, seed, hasher)
-    }
-
-    /// Builds the filter of a set from its keys, as [`build`](Self::build) does from hashes.
-    ///
-    /// # Errors
-    /// Returns the same errors as [`build`](Self::build).
-    pub fn build_from_keys<'k>(
-        keys: impl IntoIterator<Item = &'k [u8]>,
-        fpr: f64,
-        seed: u64,
-        hasher: KeyHasher,
-    ) -> Result<Self, BuildError> {
-        let mut hashes = Vec::new();
-        hasher.hash_each(keys, &mut hashes);
-        Self::build(&hashes, fpr, seed, hasher)
+        BuildError::unless_within("a number of columns", columns.into(), MAX_COLUMNS.into())?;
+        Self::build_of(hashes, Columns { most: columns, lower_share: 0 }, hasher, 0)
     }
 
     fn build_of(
         hashes: &[u64],
         columns: Columns,
-        seed: u64,
         hasher: KeyHasher,
+        seed: u64,
     ) -> Result<Self, BuildError> {
         check_hash_width(hashes.len() as u64, columns)?;
         let num_shards = hashes.len().div_ceil(SHARD_KEYS).max(1);
         let solved = if num_shards == 1 {
-            Vec::from([banding::build(hashes, seed, columns)?])
+            Vec::from([shard::build(hashes, seed, columns)?])
         } else {
-            build_shards(hashes, num_shards, |_, hashes| banding::build(hashes, seed, columns))?
+            build_shards(hashes, num_shards, |hashes| shard::build(hashes, seed, columns))?
         };
         Ok(Self::assemble(&solved, columns, seed, hasher)?)
     }
@@ -172,7 +169,7 @@ impl RibbonFilter {
         let (mut rest, entries) = words.as_mut().split_at_mut(all_words);
         let mut start = 0;
         for (entry, shard) in entries.iter_mut().zip(shards) {
-            *entry = Shard { blocks: shard.blocks, attempt: shard.attempt, start }.word();
+            *entry = ShardEntry { blocks: shard.blocks, attempt: shard.attempt, start }.word();
             let (to, behind) = rest.split_at_mut(shard.words.len());
             to.copy_from_slice(&shard.words);
             (rest, start) = (behind, start + to.len() / 2);
@@ -185,10 +182,10 @@ impl RibbonFilter {
 /// Returns an error if collisions of 64-bit hashes, which no column can tell apart, would exceed a
 /// twentieth of the rate.
 #[expect(clippy::cast_precision_loss, reason = "a rate")]
-fn check_hash_width(keys: u64, columns: Columns) -> Result<(), SizingError> {
+fn check_hash_width(keys: u64, columns: Columns) -> Result<(), BuildError> {
     let fpr = columns.fpr(1);
     if keys as f64 * libm::exp2(-64.0) > fpr / 20.0 {
-        return Err(SizingError::HashTooShort { capacity: keys, fpr, bits: 64 });
+        return Err(BuildError::HashTooShort { capacity: keys, fpr, bits: 64 });
     }
     Ok(())
 }
@@ -216,7 +213,7 @@ impl<S: AsRef<[u64]>> RibbonFilter<S> {
         if self.columns.lower_share == 0 {
             return libm::exp2(-f64::from(self.columns.most));
         }
-        let rate = |entry: &u64| self.columns.fpr(Shard::of_word(*entry).blocks);
+        let rate = |entry: &u64| self.columns.fpr(ShardEntry::of_word(*entry).blocks);
         self.directory().iter().map(rate).sum::<f64>() / self.num_shards as f64
     }
 
@@ -238,8 +235,8 @@ impl<S: AsRef<[u64]>> RibbonFilter<S> {
     }
 
     #[inline(always)]
-    fn probe(&self, directory: &[u64], hash: u64) -> Probe {
-        let shard = Shard::of_word(directory[shard_of(hash, self.num_shards)]);
+    fn lookup(&self, directory: &[u64], hash: u64) -> Lookup {
+        let shard = ShardEntry::of_word(directory[shard_of(hash, self.num_shards)]);
         let mixed = mixed(hash, self.seed, shard.attempt);
         let equation = Equation::of(mixed, starts(shard.blocks));
         let lower = self.columns.lower_blocks(shard.blocks);
@@ -254,13 +251,7 @@ impl<S: AsRef<[u64]>> RibbonFilter<S> {
             _ => (first + columns as usize, equation.coefficients >> (WIDTH - shift)),
         };
         let coefficients = [equation.coefficients << shift, rest];
-        Probe { first, second, columns, coefficients, result: equation.result }
-    }
-
-    fn header(&self) -> Header {
-        let shape = self.columns.param() | (self.num_shards as u64) << 8;
-        let params = [shape, self.words.as_ref().len() as u64, self.seed];
-        Header { kind: Kind::Ribbon, hasher: self.hasher, len: self.len, params }
+        Lookup { first, second, columns, coefficients, result: equation.result }
     }
 
     /// Checks a body against its header.
@@ -271,7 +262,7 @@ impl<S: AsRef<[u64]>> RibbonFilter<S> {
         let (solution, entries) = body.split_at(body.len() - num_shards);
         let (mut start, mut slots) = (0, 0_u64);
         for entry in entries {
-            let shard = Shard::of_word(*entry);
+            let shard = ShardEntry::of_word(*entry);
             if shard.start != start {
                 return Err(parameter(
                     "start of a shard",
@@ -308,7 +299,10 @@ impl<'a> RibbonFilter<&'a [u64]> {
 
 impl Portable for RibbonFilter {
     fn encode(&self) -> Result<Vec<u8>, EncodeError> {
-        self.header().encode(&[self.words.as_ref()])
+        let shape = self.columns.param() | (self.num_shards as u64) << 8;
+        let params = [shape, self.words.as_ref().len() as u64, self.seed];
+        let header = Header { kind: Kind::Ribbon, hasher: self.hasher, len: self.len, params };
+        header.encode(&[self.words.as_ref()])
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
@@ -345,7 +339,7 @@ impl<S: AsRef<[u64]>> Filter for RibbonFilter<S> {
     /// Returns the fraction of slots that are determined by a key.
     #[expect(clippy::cast_precision_loss, reason = "a share")]
     fn fill(&self) -> f64 {
-        let slots = |entry: &u64| u64::from(Shard::of_word(*entry).blocks * WIDTH);
+        let slots = |entry: &u64| u64::from(ShardEntry::of_word(*entry).blocks * WIDTH);
         self.len as f64 / self.directory().iter().map(slots).sum::<u64>() as f64
     }
 
@@ -368,7 +362,7 @@ impl<S: AsRef<[u64]>> Kernel for One<'_, S> {
     #[inline(always)]
     fn scalar(self) -> bool {
         let Self { filter, hash } = self;
-        filter.probe(filter.directory(), hash).holds(filter.words.as_ref().as_chunks().0)
+        filter.lookup(filter.directory(), hash).holds(filter.words.as_ref().as_chunks().0)
     }
 
     #[inline(always)]
@@ -391,15 +385,15 @@ impl<S: AsRef<[u64]>> Kernel for Batch<'_, S> {
         let Self { filter, hashes, may_contain } = self;
         let (directory, words) = (filter.directory(), filter.words.as_ref());
         let bytes: &[u8] = bytemuck::cast_slice(words);
-        let mut probes = [Probe::default(); BATCH];
+        let mut lookups = [Lookup::default(); BATCH];
         for (hashes, answers) in hashes.chunks(BATCH).zip(may_contain.chunks_mut(BATCH)) {
-            for (probe, hash) in probes.iter_mut().zip(hashes) {
-                *probe = filter.probe(directory, *hash);
-                prefetch(&bytes[probe.first * WORD_BYTES]);
-                prefetch(&bytes[probe.second * WORD_BYTES]);
+            for (lookup, hash) in lookups.iter_mut().zip(hashes) {
+                *lookup = filter.lookup(directory, *hash);
+                prefetch(&bytes[lookup.first * WORD_BYTES]);
+                prefetch(&bytes[lookup.second * WORD_BYTES]);
             }
-            for (answer, probe) in answers.iter_mut().zip(&probes) {
-                *answer = probe.holds(words.as_chunks().0);
+            for (answer, lookup) in answers.iter_mut().zip(&lookups) {
+                *answer = lookup.holds(words.as_chunks().0);
             }
         }
     }
@@ -412,14 +406,14 @@ impl<S: AsRef<[u64]>> Kernel for Batch<'_, S> {
 
 /// The entry of a shard in the directory.
 #[derive(Debug, Clone, Copy)]
-struct Shard {
+struct ShardEntry {
     blocks: u32,
     attempt: u32,
     /// Index of the shard's first block, in words of 128 bits.
     start: usize,
 }
 
-impl Shard {
+impl ShardEntry {
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "a place in memory")]
     fn of_word(word: u64) -> Self {
@@ -434,7 +428,7 @@ impl Shard {
 
 /// The equation of a key and the positions of its columns.
 #[derive(Debug, Clone, Copy, Default)]
-struct Probe {
+struct Lookup {
     /// Index of the first block, in words of 128 bits.
     first: usize,
     /// Index of the second block, in words of 128 bits.
@@ -445,7 +439,7 @@ struct Probe {
     result: u32,
 }
 
-impl Probe {
+impl Lookup {
     /// Returns `true` if the equation holds in every column.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "halves of words")]

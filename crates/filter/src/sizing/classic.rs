@@ -1,13 +1,22 @@
-//! Sizes of classic Bloom filters, where every key sets `k` of `m` bits anywhere in the filter.
+//! Sizes of classic Bloom filters, where every key sets `k` of `m` bits anywhere in the filter, and of
+//! their relatives: partitioned, scalable, rolling and compressed filters.
 //!
 //! The false-positive rate is `E[(X/m)^k]`, where `X` is the number of bits that are set after
 //! `n·k` random positions were chosen among `m`. The textbook formula `(1 - e^(-kn/m))^k` uses the
 //! mean of `X` in place of `X`. The formula's result is always too low (Bose and others 2008;
 //! Christensen and others 2010): by 5 % for `m` = 128 and `k` = 7, by 0.6 % for `m` = 1,024, and by
 //! a negligible amount for a million bits.
+//!
+//! A **partitioned** filter has `k` slices, and each key sets one bit in each slice. In a slice of
+//! `s` bits, the mean fraction of set bits is `1 - (1 - 1/s)^n`. Slices are independent of each
+//! other, so the rate is exactly the `k`th power of this fraction, for any size. The rate is slightly
+//! above that of a classic filter with as many bits, because two positions of a key never coincide.
 
-use super::math::{MAX_BITS, any_of, ceil, checked, float, floor, greatest, least, small};
-use super::{MAX_HASH_FUNCS, SizingError};
+use alloc::vec::Vec;
+
+use super::math::{
+    BuildError, MAX_BITS, MAX_HASH_FUNCS, any_of, ceil, checked, float, floor, least, small,
+};
 use crate::words::NoMemory;
 
 /// Number of bits and hash functions of a filter.
@@ -33,9 +42,9 @@ pub struct Size {
 /// use chainsieve_filter::sizing::classic;
 /// let size = classic::size(1_000_000, 0.01)?;
 /// assert_eq!((size.num_bits, size.hash_funcs), (9_592_957, 7));
-/// # Ok::<(), chainsieve_filter::sizing::SizingError>(())
+/// # Ok::<(), chainsieve_filter::sizing::BuildError>(())
 /// ```
-pub fn size(n: u64, fpr: f64) -> Result<Size, SizingError> {
+pub fn size(n: u64, fpr: f64) -> Result<Size, BuildError> {
     let size = |hash_funcs| Ok(Size { num_bits: num_bits(n, hash_funcs, fpr)?, hash_funcs });
     smaller(fpr, "bloom", size, |size| size.num_bits)
 }
@@ -44,13 +53,13 @@ pub fn size(n: u64, fpr: f64) -> Result<Size, SizingError> {
 pub(super) fn smaller<S>(
     fpr: f64,
     layout: &'static str,
-    size: impl Fn(u32) -> Result<S, SizingError>,
+    size: impl Fn(u32) -> Result<S, BuildError>,
     num_bits: impl Fn(&S) -> u64,
-) -> Result<S, SizingError> {
+) -> Result<S, BuildError> {
     let bits_of_rate = -libm::log2(checked(fpr)?);
     if bits_of_rate > f64::from(MAX_HASH_FUNCS) {
         let best = libm::exp2(-f64::from(MAX_HASH_FUNCS));
-        return Err(SizingError::OutOfReach { fpr, layout, best });
+        return Err(BuildError::OutOfReach { fpr, layout, best });
     }
     let (few, many) = (size(small(floor(bits_of_rate)))?, size(small(ceil(bits_of_rate)))?);
     Ok(if num_bits(&many) < num_bits(&few) { many } else { few })
@@ -62,7 +71,7 @@ pub(super) fn smaller<S>(
 /// # Errors
 /// Returns an error if `fpr` is not between 0 and 1, if the number of hash functions is not from 1
 /// to [`MAX_HASH_FUNCS`], or if the filter would be larger than any memory.
-pub fn num_bits(n: u64, hash_funcs: u32, fpr: f64) -> Result<u64, SizingError> {
+pub fn num_bits(n: u64, hash_funcs: u32, fpr: f64) -> Result<u64, BuildError> {
     let (n, k) = (n.max(1), f64::from(checked_hash_funcs(hash_funcs)?));
     // The textbook formula is close enough to be the start of the search.
     let share = libm::exp(libm::log(checked(fpr)?) / k);
@@ -72,7 +81,7 @@ pub fn num_bits(n: u64, hash_funcs: u32, fpr: f64) -> Result<u64, SizingError> {
     }
     let fits = |bits| self::fpr(n, bits, hash_funcs) <= fpr;
     let bits = least(ceil(guess), MAX_BITS, fits);
-    bits.ok_or(SizingError::NoMemory(NoMemory { words: MAX_BITS / 64 }))
+    bits.ok_or(BuildError::NoMemory(NoMemory { words: MAX_BITS / 64 }))
 }
 
 /// Returns the number of hash functions with the lowest rate for `n` keys in `num_bits` bits.
@@ -89,18 +98,6 @@ pub fn hash_funcs(n: u64, num_bits: u64) -> u32 {
     let fewer = small(u64::from(few).saturating_sub(1));
     let best = if rate(fewer) < rate(few) { fewer } else { few };
     if rate(many) < rate(best) { many } else { best }
-}
-
-/// Returns the greatest number of keys for which a filter of this size has a rate of at most `fpr`.
-///
-/// # Errors
-/// Returns an error if `fpr` is not between 0 and 1.
-pub fn capacity(size: Size, fpr: f64) -> Result<u64, SizingError> {
-    let k = f64::from(size.hash_funcs.max(1));
-    let share = libm::exp(libm::log(checked(fpr)?) / k);
-    let guess = -libm::log1p(-share) * float(size.num_bits) / k;
-    let fits = |n| self::fpr(n, size.num_bits, size.hash_funcs) <= fpr;
-    Ok(greatest(floor(guess), MAX_BITS, fits))
 }
 
 /// Returns the rate of a filter with `n` distinct keys, averaged over all hash functions. The rate
@@ -236,8 +233,184 @@ pub(super) fn asymptotic_fpr(throws: f64, num_bits: u64, hash_funcs: u32) -> f64
     rate.min(1.0)
 }
 
-pub(crate) fn checked_hash_funcs(hash_funcs: u32) -> Result<u32, SizingError> {
+pub(crate) fn checked_hash_funcs(hash_funcs: u32) -> Result<u32, BuildError> {
     let (value, max) = (hash_funcs.into(), MAX_HASH_FUNCS.into());
-    SizingError::unless_within("a number of hash functions", value, max)?;
+    BuildError::unless_within("a number of hash functions", value, max)?;
     Ok(hash_funcs)
+}
+
+/// Number of slices of a partitioned filter, and length of a slice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slices {
+    /// Number of bits in a slice.
+    pub slice_bits: u64,
+    /// Number of slices, one for each hash function.
+    pub hash_funcs: u32,
+}
+
+impl Slices {
+    /// Returns the number of bits of all slices.
+    pub const fn num_bits(self) -> u64 {
+        self.slice_bits.saturating_mul(self.hash_funcs as u64)
+    }
+}
+
+/// Returns the smallest partitioned filter for `n` keys with a rate of at most `fpr`. Zero keys need as many
+/// bits as one key.
+///
+/// # Errors
+/// Returns the same errors as [`size`].
+pub fn slices(n: u64, fpr: f64) -> Result<Slices, BuildError> {
+    let size = |hash_funcs| Ok(Slices { slice_bits: slice_bits(n, hash_funcs, fpr)?, hash_funcs });
+    smaller(fpr, "partitioned", size, |size| size.num_bits())
+}
+
+/// Returns the smallest number of bits per slice for `n` keys with a rate of at most `fpr` and the
+/// given number of slices.
+///
+/// # Errors
+/// Returns the same errors as [`num_bits`].
+fn slice_bits(n: u64, hash_funcs: u32, fpr: f64) -> Result<u64, BuildError> {
+    let n = n.max(1);
+    let share = libm::exp(libm::log(checked(fpr)?) / f64::from(checked_hash_funcs(hash_funcs)?));
+    let guess = 1.0 / -libm::expm1(libm::log1p(-share) / float(n));
+    let most = MAX_BITS / u64::from(hash_funcs);
+    let fits = |slice_bits| slices_fpr(n, Slices { slice_bits, hash_funcs }) <= fpr;
+    let bits = if guess < float(most) { least(ceil(guess), most, fits) } else { None };
+    bits.ok_or(BuildError::NoMemory(NoMemory { words: MAX_BITS / 64 }))
+}
+
+/// Returns the rate of a partitioned filter with `n` distinct keys.
+pub fn slices_fpr(n: u64, size: Slices) -> f64 {
+    libm::pow(slice_fill(n, size), f64::from(size.hash_funcs))
+}
+
+/// Returns the expected fraction of set bits in a slice after `n` distinct keys.
+pub fn slice_fill(n: u64, size: Slices) -> f64 {
+    any_of(float(n), 1.0 / float(size.slice_bits.max(1)))
+}
+
+/// Tightening ratio of [`ScalableBloomFilter`](crate::scalable::ScalableBloomFilter): the rate of
+/// each stage is this fraction of the preceding stage's rate. Almeida and others recommend 0.8 to
+/// 0.9. Of these ratios, 0.8 needs the least memory for filters that grow a hundredfold or more.
+pub const TIGHTENING: f64 = 0.8;
+
+/// Returns the false-positive rate of stage `stage` of a scalable filter, where 0 is the first
+/// stage: `fpr·(1 - r)·r^stage`, where `r` is the tightening ratio.
+///
+/// A key that is not in the set is a false positive if any stage reports it, so the rates of the
+/// stages add up. With this formula the sum is at most `fpr` for any number of stages. Several
+/// packages use `fpr` itself as the rate of the first stage. The total rate of a filter of such a
+/// package grows up to `1/(1 - r)` times the promised rate.
+pub fn stage_fpr(fpr: f64, stage: u32) -> f64 {
+    fpr * (1.0 - TIGHTENING) * libm::pow(TIGHTENING, f64::from(stage))
+}
+
+/// Returns the combined rate of several filters that are all queried: `1 - (1 - p₁)(1 - p₂)…`
+pub fn compound_fpr(rates: impl IntoIterator<Item = f64>) -> f64 {
+    -libm::expm1(rates.into_iter().map(|rate| libm::log1p(-rate)).sum())
+}
+
+/// Returns the capacity and the size of each stage that a scalable filter has after `n` insertions.
+///
+/// The first stage has a capacity of `first` keys, and each next stage has twice the capacity of the
+/// preceding stage.
+pub(super) fn scalable(n: u64, fpr: f64, first: u64) -> Result<Vec<(u64, Size)>, BuildError> {
+    let (mut held, mut capacity) = (0u64, first.max(1));
+    let (mut stages, mut stage) = (Vec::new(), 0);
+    while held < n || stages.is_empty() {
+        stages.push((capacity, size(capacity, stage_fpr(fpr, stage))?));
+        stage += 1;
+        held = held.saturating_add(capacity);
+        capacity = capacity.saturating_mul(2);
+    }
+    Ok(stages)
+}
+
+/// Size of a rolling filter, whose cells each store the number of a generation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rolling {
+    /// Number of cells, of two bits each.
+    pub num_places: u64,
+    /// Number of cells that a key sets.
+    pub hash_funcs: u32,
+    /// Number of keys in a generation.
+    pub per_generation: u64,
+}
+
+/// Number of generations that a rolling filter remembers at the same time.
+pub const GENERATIONS: u64 = 3;
+
+impl Rolling {
+    /// Returns the highest rate that the filter reaches: the rate when all three generations are
+    /// full.
+    pub fn fpr(self) -> f64 {
+        let held = self.per_generation.saturating_mul(GENERATIONS);
+        fpr(held, self.num_places, self.hash_funcs)
+    }
+}
+
+/// Returns the smallest rolling filter that remembers the last `n` keys with a rate of at most
+/// `fpr`.
+///
+/// The filter stores three generations of `n/2` keys. When the oldest generation is dropped, the
+/// `n` keys inserted after that generation are still stored. The filter stores at most 1.5·n keys,
+/// and the rate is computed for that number. The layout is that of Bitcoin Core's
+/// `CRollingBloomFilter`. The sizes are slightly smaller than Core's, because the rates are
+/// computed exactly.
+///
+/// # Errors
+/// Returns the same errors as [`size`].
+pub fn rolling(n: u64, fpr: f64) -> Result<Rolling, BuildError> {
+    let per_generation = n.max(1).div_ceil(2);
+    let held = per_generation.checked_mul(GENERATIONS);
+    let held = held.ok_or(BuildError::NoMemory(NoMemory { words: n }))?;
+    let Size { num_bits, hash_funcs } = size(held, fpr)?;
+    Ok(Rolling { num_places: num_bits, hash_funcs, per_generation })
+}
+
+/// Returns the size of a classic filter with `hash_funcs` hash functions, and the expected length of
+/// its compressed form in bits.
+///
+/// The gaps between set bits follow a geometric distribution. A Rice code with parameter `b` takes
+/// `1 + b + x/(1 - x)` bits per gap on average, where `x = (1 - density)^(2^b)`.
+fn compressed(n: u64, fpr: f64, hash_funcs: u32) -> Result<(Size, f64), BuildError> {
+    let num_bits = num_bits(n, hash_funcs, fpr)?;
+    let density = fill(n.max(1), num_bits, hash_funcs);
+    let (_, code) = rice_code(density);
+    Ok((Size { num_bits, hash_funcs }, code * density * float(num_bits)))
+}
+
+/// Returns the best Rice parameter, at most 32, for the gaps between set bits, where `density` is
+/// the fraction of bits that are set.
+pub(crate) fn rice_parameter(density: f64) -> u8 {
+    u8::try_from(rice_code(density).0.min(32)).unwrap_or(0)
+}
+
+/// Returns the best Rice parameter for the gaps between set bits, and the mean length of a code in
+/// bits, where `density` is the fraction of bits that are set.
+fn rice_code(density: f64) -> (u64, f64) {
+    let length = |b: u64| {
+        let step = libm::exp2(float(b)) * libm::log1p(-density.clamp(0.0, 1.0));
+        float(b) + 1.0 - libm::exp(step) / libm::expm1(step)
+    };
+    // As the parameter grows, the length first falls and then rises.
+    let best = least(1, 57, |b| length(b - 1) <= length(b)).unwrap_or(57) - 1;
+    (best, length(best))
+}
+
+/// Returns the size of a filter that is to be compressed, and the expected length of its code in
+/// bits.
+///
+/// The number of hash functions is the smallest for which the decompressed filter has at most
+/// sixteen times the bits of the smallest filter for these keys and this rate.
+///
+/// # Errors
+/// Returns the same errors as [`size`].
+pub fn compressed_size(n: u64, fpr: f64) -> Result<(Size, f64), BuildError> {
+    let least = size(n, fpr)?;
+    let is_small = |size: Size| size.num_bits <= least.num_bits.saturating_mul(16);
+    let sizes = (1..least.hash_funcs).filter_map(|few| compressed(n, fpr, few).ok());
+    let small = { sizes }.find(|(size, _)| is_small(*size));
+    small.map_or_else(|| compressed(n, fpr, least.hash_funcs), Ok)
 }

@@ -10,8 +10,7 @@
 //! no failure was observed with 10³ buckets or more. With few buckets, insertion can fail at any
 //! useful load, and then returns the error `Full`.
 
-use super::SizingError;
-use super::math::{any_of, ceil, checked, float, floor, greatest};
+use super::math::{BuildError, any_of, ceil, checked, float};
 use crate::words::NoMemory;
 
 /// Number of slots in a bucket.
@@ -49,9 +48,9 @@ pub fn fpr(n: u64, num_buckets: u64, fingerprint_bits: u32) -> f64 {
 /// use chainsieve_filter::sizing::cuckoo;
 /// // 17.02 bits per key, at a rate of 1.15e-4.
 /// assert_eq!(cuckoo::num_buckets(1_000_000, 1.2e-4, 16)?, 265_958);
-/// # Ok::<(), chainsieve_filter::sizing::SizingError>(())
+/// # Ok::<(), chainsieve_filter::sizing::BuildError>(())
 /// ```
-pub fn num_buckets(n: u64, fpr: f64, fingerprint_bits: u32) -> Result<u64, SizingError> {
+pub fn num_buckets(n: u64, fpr: f64, fingerprint_bits: u32) -> Result<u64, BuildError> {
     checked(fpr)?;
     let keys_per_bucket = |load: f64| load * f64::from(SLOTS);
     let least = least_buckets(n);
@@ -71,7 +70,7 @@ pub fn num_buckets(n: u64, fpr: f64, fingerprint_bits: u32) -> Result<u64, Sizin
             12 => "cuckoo12",
             _ => "cuckoo16",
         };
-        return Err(SizingError::OutOfReach { fpr, layout, best });
+        return Err(BuildError::OutOfReach { fpr, layout, best });
     }
     let fits = |buckets| self::fpr(n, buckets, fingerprint_bits) <= fpr;
     Ok(super::math::least(least, most, fits).unwrap_or(most).max(least))
@@ -83,19 +82,32 @@ pub fn least_buckets(n: u64) -> u64 {
     ceil(float(n) / (MAX_LOAD * f64::from(SLOTS))).max(2)
 }
 
-/// Returns the number of keys that fit into `num_buckets` buckets at a load of [`MAX_LOAD`].
-pub fn max_len(num_buckets: u64) -> u64 {
-    floor(float(num_buckets) * f64::from(SLOTS) * MAX_LOAD)
+/// Returns the number of buckets for `capacity` keys: those for a load of 94 %, and a few more.
+///
+/// The probability that a set of keys does not fit into its filter is below one in a million. The
+/// additional buckets matter for small sets. In a small set it is not rare that both buckets of a
+/// key are the same bucket, and five such keys for one bucket don't fit, even if other buckets are
+/// free.
+pub(crate) fn buckets_for(capacity: u64) -> u64 {
+    // The keys fit into one bucket, whatever their hashes are.
+    if capacity <= SLOTS.into() {
+        return 1;
+    }
+    let least = least_buckets(capacity);
+    least.saturating_add(16_u64.saturating_sub(least / 8).max(4))
 }
 
-/// Returns the greatest number of keys for which `num_buckets` buckets have a rate of at most `fpr`
-/// and a load of at most [`MAX_LOAD`].
-///
-/// # Errors
-/// Returns an error if `fpr` is not between 0 and 1.
-pub fn capacity(num_buckets: u64, fpr: f64, fingerprint_bits: u32) -> Result<u64, SizingError> {
-    checked(fpr)?;
-    let most = max_len(num_buckets);
-    let fits = |n| self::fpr(n, num_buckets, fingerprint_bits) <= fpr;
-    Ok(if most == 0 { 0 } else { greatest(most, most, fits) })
+/// Returns the greatest number of keys for which [`buckets_for`] returns at most `buckets`.
+pub(crate) fn capacity_of(buckets: u64) -> u64 {
+    let slots = u64::from(SLOTS);
+    let (mut fits, mut too_many) = (slots, buckets.saturating_mul(slots) + 1);
+    while too_many - fits > 1 {
+        let middle = fits.midpoint(too_many);
+        if buckets_for(middle) <= buckets {
+            fits = middle;
+        } else {
+            too_many = middle;
+        }
+    }
+    fits
 }

@@ -84,7 +84,7 @@ fn bits_per_key_of_split_blocks() {
         [(1e-2, 10.10, 10.53), (1e-3, 15.72, 16.89), (1e-4, 23.61, 26.34), (1e-5, 34.98, 40.99)]
     {
         let bits = |word_bits: u32| {
-            split_block::num_blocks(n, fpr, word_bits).unwrap() as f64 * 8.0 * f64::from(word_bits)
+            blocked::split_blocks(n, fpr, word_bits).unwrap() as f64 * 8.0 * f64::from(word_bits)
                 / n as f64
         };
         close(bits(64), wide, 0.001);
@@ -122,7 +122,7 @@ fn rates_of_blocked_filters() {
     for (fpr, bits, hash_funcs) in
         [(1e-2, 9.90, 6), (1e-3, 15.49, 9), (1e-4, 21.91, 12), (1e-5, 29.48, 14)]
     {
-        let (blocks, k) = blocked::size(1_000_000, fpr, 512).unwrap();
+        let (blocks, k) = blocked::size(MAX_HASH_FUNCS, 1_000_000, fpr, 512).unwrap();
         close(blocks as f64 * 512.0 / 1e6, bits * 1.01, 0.01);
         assert_eq!(k, hash_funcs);
     }
@@ -133,7 +133,7 @@ fn rates_of_blocked_filters() {
 fn rates_of_the_parquet_specification() {
     for (bits, fpr) in [(6.0, 0.1), (10.5, 0.01), (16.9, 0.001), (26.4, 0.0001), (41.0, 0.00001)] {
         let blocks = (bits * 1e6 / 256.0) as u64;
-        close(split_block::fpr(1_000_000, blocks, 32), fpr, 0.03);
+        close(blocked::split_fpr(1_000_000, blocks, 32), fpr, 0.03);
     }
 }
 
@@ -142,9 +142,9 @@ fn rates_of_the_parquet_specification() {
 #[test]
 fn rates_of_few_blocks() {
     let of_load = |j: u32| (1.0 - (1.0 - 1.0 / 64.0f64).powi(j as i32)).powi(8);
-    close(split_block::fpr(20, 1, 64), of_load(20), 1e-12);
+    close(blocked::split_fpr(20, 1, 64), of_load(20), 1e-12);
     let both: f64 = (0..1u32 << 12).map(|ways| of_load(ways.count_ones())).sum();
-    close(split_block::fpr(12, 2, 64), both / f64::from(1 << 12), 1e-12);
+    close(blocked::split_fpr(12, 2, 64), both / f64::from(1 << 12), 1e-12);
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn bits_per_key_of_the_rest() {
     for n in [2, 3, 10, 1_000, 11_000, 100_000, 400_000] {
         let keys: Vec<u64> = (0..n).map(crate::hashing::fmix64).collect();
         let filter = xorf::BinaryFuse8::try_from(&keys).unwrap();
-        assert_eq!(fixed::fuse_slots(n), filter.fingerprints.len() as u64, "{n}");
+        assert_eq!(fuse_slots(n), filter.fingerprints.len() as u64, "{n}");
     }
 }
 
@@ -191,16 +191,13 @@ fn sizes_are_the_smallest() {
             let around = size.hash_funcs.saturating_sub(3).max(1)..size.hash_funcs + 3;
             let least = around.filter_map(|k| classic::num_bits(n, k, fpr).ok()).min().unwrap();
             assert!(size.num_bits <= least + least / 500 + 1, "{n} {fpr} {size:?} {least}");
-            assert!(classic::capacity(size, fpr).unwrap() >= n);
-            let size = partitioned::size(n, fpr).unwrap();
-            let smaller = partitioned::Size { slice_bits: size.slice_bits - 1, ..size };
-            assert!(partitioned::fpr(n, size) <= fpr && partitioned::fpr(n, smaller) > fpr);
-            assert!(partitioned::capacity(size, fpr).unwrap() >= n);
+            let size = classic::slices(n, fpr).unwrap();
+            let smaller = classic::Slices { slice_bits: size.slice_bits - 1, ..size };
+            assert!(classic::slices_fpr(n, size) <= fpr && classic::slices_fpr(n, smaller) > fpr);
             for word_bits in [32, 64] {
-                let blocks = split_block::num_blocks(n, fpr, word_bits).unwrap();
-                assert!(split_block::fpr(n, blocks, word_bits) <= fpr);
-                assert!(blocks == 1 || split_block::fpr(n, blocks - 1, word_bits) > fpr);
-                assert!(split_block::capacity(blocks, fpr, word_bits).unwrap() >= n);
+                let blocks = blocked::split_blocks(n, fpr, word_bits).unwrap();
+                assert!(blocked::split_fpr(n, blocks, word_bits) <= fpr);
+                assert!(blocks == 1 || blocked::split_fpr(n, blocks - 1, word_bits) > fpr);
             }
         }
     }
@@ -266,38 +263,11 @@ fn every_kind_keeps_the_rate_it_costs() {
 }
 
 #[test]
-fn the_stages_of_a_scalable_filter_keep_the_rate() {
-    for tightening in [0.5, 0.85, 0.9] {
-        let stages = stages::scalable(1_000_000, 1e-3, 10, 2, tightening).unwrap();
-        let rates: Vec<f64> =
-            stages.map(|(n, size)| classic::fpr(n, size.num_bits, size.hash_funcs)).collect();
-        assert!(rates.len() > 15);
-        let all = stages::compound_fpr(rates);
-        assert!(all <= 1e-3 && all > 0.8e-3, "{tightening}: {all}");
-    }
-    // If the first stage is sized for the whole rate, as in growable-bloom-filter, the total rate
-    // grows to up to 6.7 times the promised rate.
-    let forever = stages::compound_fpr((0..200).map(|stage| 1e-3 * 0.85f64.powi(stage)));
-    close(forever, 6.65e-3, 0.01);
-}
-
-#[test]
-fn impossible_rates_are_refused() {
-    for fpr in [0.0, 1.0, -0.1, 1.5, f64::NAN, f64::INFINITY] {
-        for kind in Kind::ALL {
-            assert!(matches!(kind.cost(10, fpr), Err(SizingError::Fpr { .. })), "{kind:?} {fpr}");
-        }
-        assert!(matches!(floor(10, fpr), Err(SizingError::Fpr { .. })));
-        assert!(matches!(exact_table(10, fpr), Err(SizingError::Fpr { .. })));
-        assert!(classic::capacity(classic::Size { num_bits: 64, hash_funcs: 2 }, fpr).is_err());
-        assert!(
-            split_block::capacity(10, fpr, 64).is_err() && cuckoo::capacity(10, fpr, 16).is_err()
-        );
-    }
-    assert!(matches!(classic::size(10, 1e-100), Err(SizingError::OutOfReach { .. })));
-    assert!(matches!(classic::num_bits(10, 0, 0.1), Err(SizingError::Parameter { .. })));
-    assert!(matches!(classic::num_bits(10, 129, 0.1), Err(SizingError::Parameter { .. })));
-    assert!(matches!(Kind::Cuckoo8.cost(1000, 1e-4), Err(SizingError::OutOfReach { .. })));
+fn sizes_out_of_reach_are_refused() {
+    assert!(matches!(classic::size(10, 1e-100), Err(BuildError::OutOfReach { .. })));
+    assert!(matches!(classic::num_bits(10, 0, 0.1), Err(BuildError::Parameter { .. })));
+    assert!(matches!(classic::num_bits(10, 129, 0.1), Err(BuildError::Parameter { .. })));
+    assert!(matches!(Kind::Cuckoo8.cost(1000, 1e-4), Err(BuildError::OutOfReach { .. })));
     // The greatest possible arguments give a result or an error, without overflow.
     for fpr in [0.999_999, 0.5, 1e-9, 1e-300, f64::MIN_POSITIVE] {
         for n in [u64::MAX, u64::MAX / 3] {
@@ -319,8 +289,8 @@ fn degenerate_sizes() {
     assert_eq!(classic::fpr(u64::MAX, 1 << 20, 128), 1.0);
     assert_eq!(classic::estimated_len(0, 64, 3), 0.0);
     assert_eq!(classic::estimated_len(64, 64, 3), f64::INFINITY);
-    assert_eq!(split_block::fpr(0, 10, 64), 0.0);
-    assert_eq!(split_block::fpr(1 << 40, 1, 64), 1.0);
+    assert_eq!(blocked::split_fpr(0, 10, 64), 0.0);
+    assert_eq!(blocked::split_fpr(1 << 40, 1, 64), 1.0);
     assert_eq!(cuckoo::fpr(0, 10, 8), 0.0);
     assert_eq!(cuckoo::least_buckets(0), 2);
     assert_eq!((hash_bits(1_000_000, 1e-9), hash_bits(500_000_000, 1e-12)), (64, 128));

@@ -27,7 +27,7 @@
 //!
 //! `true` means that eight bits are set, by the key or by other keys of its block. `false` is
 //! certain. The rate is the mean over all blocks, and fuller blocks have a higher rate. Therefore
-//! the classic formula gives too few bits ([`super::sizing::split_block`]). The rate is at least
+//! the classic formula gives too few bits ([`super::sizing::blocked`]). The rate is at least
 //! `j·2⁻³²`, where `j` is the number of keys in a block, because keys of a block with equal low
 //! halves of the hash have equal bits.
 //!
@@ -37,24 +37,21 @@
 //! Sources: Putze, Sanders, Singler: "Cache-, Hash- and Space-Efficient Bloom Filters" (2007);
 //! Apple: "Split Block Bloom Filters" (arXiv 2101.01719); Parquet's `BloomFilter.md`.
 
-mod bytes;
-mod choice;
-mod fold;
 mod kernels;
-mod layout;
+
+use alloc::vec::Vec;
+use core::fmt;
 
 use chainsieve_lanes::simd::Backend;
 
-use choice::{low, place};
-use kernels::{Batches, Contains, Fill};
-pub use layout::{Bits256, Bits512};
+pub use kernels::{Bits256, Bits512};
+use kernels::{Contains, Fill, Layout, low, place};
 
-use core::fmt;
-
+use super::encoding::{DecodeError, EncodeError, Header, Opened, Portable, parameter};
 use super::hashing::KeyHasher;
-use super::membership::{Filter, Full, Insert, Merge, MergeError};
-use super::sizing::{self, SizingError, classic, distinct, float};
-use super::words::{Words, count_ones, unite};
+use super::membership::{Filter, Fold, Full, Insert, Merge, MergeError};
+use super::sizing::{BuildError, blocked, classic, distinct, float};
+use super::words::{NoMemory, Words, count_ones, unite};
 
 /// Greatest number of blocks. With this limit, each block is selected by at least 16 of the 2³²
 /// values of the hash's high half. The numbers of values that select each block differ by at most
@@ -66,7 +63,7 @@ const MAX_BLOCKS: u64 = 1 << 28;
 const LEAST_FPR: f64 = 1e-7;
 
 /// The shape of a block: [`Bits512`] or [`Bits256`].
-pub trait BlockShape: Batches + fmt::Debug + Clone + Copy + PartialEq + Eq {}
+pub trait BlockShape: Layout + fmt::Debug + Clone + Copy + PartialEq + Eq {}
 
 impl BlockShape for Bits512 {}
 impl BlockShape for Bits256 {}
@@ -120,8 +117,8 @@ impl<B: BlockShape> SplitBlockFilter<B> {
     /// # Errors
     /// Returns an error if `num_blocks` is not from 1 to 2²⁸, or if there is no memory for the
     /// filter.
-    pub fn with_blocks(num_blocks: u64, hasher: KeyHasher) -> Result<Self, SizingError> {
-        SizingError::unless_within("a number of blocks", num_blocks, MAX_BLOCKS)?;
+    pub fn with_blocks(num_blocks: u64, hasher: KeyHasher) -> Result<Self, BuildError> {
+        BuildError::unless_within("a number of blocks", num_blocks, MAX_BLOCKS)?;
         Ok(Self::from_words(Words::zeroed(num_blocks * words_of_block::<B>())?, 0, hasher))
     }
 
@@ -132,12 +129,12 @@ impl<B: BlockShape> SplitBlockFilter<B> {
     /// Returns an error if `fpr` is not between 0 and 1, or is below 10⁻⁷, where keys with equal
     /// low halves of the hash would add too much to the rate. Also returns the errors of
     /// [`with_blocks`](Self::with_blocks).
-    pub fn with_fpr(capacity: u64, fpr: f64, hasher: KeyHasher) -> Result<Self, SizingError> {
+    pub fn with_fpr(capacity: u64, fpr: f64, hasher: KeyHasher) -> Result<Self, BuildError> {
         if fpr > 0.0 && fpr < LEAST_FPR {
             let layout = B::KIND.name();
-            return Err(SizingError::OutOfReach { fpr, layout, best: LEAST_FPR });
+            return Err(BuildError::OutOfReach { fpr, layout, best: LEAST_FPR });
         }
-        let num_blocks = sizing::split_block::num_blocks(capacity, fpr, B::WORD_BITS)?;
+        let num_blocks = blocked::split_blocks(capacity, fpr, B::WORD_BITS)?;
         Self::with_blocks(num_blocks, hasher)
     }
 
@@ -293,4 +290,93 @@ fn fpr<B: BlockShape>(blocks: impl Iterator<Item = B::Block>, num_blocks: u64, l
 /// Returns the number of 64-bit words in a block.
 const fn words_of_block<B: BlockShape>() -> u64 {
     (size_of::<B::Block>() / 8) as u64
+}
+
+/// A folded filter has the same bits as a filter of the smaller size into which the same keys were
+/// inserted. The block of a key is its hash scaled to the number of blocks. With half the number of
+/// blocks, the index is therefore halved, and neighbouring blocks are united. (Filters whose index
+/// is a remainder must unite the lower half of the blocks with the upper half instead. Using the
+/// wrong rule loses keys.)
+impl<B: BlockShape> Fold for SplitBlockFilter<B> {
+    /// Computes the rate after a fold. Returns `None` if the number of blocks is odd.
+    fn fpr_folded(&self) -> Option<f64> {
+        let num_blocks = self.num_blocks();
+        let halves = self.blocks().as_chunks::<2>().0.iter().map(union::<B>);
+        num_blocks.is_multiple_of(2).then(|| fpr::<B>(halves, num_blocks / 2, self.len()))
+    }
+
+    /// Folds the filter. All keys stay in the filter, and the rate rises. Returns `None` if the
+    /// number of blocks is odd.
+    fn folded(&self) -> Result<Option<Self>, NoMemory> {
+        if !self.num_blocks().is_multiple_of(2) {
+            return Ok(None);
+        }
+        let mut words = Words::zeroed(self.words.as_ref().len() as u64 / 2)?;
+        let pairs = self.blocks().as_chunks::<2>().0;
+        for (folded, pair) in B::blocks_mut(words.as_mut()).iter_mut().zip(pairs) {
+            *folded = union::<B>(pair);
+        }
+        Ok(Some(Self::from_words(words, self.len(), self.hasher)))
+    }
+}
+
+/// Returns the union of the bits of two blocks.
+fn union<B: BlockShape>([first, second]: &[B::Block; 2]) -> B::Block {
+    let mut union = *first;
+    unite(union.as_mut(), second.as_ref());
+    union
+}
+
+/// The first parameter in the encoded header is the number of blocks, and the other two are zero.
+impl<B: BlockShape> Portable for SplitBlockFilter<B> {
+    fn encode(&self) -> Result<Vec<u8>, EncodeError> {
+        let (hasher, len) = (self.hasher, self.len);
+        let params = [self.num_blocks(), 0, 0];
+        Header { kind: B::KIND, hasher, len, params }.encode(&[self.words.as_ref()])
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let opened = open::<B>(bytes)?;
+        let Header { len, hasher, .. } = opened.header;
+        Self::from_words(opened.words()?, len, hasher).checked()
+    }
+}
+
+impl<'a, B: BlockShape> SplitBlockFilter<B, &'a [u64]> {
+    /// Opens an encoded filter in place, without copying its bytes.
+    ///
+    /// # Errors
+    /// Returns the same errors as [`decode`](Portable::decode). Also returns
+    /// [`DecodeError::NotInPlace`] if the bytes can't be read in place.
+    pub fn view(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let opened = open::<B>(bytes)?;
+        let Header { len, hasher, .. } = opened.header;
+        Self::from_words(opened.words_in_place()?, len, hasher).checked()
+    }
+}
+
+impl<B: BlockShape, S: AsRef<[u64]>> SplitBlockFilter<B, S> {
+    /// Returns an error if `len` keys can't have set the bits: if more than 8 bits per key are set,
+    /// or if there are keys but no bit is set.
+    fn checked(self) -> Result<Self, DecodeError> {
+        let ones = self.ones();
+        if ones > self.len.saturating_mul(8) || ones == 0 && self.len > 0 {
+            let limit = "a number that can have set these bits";
+            return Err(parameter("the number of keys", self.len, limit));
+        }
+        Ok(self)
+    }
+}
+
+fn open<B: BlockShape>(bytes: &[u8]) -> Result<Opened<'_>, DecodeError> {
+    Opened::read(bytes, B::KIND, |header| {
+        let [num_blocks, unused @ ..] = header.params;
+        if unused != [0; 2] {
+            return Err(DecodeError::NotZero("bytes 48 to 63"));
+        }
+        if !(1..=MAX_BLOCKS).contains(&num_blocks) {
+            return Err(parameter("the number of blocks", num_blocks, "from 1 to 2^28"));
+        }
+        Ok(num_blocks * words_of_block::<B>())
+    })
 }

@@ -1,16 +1,12 @@
 //! Construction of watch sets.
 
-use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, RwLock};
 
 use super::directory::STRIPES;
-use super::errors::WatchError;
-use super::kept_keys::KeptKeys;
-use super::key_store::KeyStore;
-use super::key_table::{KeepError, KeyTable};
-use super::shard::Shape;
-use super::{Body, Stripe, WatchSet};
+use super::keys::{KeepError, KeptKeys, KeyStore, KeyTable};
+use super::shard::FilterOptions;
+use super::{Body, Stripe, WatchError, WatchSet};
 use crate::hashing::KeyHasher;
 
 /// Default number of keys up to which a set is exact.
@@ -23,7 +19,7 @@ const SHARD_KEYS: u64 = 24 << 10;
 const REPORT_EVERY: u64 = 1 << 16;
 
 /// Builder of a [`WatchSet`], with its options.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct WatchSetBuilder {
     hasher: Option<KeyHasher>,
     exact_up_to: u64,
@@ -118,7 +114,7 @@ impl WatchSetBuilder {
         };
         WatchSet {
             store,
-            shape: Shape { hasher, has_gate: self.has_gate },
+            options: FilterOptions { hasher, has_gate: self.has_gate },
             stripes: (0..STRIPES).map(stripe).collect(),
             keys: AtomicU64::new(0),
             exact_up_to: self.exact_up_to,
@@ -188,14 +184,5 @@ impl WatchSetBuilder {
             set.leave_exact()?;
         }
         Ok(set)
-    }
-}
-
-impl fmt::Debug for WatchSetBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { hasher, exact_up_to, shard_keys, has_gate } = self;
-        let mut debug = f.debug_struct("WatchSetBuilder");
-        debug.field("hasher", hasher).field("exact_up_to", exact_up_to);
-        debug.field("shard_keys", shard_keys).field("has_gate", has_gate).finish()
     }
 }

@@ -12,13 +12,11 @@ use std::sync::{MutexGuard, PoisonError, RwLockReadGuard, RwLockWriteGuard};
 use std::thread;
 
 use super::directory::{Directory, STRIPES, stripe_range};
-use super::errors::WatchError;
-use super::key_store::{Kept, KeyStore};
-use super::key_table::KeyTable;
+use super::keys::{Kept, KeyStore, KeyTable};
 use super::shard::Shard;
-use super::{Body, WatchSet};
+use super::{Body, WatchError, WatchSet};
 use crate::hashing::fmix64;
-use crate::sizing::SizingError;
+use crate::sizing::BuildError;
 
 /// Returns a pseudo-random number from 0 (included) to 1 (excluded) that depends only on the range.
 fn stagger(range: &RangeInclusive<u64>) -> f64 {
@@ -106,7 +104,7 @@ impl<S: KeyStore> WatchSet<S> {
         let mut hashes = Vec::new();
         let mut take = |kept: Kept<'_>| {
             let hash = match kept {
-                Kept::Key(key) => self.shape.hasher.hash(key),
+                Kept::Key(key) => self.options.hasher.hash(key),
                 Kept::Hash(hash) => hash,
             };
             if range.contains(&hash) {
@@ -120,7 +118,7 @@ impl<S: KeyStore> WatchSet<S> {
     /// Copies the store's keys of a stripe into a table. Returns `None` if the store provides only
     /// hashes, or if a key does not fit into the table.
     fn table(&self, stripe: usize) -> Result<Option<KeyTable>, WatchError<S::Error>> {
-        let (range, hasher) = (stripe_range(stripe), self.shape.hasher);
+        let (range, hasher) = (stripe_range(stripe), self.options.hasher);
         let (mut table, mut is_whole) = (KeyTable::default(), true);
         let mut take = |kept: Kept<'_>| match kept {
             Kept::Key(key) => {
@@ -152,7 +150,7 @@ impl<S: KeyStore> WatchSet<S> {
     }
 
     /// Builds shards for the keys of a stripe.
-    fn shards(&self, stripe: usize, hashes: &mut [u64]) -> Result<Directory<Shard>, SizingError> {
+    fn shards(&self, stripe: usize, hashes: &mut [u64]) -> Result<Directory<Shard>, BuildError> {
         let parts = (hashes.len() as u64).div_ceil(self.shard_keys).max(1).next_power_of_two();
         let depth = parts.trailing_zeros();
         if depth > 0 {
@@ -169,7 +167,7 @@ impl<S: KeyStore> WatchSet<S> {
             };
             let (part, others) = rest.split_at(keys);
             rest = others;
-            Shard::build(part, stagger(&range), self.shape)
+            Shard::build(part, stagger(&range), self.options)
         });
         Ok(Directory::of_parts(stripe, depth, built.collect::<Result<_, _>>()?))
     }
@@ -225,16 +223,16 @@ impl<S: KeyStore> WatchSet<S> {
             let body = self.read(stripe);
             let Body::Shards(shards) = &*body else { return Ok(*stripe_range(stripe).end()) };
             let cell = shards.cell_of(hash);
-            let former = shards.part(cell).keys();
+            let former = shards.part(cell).keys;
             let buddy = shards.buddy(cell);
-            let buddy = buddy.map(|cell| (cell, shards.range(cell), shards.part(cell).keys()));
+            let buddy = buddy.map(|cell| (cell, shards.range(cell), shards.part(cell).keys));
             (cell, shards.range(cell), former, shards.middle(cell), buddy)
         };
         let mut hashes = self.hashes(&range)?;
         let keys = hashes.len() as u64;
         let mut last = *range.end();
         let build = |hashes: &[u64], range: &RangeInclusive<u64>| {
-            Shard::build(hashes, headroom(range), self.shape)
+            Shard::build(hashes, headroom(range), self.options)
         };
         if let Some(middle) = middle
             && self.is_too_large(keys, &range)
@@ -284,8 +282,16 @@ impl<S: KeyStore> WatchSet<S> {
         Ok(())
     }
 
-    /// Rebuilds the whole set from the store, shard by shard.
-    pub(super) fn remake_all(&self) -> Result<(), WatchError<S::Error>> {
+    /// Rebuilds every shard from the store, one after another.
+    ///
+    /// The rebuilt gates contain no bits of removed keys, and the memory has no holes. A set that
+    /// has become small becomes an exact table again. Readers are not blocked. A writer waits for
+    /// the rebuild of at most one shard.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails or if there is no memory. Shards rebuilt before the
+    /// error stay rebuilt, and all answers are as correct as before.
+    pub fn rebuild(&self) -> Result<(), WatchError<S::Error>> {
         let mode = self.mode.lock().unwrap_or_else(PoisonError::into_inner);
         let is_small = self.store.len() <= self.exact_up_to;
         self.is_small.store(is_small, Ordering::Relaxed);

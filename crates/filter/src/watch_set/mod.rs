@@ -29,17 +29,14 @@
 //! filter. If a store panics during a change, the set queries the store directly from that moment
 //! on, until the filters are rebuilt.
 
+#![expect(clippy::cast_precision_loss, reason = "counts become shares")]
+
 mod builder;
 mod directory;
-mod errors;
-mod export;
-mod kept_keys;
-mod key_store;
-mod key_table;
+mod keys;
 mod maintain;
 mod probe;
 mod shard;
-mod stats;
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -47,18 +44,18 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, RwLock};
 
 pub use builder::{Progress, WatchSetBuilder};
-pub use errors::{Added, Removed, WatchAnswer, WatchError};
-pub use export::{ExportError, Exposure};
-pub use kept_keys::KeptKeys;
-pub use key_store::{Acquired, Kept, KeyStore, Released};
-pub use key_table::KeepError;
+pub use keys::{Added, KeepError, Kept, KeptKeys, KeyStore, Removed};
 pub use probe::{Hit, Probe};
-pub use stats::{ShardStats, WatchStats};
+pub use shard::ShardStats;
 
+use chainsieve_lanes::names;
+
+use super::fuse::{BinaryFuse, FuseFingerprint};
 use super::hashing::KeyHasher;
+use super::sizing::BuildError;
 use directory::{Directory, STRIPES, stripe_of};
-use key_table::{KeyTable, MAX_KEY_BYTES};
-use shard::{SHRUNK, Shape, Shard};
+use keys::{KeyTable, MAX_KEY_BYTES};
+use shard::{FilterOptions, SHRUNK, Shard};
 
 /// A set of watched keys that changes while it is queried. The set is meant for 10⁶ to 10⁸ keys,
 /// such as the scripts that a wallet backend watches.
@@ -104,7 +101,7 @@ use shard::{SHRUNK, Shape, Shard};
 /// ```
 pub struct WatchSet<S: KeyStore = KeptKeys> {
     store: S,
-    shape: Shape,
+    options: FilterOptions,
     stripes: Vec<Stripe>,
     /// Number of distinct keys.
     keys: AtomicU64,
@@ -168,12 +165,6 @@ impl WatchSet<KeptKeys> {
         self.store.for_each(each);
     }
 
-    /// Returns every key with its reference count. The keys are copied one stripe (a sixty-fourth
-    /// of the set) at a time.
-    pub fn iter(&self) -> impl Iterator<Item = (Vec<u8>, u64)> {
-        (0..STRIPES).flat_map(|stripe| self.store.of_stripe(stripe))
-    }
-
     /// Returns the memory that the keys take, in bytes.
     pub fn key_bytes(&self) -> usize {
         self.store.bytes()
@@ -196,7 +187,7 @@ impl WatchSet<KeptKeys> {
 impl<S: KeyStore> WatchSet<S> {
     /// Returns the hasher of the keys.
     pub const fn hasher(&self) -> &KeyHasher {
-        &self.shape.hasher
+        &self.options.hasher
     }
 
     /// Returns the number of distinct keys.
@@ -220,7 +211,7 @@ impl<S: KeyStore> WatchSet<S> {
     /// Returns an error if the store fails or if there is no memory. The key's reference count is
     /// then unchanged.
     pub fn add(&self, key: &[u8]) -> Result<Added, WatchError<S::Error>> {
-        let hash = self.shape.hasher.hash(key);
+        let hash = self.options.hasher.hash(key);
         let stripe = stripe_of(hash);
         // An exact set is converted to filters when it has too many keys, or when a copied table
         // could not store a key of this length.
@@ -234,11 +225,11 @@ impl<S: KeyStore> WatchSet<S> {
         self.make_room(stripe, hash)?;
         match self.store.acquire(hash, key).map_err(WatchError::Store)? {
             // The filters already contain the key, and must not contain it twice.
-            Acquired::Again => return Ok(Added::Again),
-            Acquired::First => {}
+            Added::Again => return Ok(Added::Again),
+            Added::New => {}
         }
         // From here on nothing may fail: the store already has the key.
-        let hash_of = |key: &[u8]| self.shape.hasher.hash(key);
+        let hash_of = |key: &[u8]| self.options.hasher.hash(key);
         let mut has_long_stash = false;
         match &mut *self.write(stripe) {
             Body::InStore => {}
@@ -272,16 +263,16 @@ impl<S: KeyStore> WatchSet<S> {
     /// Returns [`WatchError::Unknown`] if the key is not in the set, or an error if the store
     /// fails. The set is then unchanged.
     pub fn remove(&self, key: &[u8]) -> Result<Removed, WatchError<S::Error>> {
-        let hash = self.shape.hasher.hash(key);
+        let hash = self.options.hasher.hash(key);
         let stripe = stripe_of(hash);
         let _writer = self.lock(stripe)?;
         match self.store.release(hash, key).map_err(WatchError::Store)? {
-            Released::Unknown => return Err(WatchError::Unknown),
+            None => return Err(WatchError::Unknown),
             // Other references to the key remain, so the filters must still contain the key.
-            Released::StillHeld => return Ok(Removed::StillHeld),
-            Released::Last => {}
+            Some(Removed::StillHeld) => return Ok(Removed::StillHeld),
+            Some(Removed::Gone) => {}
         }
-        let hash_of = |key: &[u8]| self.shape.hasher.hash(key);
+        let hash_of = |key: &[u8]| self.options.hasher.hash(key);
         let mut is_spoiled = false;
         match &mut *self.write(stripe) {
             Body::InStore => {}
@@ -292,10 +283,10 @@ impl<S: KeyStore> WatchSet<S> {
                 // If the filters do not contain the key, somebody changed the store directly, and
                 // not through the set. Rebuilding the shard makes the filters correct again.
                 let is_unknown = shard.remove(hash).is_err();
-                let keys = shard.keys();
+                let keys = shard.keys;
                 is_spoiled = is_unknown || shard.is_spoiled();
                 if let Some(buddy) = shards.buddy(cell) {
-                    is_spoiled |= self.are_too_small(keys + shards.part(buddy).keys());
+                    is_spoiled |= self.are_too_small(keys + shards.part(buddy).keys);
                 }
             }
         }
@@ -315,7 +306,7 @@ impl<S: KeyStore> WatchSet<S> {
 
     /// Queries a key. The answer is certain, except for [`WatchAnswer::Maybe`].
     pub fn ask(&self, key: &[u8]) -> WatchAnswer {
-        self.ask_hashed(self.shape.hasher.hash(key), key)
+        self.ask_hashed(self.options.hasher.hash(key), key)
     }
 
     fn ask_hashed(&self, hash: u64, key: &[u8]) -> WatchAnswer {
@@ -337,31 +328,266 @@ impl<S: KeyStore> WatchSet<S> {
     /// # Errors
     /// Returns an error if the store fails.
     pub fn confirm(&self, key: &[u8]) -> Result<bool, WatchError<S::Error>> {
-        let hash = self.shape.hasher.hash(key);
+        let hash = self.options.hasher.hash(key);
         match self.ask_hashed(hash, key) {
             WatchAnswer::No => Ok(false),
             WatchAnswer::Yes => Ok(true),
             WatchAnswer::Maybe => self.store.holds(hash, key).map_err(WatchError::Store),
         }
     }
+}
 
-    /// Rebuilds every shard from the store, one after another.
+impl<S: KeyStore> WatchSet<S> {
+    /// Builds a static filter of the keys for publication: a
+    /// [`BinaryFuse8`](crate::fuse::BinaryFuse8) or a [`BinaryFuse16`](crate::fuse::BinaryFuse16).
+    /// [`Exposure`] describes what the filter reveals.
     ///
-    /// The rebuilt gates contain no bits of removed keys, and the memory has no holes. A set that
-    /// has become small becomes an exact table again. Readers are not blocked. A writer waits for
-    /// the rebuild of at most one shard.
+    /// The keys are hashed again by `hasher`, which becomes public. Use a new hasher: with the
+    /// hasher of the set, others could choose keys that collide in the set.
     ///
     /// # Errors
-    /// Returns an error if the store fails or if there is no memory. Shards rebuilt before the
-    /// error stay rebuilt, and all answers are as correct as before.
-    pub fn rebuild(&self) -> Result<(), WatchError<S::Error>> {
-        self.remake_all()
+    /// Returns an error if the hasher is secret, if the store fails or provides only hashes, if
+    /// there is no memory, or if no seed leads to a filter.
+    pub fn export_public<F: FuseFingerprint>(
+        &self,
+        hasher: KeyHasher,
+        exposure: Exposure,
+    ) -> Result<BinaryFuse<F>, WatchError<S::Error>> {
+        let hashes = self.public_hashes(hasher, exposure)?;
+        Ok(BinaryFuse::build(&hashes, hasher)?)
+    }
+
+    /// Returns the hashes of all keys under another hasher, to build a static filter of another
+    /// kind. The hashes reveal as much as the filter: see [`Exposure`].
+    ///
+    /// Keys that other threads add or remove during the call may or may not be included.
+    ///
+    /// # Errors
+    /// Returns [`WatchError::SecretKey`], [`WatchError::Store`] or [`WatchError::NoKeys`], as
+    /// [`export_public`](Self::export_public) does.
+    pub fn public_hashes(
+        &self,
+        hasher: KeyHasher,
+        Exposure::AnyoneCanTestScripts: Exposure,
+    ) -> Result<Vec<u64>, WatchError<S::Error>> {
+        if hasher.is_secret() {
+            return Err(WatchError::SecretKey);
+        }
+        let mut hashes = Vec::with_capacity(usize::try_from(self.len()).unwrap_or_default());
+        let mut has_keys = true;
+        let mut take = |kept: Kept<'_>| match kept {
+            Kept::Key(key) => hashes.push(hasher.hash(key)),
+            Kept::Hash(hash) if hasher == self.options.hasher => hashes.push(hash),
+            Kept::Hash(_) => has_keys = false,
+        };
+        self.store.visit(0..=u64::MAX, &mut take).map_err(WatchError::Store)?;
+        if has_keys { Ok(hashes) } else { Err(WatchError::NoKeys) }
+    }
+}
+
+impl<S: KeyStore> WatchSet<S> {
+    /// Returns the statistics of the set.
+    ///
+    /// # Cost
+    /// Reads all gates, which takes some milliseconds per million keys.
+    pub fn stats(&self) -> WatchStats {
+        let own = size_of::<Self>() + self.stripes.capacity() * size_of::<Stripe>();
+        let mut stats = WatchStats {
+            keys: self.len(),
+            is_exact: true,
+            shards: 0,
+            gate_bits: 0,
+            cuckoo_bits: 0,
+            total_bits: own as u64 * 8,
+            capacity: 0,
+            stale: 0,
+            stashed: 0,
+            load: 0.0,
+            gate_fpr: 0.0,
+            fpr: 0.0,
+        };
+        for stripe in 0..STRIPES {
+            let beside = match &*self.read(stripe) {
+                Body::InStore => 0,
+                Body::Exact(table) => table.bytes(),
+                Body::Shards(shards) => {
+                    stats.is_exact = false;
+                    shards.bytes()
+                }
+            };
+            stats.total_bits += beside as u64 * 8;
+            for shard in self.stripe_stats(stripe) {
+                stats.shards += 1;
+                stats.gate_bits += shard.gate_bits;
+                stats.cuckoo_bits += shard.cuckoo_bits;
+                stats.capacity += shard.capacity;
+                stats.stale += shard.stale;
+                stats.stashed += shard.stashed;
+                stats.load += shard.load * shard.cuckoo_bits as f64;
+                let width = (shard.hashes.end() - shard.hashes.start()) as f64;
+                let share = width / u64::MAX as f64;
+                stats.gate_fpr += shard.gate_fpr * share;
+                stats.fpr += shard.fpr * share;
+            }
+        }
+        stats.total_bits += stats.gate_bits + stats.cuckoo_bits;
+        stats.load /= stats.cuckoo_bits.max(1) as f64;
+        stats
+    }
+
+    /// Returns the statistics of every shard, in the order of their hashes. The result is empty if
+    /// the set is exact.
+    pub fn shard_stats(&self) -> Vec<ShardStats> {
+        (0..STRIPES).flat_map(|stripe| self.stripe_stats(stripe)).collect()
+    }
+
+    fn stripe_stats(&self, stripe: usize) -> Vec<ShardStats> {
+        match &*self.read(stripe) {
+            Body::InStore | Body::Exact(_) => Vec::new(),
+            Body::Shards(shards) => {
+                shards.in_order().map(|(range, shard)| ShardStats::of(range, shard)).collect()
+            }
+        }
     }
 }
 
 impl<S: KeyStore> fmt::Debug for WatchSet<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = if self.is_exact() { "exact" } else { "filters" };
-        write!(f, "WatchSet of {} keys ({kind}, {:?})", self.len(), self.shape.hasher)
+        write!(f, "WatchSet of {} keys ({kind}, {:?})", self.len(), self.options.hasher)
+    }
+}
+
+/// The answer of a watch set to a query for a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[must_use]
+pub enum WatchAnswer {
+    /// The key is certainly not in the set.
+    No,
+    /// The key may be in the set. The filters can't decide whether the key is in the set, but the
+    /// key store can ([`confirm`](WatchSet::confirm)).
+    Maybe,
+    /// The key is certainly in the set.
+    Yes,
+}
+
+names! { WatchAnswer, "an answer of a watch set": No = "no", Maybe = "maybe", Yes = "yes" }
+
+impl WatchAnswer {
+    /// Returns `true` if the key may be in the set: for every answer except [`No`](Self::No).
+    pub const fn may_contain(self) -> bool {
+        !matches!(self, Self::No)
+    }
+
+    /// Returns `true` if the answer is certain: for every answer except [`Maybe`](Self::Maybe).
+    pub const fn is_certain(self) -> bool {
+        !matches!(self, Self::Maybe)
+    }
+
+    pub(super) const fn exact(holds: bool) -> Self {
+        if holds { Self::Yes } else { Self::No }
+    }
+
+    pub(super) const fn of_filter(may_contain: bool) -> Self {
+        if may_contain { Self::Maybe } else { Self::No }
+    }
+}
+
+/// The reason why an operation of a watch set failed. The set's answers are unchanged.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WatchError<E> {
+    /// The key to remove is not in the set.
+    #[error("the key to remove is not in the set")]
+    Unknown,
+    /// The key store failed.
+    #[error("the key store failed: {0}")]
+    Store(#[source] E),
+    /// The key of a hasher was drawn at random to stay secret, but would be published with an exported
+    /// filter.
+    #[error("the hasher's random key would be published: give an explicit key, or expose this key")]
+    SecretKey,
+    /// The set can't be exported, because the key store provides only hashes, which were computed by
+    /// another hasher.
+    #[error("the key store has only hashes of its keys, which can't be hashed by another hasher")]
+    NoKeys,
+    /// There is no memory for the filters, or an exported filter can't be built.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+}
+
+/// The caller's confirmation that publishing a filter of a watch set reveals the set.
+///
+/// # Warning
+/// The filter's hasher is published with the filter, including its key. Whoever has the filter and
+/// the hasher can test every script that ever occurred in the chain, about 10⁹ scripts, in a minute
+/// or two. At a rate of 2⁻¹⁶ only the watched scripts and a few others remain: **the wallet is
+/// public**. Neither a hash key nor a lower rate keeps the wallet private.
+///
+/// Export only lists that are public anyway, such as lists of known-bad addresses. A wallet that
+/// wants privacy should download filters of blocks (BIP158) and match them locally.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Exposure {
+    /// Confirms that anyone with the filter can find out which scripts are in the set.
+    AnyoneCanTestScripts,
+}
+
+/// Statistics of a [`WatchSet`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct WatchStats {
+    /// Number of distinct keys.
+    pub keys: u64,
+    /// `true` if every answer is exact.
+    pub is_exact: bool,
+    /// Number of shards, each with filters of its own.
+    pub shards: u64,
+    /// Size of all gates in bits.
+    pub gate_bits: u64,
+    /// Size of all cuckoo filters in bits, including the stashes for hashes that did not fit.
+    pub cuckoo_bits: u64,
+    /// Size in bits of everything but the store: filters, copied keys and directories.
+    pub total_bits: u64,
+    /// Total capacity of all shards, in keys. If all shards fill evenly, no shard grows before the
+    /// set has this many keys.
+    pub capacity: u64,
+    /// Number of removed keys whose bits are still in the gates.
+    pub stale: u64,
+    /// Number of hashes that did not fit into the cuckoo filters.
+    pub stashed: u64,
+    /// Mean load of the cuckoo filters, weighted by their size. The load is 0 if the set has no
+    /// cuckoo filters.
+    pub load: f64,
+    /// Fraction of the keys outside the set that pass the gates, or 0 if the set is exact.
+    pub gate_fpr: f64,
+    /// False-positive rate: the fraction of the keys outside the set that are reported as hits, or
+    /// 0 if the set is exact.
+    pub fpr: f64,
+}
+
+impl WatchStats {
+    /// Returns the memory of everything but the store, in bits per key.
+    pub fn bits_per_key(&self) -> f64 {
+        self.total_bits as f64 / self.keys.max(1) as f64
+    }
+}
+
+impl fmt::Display for WatchStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kilobytes = self.total_bits.div_ceil(8_000);
+        write!(f, "{} keys, {kilobytes} kB in addition to the keys", self.keys)?;
+        if self.is_exact {
+            return f.write_str(", exact");
+        }
+        write!(
+            f,
+            ", {:.1} bits per key, {} shards, load {:.3}, {} stale, false-positive rate {:.1e}",
+            self.bits_per_key(),
+            self.shards,
+            self.load,
+            self.stale,
+            self.fpr
+        )
     }
 }

@@ -3,10 +3,9 @@
 use alloc::vec::Vec;
 
 use super::directory::{Directory, STRIPES, stripe_of};
-use super::errors::{WatchAnswer, WatchError};
-use super::key_store::KeyStore;
+use super::keys::KeyStore;
 use super::shard::{Shard, cuckoo_hash, gate_hash};
-use super::{Body, WatchSet};
+use super::{Body, WatchAnswer, WatchError, WatchSet};
 
 /// A batch prefetches the memory of this many keys before it tests the first of these keys.
 const CHUNK: usize = 32;
@@ -60,7 +59,7 @@ impl<S: KeyStore> WatchSet<S> {
         probe: &'p mut Probe,
     ) -> &'p [Hit] {
         probe.hashes.clear();
-        probe.hashes.extend(keys.iter().map(|key| self.shape.hasher.hash::<u64>(key.as_ref())));
+        probe.hashes.extend(keys.iter().map(|key| self.options.hasher.hash::<u64>(key.as_ref())));
         // The hashes are moved out, so that `probe` can be borrowed mutably in the call.
         let hashes = core::mem::take(&mut probe.hashes);
         self.contains_hashed(keys, &hashes, probe);
@@ -197,20 +196,20 @@ fn pass_gates(
 ) {
     // Three passes over each chunk hide the cache misses: the first prefetches the shards, the
     // second their gates, and the third tests the gates.
-    let mut places: [(&Shard, u64); CHUNK] = [(shards.of(hashes[indices[0] as usize]), 0); CHUNK];
+    let mut queries: [(&Shard, u64); CHUNK] = [(shards.of(hashes[indices[0] as usize]), 0); CHUNK];
     for chunk in indices.chunks(CHUNK) {
-        for (place, index) in places.iter_mut().zip(chunk) {
+        for (query, index) in queries.iter_mut().zip(chunk) {
             let hash = hashes[*index as usize];
-            *place = (shards.of(hash), gate_hash(hash));
-            place.0.prefetch();
+            *query = (shards.of(hash), gate_hash(hash));
+            query.0.prefetch();
         }
-        for ((shard, gate_hash), _) in places.iter().zip(chunk) {
+        for ((shard, gate_hash), _) in queries.iter().zip(chunk) {
             shard.prefetch_gate(*gate_hash);
         }
-        for ((shard, gate_hash), index) in places.iter().zip(chunk) {
+        for ((shard, gate_hash), index) in queries.iter().zip(chunk) {
             if shard.passes_gate(*gate_hash) {
                 let cuckoo_hash = cuckoo_hash(*gate_hash);
-                shard.prefetch_behind_gate(cuckoo_hash);
+                shard.cuckoo.prefetch(cuckoo_hash);
                 survivors.push((*index, cuckoo_hash));
             }
         }

@@ -3,11 +3,12 @@
 #![expect(clippy::cast_precision_loss, reason = "counts become shares")]
 
 use alloc::vec::Vec;
+use core::ops::RangeInclusive;
 
 use crate::cuckoo::CuckooFilter16;
 use crate::hashing::{KeyHasher, fmix64};
-use crate::membership::{Filter, Insert, NotContained, Remove, Witness};
-use crate::sizing::SizingError;
+use crate::membership::{Filter, Insert, NotContained, Remove};
+use crate::sizing::BuildError;
 use crate::split_block::SplitBlockFilter512;
 
 /// Greatest planned load of a cuckoo filter.
@@ -34,7 +35,7 @@ const BUILDS: u32 = 3;
 
 /// Options for the filters of all shards.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Shape {
+pub(super) struct FilterOptions {
     /// Hasher of the keys. The filters receive hashes, so their own hasher is never used.
     pub(super) hasher: KeyHasher,
     pub(super) has_gate: bool,
@@ -43,17 +44,17 @@ pub(super) struct Shape {
 /// The filters of the keys of one shard.
 #[derive(Debug)]
 pub(super) struct Shard {
-    gate: Option<SplitBlockFilter512>,
-    cuckoo: CuckooFilter16,
+    pub(super) gate: Option<SplitBlockFilter512>,
+    pub(super) cuckoo: CuckooFilter16,
     /// Hashes that did not fit into the cuckoo filter, each as often as it was inserted. The stash
     /// is almost always empty. The stash guarantees that a failed insertion loses no key.
-    stash: Vec<u64>,
+    pub(super) stash: Vec<u64>,
     /// Length of the stash above which the shard is rebuilt.
     stash_limit: usize,
-    keys: u64,
-    capacity: u64,
+    pub(super) keys: u64,
+    pub(super) capacity: u64,
     /// Number of removed keys whose bits are still in the gate.
-    stale: u64,
+    pub(super) stale: u64,
 }
 
 /// Returns the hash for the gate. The bits that selected the shard are equal for all of its keys,
@@ -73,7 +74,11 @@ pub(super) const fn cuckoo_hash(gate_hash: u64) -> u64 {
 impl Shard {
     /// Builds the filters of these hashes. `headroom`, from 0 to 1, is the fraction of the usual
     /// room for further keys.
-    pub(super) fn build(hashes: &[u64], headroom: f64, shape: Shape) -> Result<Self, SizingError> {
+    pub(super) fn build(
+        hashes: &[u64],
+        headroom: f64,
+        options: FilterOptions,
+    ) -> Result<Self, BuildError> {
         let len = hashes.len() as f64;
         #[expect(
             clippy::cast_possible_truncation,
@@ -81,7 +86,7 @@ impl Shard {
             reason = "far from both"
         )]
         let mut capacity = ((len + len * HEADROOM * headroom).ceil() as u64).max(MIN_CAPACITY);
-        let mut built = Self::build_with(hashes, capacity, shape)?;
+        let mut built = Self::build_with(hashes, capacity, options)?;
         for _ in 1..BUILDS {
             // Queries search the stash one hash after another. A short stash costs little. If the
             // stash is longer, the filters are built again with more room.
@@ -89,7 +94,7 @@ impl Shard {
                 break;
             }
             capacity += capacity / 16;
-            let roomier = Self::build_with(hashes, capacity, shape)?;
+            let roomier = Self::build_with(hashes, capacity, options)?;
             if roomier.stash.len() > built.stash.len() / 2 {
                 // More room hardly shortens the stash, so the stash is not due to chance: the keys
                 // were chosen to collide. No room is sufficient for such keys, and too much room
@@ -103,14 +108,19 @@ impl Shard {
     }
 
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "far from both")]
-    fn build_with(hashes: &[u64], capacity: u64, shape: Shape) -> Result<Self, SizingError> {
+    fn build_with(
+        hashes: &[u64],
+        capacity: u64,
+        options: FilterOptions,
+    ) -> Result<Self, BuildError> {
         let buckets = (capacity as f64 / (4.0 * MAX_LOAD)).ceil() as u64;
         let blocks = (capacity as f64 * GATE_BITS / 512.0).ceil() as u64;
         // A shard without a gate takes less memory and has a higher false-positive rate.
-        let gate = shape.has_gate.then(|| SplitBlockFilter512::with_blocks(blocks, shape.hasher));
+        let gate =
+            options.has_gate.then(|| SplitBlockFilter512::with_blocks(blocks, options.hasher));
         let mut shard = Self {
             gate: gate.transpose()?,
-            cuckoo: CuckooFilter16::with_buckets(buckets, shape.hasher)?,
+            cuckoo: CuckooFilter16::with_buckets(buckets, options.hasher)?,
             stash: Vec::new(),
             stash_limit: SHORT_STASH,
             keys: 0,
@@ -167,12 +177,6 @@ impl Shard {
         }
     }
 
-    /// Prefetches the memory that [`is_behind_gate`](Self::is_behind_gate) reads.
-    #[inline]
-    pub(super) fn prefetch_behind_gate(&self, cuckoo_hash: u64) {
-        self.cuckoo.prefetch(cuckoo_hash);
-    }
-
     /// Inserts a key that is not in the shard.
     pub(super) fn insert(&mut self, hash: u64) {
         let gate_hash = gate_hash(hash);
@@ -192,7 +196,7 @@ impl Shard {
         if let Some(at) = self.stash.iter().position(|stashed| *stashed == hash) {
             self.stash.swap_remove(at);
         } else {
-            self.cuckoo.remove(Witness::vouched(cuckoo_hash(gate_hash(hash))))?;
+            self.cuckoo.remove_known_hash(cuckoo_hash(gate_hash(hash)))?;
         }
         self.keys = self.keys.saturating_sub(1);
         self.stale += u64::from(self.gate.is_some());
@@ -218,43 +222,58 @@ impl Shard {
         is_sparse || self.stale > (self.capacity / 4).max(MIN_CAPACITY)
     }
 
-    pub(super) fn keys(&self) -> u64 {
-        self.keys
-    }
-
-    pub(super) fn capacity(&self) -> u64 {
-        self.capacity
-    }
-
-    pub(super) fn stale(&self) -> u64 {
-        self.stale
-    }
-
-    pub(super) fn stashed(&self) -> usize {
-        self.stash.len()
-    }
-
-    /// Returns the fraction of the cuckoo filter's slots that are taken.
-    pub(super) fn load(&self) -> f64 {
-        self.cuckoo.fill()
-    }
-
-    pub(super) fn gate_bits(&self) -> u64 {
-        self.gate.as_ref().map_or(0, Filter::num_bits)
-    }
-
-    pub(super) fn cuckoo_bits(&self) -> u64 {
-        self.cuckoo.num_bits() + self.stash.capacity() as u64 * 64
-    }
-
     /// Returns the fraction of the keys outside the set that pass the gate.
     pub(super) fn gate_fpr(&self) -> f64 {
         self.gate.as_ref().map_or(1.0, Filter::expected_fpr)
     }
+}
 
-    /// Returns the probability that the cuckoo filter accepts a key that passed the gate wrongly.
-    pub(super) fn cuckoo_fpr(&self) -> f64 {
-        self.cuckoo.expected_fpr()
+/// Statistics of one shard.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ShardStats {
+    /// Range of the hashes that belong to the shard.
+    pub hashes: RangeInclusive<u64>,
+    /// Number of keys in the shard.
+    pub keys: u64,
+    /// Number of keys that the shard has room for.
+    pub capacity: u64,
+    /// Size of the gate in bits.
+    pub gate_bits: u64,
+    /// Size of the cuckoo filter in bits, including the stash for hashes that did not fit.
+    pub cuckoo_bits: u64,
+    /// Number of removed keys whose bits are still in the gate.
+    pub stale: u64,
+    /// Number of hashes that did not fit into the cuckoo filter.
+    pub stashed: u64,
+    /// Fraction of the cuckoo filter's slots that are taken.
+    pub load: f64,
+    /// Fraction of the keys outside the set that pass the gate.
+    pub gate_fpr: f64,
+    /// False-positive rate: the fraction of the keys outside the set that are reported as hits.
+    pub fpr: f64,
+}
+
+impl ShardStats {
+    pub(super) fn of(hashes: RangeInclusive<u64>, shard: &Shard) -> Self {
+        let gate_fpr = shard.gate_fpr();
+        Self {
+            hashes,
+            keys: shard.keys,
+            capacity: shard.capacity,
+            gate_bits: shard.gate.as_ref().map_or(0, Filter::num_bits),
+            cuckoo_bits: shard.cuckoo.num_bits() + shard.stash.capacity() as u64 * 64,
+            stale: shard.stale,
+            stashed: shard.stash.len() as u64,
+            load: shard.cuckoo.fill(),
+            gate_fpr,
+            fpr: gate_fpr * shard.cuckoo.expected_fpr(),
+        }
+    }
+
+    /// Returns the memory of the filters, in bits per key.
+    pub fn bits_per_key(&self) -> f64 {
+        (self.gate_bits + self.cuckoo_bits) as f64 / self.keys.max(1) as f64
     }
 }
 

@@ -1,15 +1,12 @@
 //! Classic and partitioned Bloom filters: laws that hold for any sequence of operations.
 
-use std::collections::HashSet;
-
+use crate::model::{Laws, Model};
 use chainsieve_filter::bloom::{AtomicBloomFilter, BloomFilter, CompressedBloomFilter};
 use chainsieve_filter::hashing::KeyHash;
 use chainsieve_filter::membership::MergeError;
-use chainsieve_filter::sizing::{SizingError, classic};
+use chainsieve_filter::sizing::{BuildError, classic};
 use chainsieve_filter::textbook::PartitionedBloomFilter;
 use chainsieve_filter::{Filter, Fold, Insert, KeyHasher, Merge, Portable};
-use proptest::prelude::*;
-
 use testkit::split_mix;
 
 const HASHER: KeyHasher = KeyHasher::xxh3(7);
@@ -22,139 +19,50 @@ fn wide(hash: u64) -> u128 {
     u128::from(split_mix(!hash)) << 64 | u128::from(hash)
 }
 
-#[derive(Debug, Clone)]
-enum Step {
-    Insert(u16),
-    InsertBatch(Vec<u16>),
-    Merge(Vec<u16>),
-    Fold,
-    Code,
-    Compress,
-    Share(u16),
-    Clear,
-}
-
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let keys = || prop::collection::vec(any::<u16>(), 0..100);
-    prop::collection::vec(
-        prop_oneof![
-            8 => any::<u16>().prop_map(Step::Insert),
-            4 => keys().prop_map(Step::InsertBatch),
-            2 => keys().prop_map(Step::Merge),
-            1 => Just(Step::Fold),
-            2 => Just(Step::Code),
-            1 => Just(Step::Compress),
-            1 => any::<u16>().prop_map(Step::Share),
-            1 => Just(Step::Clear),
-        ],
-        0..40,
-    )
-}
-
-/// Defines a property test: after any sequence of operations, the filter finds every inserted key.
-macro_rules! never_forgets {
-    ($name:ident, $filter:ty, $hash:expr, $make:expr, $compress:expr, $share:expr) => {
-        proptest! {
-            #[test]
-            fn $name(shift in 0u32..8, hash_funcs in 1u32..12, steps in steps()) {
-                let mut filter: $filter = $make(2_000 << shift, hash_funcs);
-                let mut model = HashSet::new();
-                for step in steps {
-                    match step {
-                        Step::Insert(key) => {
-                            let was_there = filter.contains_hash($hash(key));
-                            let is_new = filter.insert_hash($hash(key)).expect("never full");
-                            prop_assert_eq!(is_new, !was_there);
-                            prop_assert!(!(is_new && model.contains(&key)));
-                            model.insert(key);
-                        }
-                        Step::InsertBatch(keys) => {
-                            let hashes: Vec<_> = keys.iter().map(|key| $hash(*key)).collect();
-                            filter.insert_batch(&hashes).expect("never full");
-                            model.extend(keys);
-                        }
-                        Step::Merge(keys) => {
-                            let mut other = filter.clone();
-                            other.clear();
-                            for key in &keys {
-                                other.insert_hash($hash(*key)).expect("never full");
-                            }
-                            filter.merge(&other).expect("equal shapes");
-                            model.extend(keys);
-                        }
-                        Step::Fold => {
-                            if let Some(folded) = filter.folded().expect("memory") {
-                                filter = folded;
-                            }
-                        }
-                        Step::Code => {
-                            let bytes = filter.encode().expect("no secret");
-                            let back = <$filter>::decode(&bytes).expect("our own bytes");
-                            prop_assert_eq!(&back, &filter);
-                        }
-                        Step::Compress => filter = $compress(filter),
-                        Step::Share(key) => filter = $share(filter, key, &mut model),
-                        Step::Clear => {
-                            filter.clear();
-                            model.clear();
-                            prop_assert!(filter.is_empty() && filter.fill() == 0.0);
-                        }
-                    }
-                    let hashes: Vec<_> = model.iter().map(|key| $hash(*key)).collect();
-                    prop_assert!(hashes.iter().all(|hash| filter.contains_hash(*hash)));
-                    let mut answers = vec![false; hashes.len()];
-                    filter.contains_batch(&hashes, &mut answers);
-                    prop_assert!(!answers.contains(&false));
-                }
-            }
+/// Returns the laws of any Bloom filter, with folds among the operations.
+fn laws<F>(make: impl Fn() -> F + 'static) -> Laws<F>
+where
+    F: Insert + Merge + Fold + Portable,
+{
+    Laws::new(make).merging().portable().step("folded", |filter, _, _| {
+        if let Some(folded) = filter.folded().expect("memory") {
+            *filter = folded;
         }
-    };
+    })
 }
 
-never_forgets!(
-    classic_never_forgets,
-    BloomFilter,
-    |key: u16| split_mix(key.into()),
-    |bits: u64, hash_funcs| BloomFilter::with_bits(bits, hash_funcs, HASHER).expect("a shape"),
-    |filter: BloomFilter| {
-        let coded = CompressedBloomFilter::of(&filter);
-        let back = CompressedBloomFilter::decode(&coded.encode().expect("no secret"));
-        assert_eq!(back.as_ref(), Ok(&coded));
-        let opened = coded.open(filter.num_bits()).expect("no more bits than that");
-        assert_eq!(opened, filter);
-        opened
-    },
-    |filter: BloomFilter, key: u16, model: &mut HashSet<u16>| {
-        let shared = AtomicBloomFilter::from_filter(&filter).expect("memory");
-        let is_new = shared.insert_hash(split_mix(key.into()));
-        assert_eq!(is_new, !filter.contains_hash(split_mix(key.into())));
-        model.insert(key);
-        assert!(model.iter().all(|key| shared.contains_hash(split_mix((*key).into()))));
-        let bytes = shared.encode().expect("no secret");
-        let back = AtomicBloomFilter::decode(&bytes).expect("our own bytes");
-        let filter = back.to_filter().expect("memory");
-        assert_eq!(filter.encode().as_ref(), Ok(&bytes));
-        filter
+#[test]
+fn sequences_of_operations_lose_no_key() {
+    for (bits, hash_funcs) in [(2_000, 1), (4_000, 11), (64_000, 2), (256_000, 7)] {
+        laws(move || <BloomFilter>::with_bits(bits, hash_funcs, HASHER).expect("a shape"))
+            .step("compressed", |filter, _, _| {
+                let coded = CompressedBloomFilter::of(filter);
+                let back = CompressedBloomFilter::decode(&coded.encode().expect("no secret"));
+                assert_eq!(back.as_ref(), Ok(&coded));
+                let opened = coded.open(filter.num_bits()).expect("no more bits than that");
+                assert_eq!(&opened, filter);
+            })
+            .step("shared", |filter, model, number| {
+                let key = Model::key(number % 600);
+                let shared = AtomicBloomFilter::from_filter(filter).expect("memory");
+                assert_eq!(shared.insert(&key), !filter.contains(&key));
+                model.insert(&key);
+                assert!(model.keys().all(|key| shared.contains(key)));
+                let bytes = shared.encode().expect("no secret");
+                let back = AtomicBloomFilter::decode(&bytes).expect("our own bytes");
+                *filter = back.to_filter().expect("memory");
+                assert_eq!(filter.encode().as_ref(), Ok(&bytes));
+            })
+            .run(64);
+        laws(move || BloomFilter::<u128>::with_bits(bits, hash_funcs, HASHER).expect("a shape"))
+            .run(64);
+        let slice_bits = bits / 4;
+        laws(move || {
+            <PartitionedBloomFilter>::with_slices(slice_bits, hash_funcs, HASHER).expect("a shape")
+        })
+        .run(64);
     }
-);
-never_forgets!(
-    wide_never_forgets,
-    BloomFilter<u128>,
-    |key: u16| wide(split_mix(key.into())),
-    |bits: u64, hash_funcs| BloomFilter::with_bits(bits, hash_funcs, HASHER).expect("a shape"),
-    |filter| filter,
-    |filter, _, _: &mut HashSet<u16>| filter
-);
-never_forgets!(
-    partitioned_never_forgets,
-    PartitionedBloomFilter,
-    |key: u16| split_mix(key.into()),
-    |bits: u64, hash_funcs| {
-        PartitionedBloomFilter::with_slices(bits / 4, hash_funcs, HASHER).expect("a shape")
-    },
-    |filter| filter,
-    |filter, _, _: &mut HashSet<u16>| filter
-);
+}
 
 /// Checks that a folded filter equals a filter that was built with half the bits.
 #[test]
@@ -305,7 +213,7 @@ fn an_empty_filter_is_empty() {
         assert!(filter.insert(b"").unwrap() && filter.contains(b"") && filter.len() == 1);
     }
     let no_bits = <BloomFilter>::with_bits(0, 3, HASHER);
-    assert!(matches!(no_bits, Err(SizingError::Parameter { value: 0, .. })));
+    assert!(matches!(no_bits, Err(BuildError::Parameter { value: 0, .. })));
     assert!(<BloomFilter>::with_bits(64, 0, HASHER).is_err());
     assert!(<BloomFilter>::with_bits(64, u32::MAX, HASHER).is_err());
     assert!(<PartitionedBloomFilter>::with_slices(0, 3, HASHER).is_err());
@@ -324,9 +232,9 @@ fn an_empty_filter_is_empty() {
 #[test]
 fn hashes_are_as_wide_as_the_rate_takes() {
     let narrow = <BloomFilter>::with_fpr(500_000_000, 1e-12, HASHER);
-    assert!(matches!(narrow, Err(SizingError::HashTooShort { bits: 64, .. })), "{narrow:?}");
+    assert!(matches!(narrow, Err(BuildError::HashTooShort { bits: 64, .. })), "{narrow:?}");
     let narrow = <PartitionedBloomFilter>::with_fpr(1_000, 1e-16, HASHER);
-    assert!(matches!(narrow, Err(SizingError::HashTooShort { bits: 64, .. })), "{narrow:?}");
+    assert!(matches!(narrow, Err(BuildError::HashTooShort { bits: 64, .. })), "{narrow:?}");
     assert!(BloomFilter::<u128>::with_fpr(1_000, 1e-16, HASHER).is_ok());
     for hasher in [
         KeyHasher::new(chainsieve_filter::hashing::HashFunction::Fnv1a),

@@ -248,17 +248,3 @@ fn rates_of_shared_filters() {
     assert_rate("shared", rates, hits as u64, 500_000);
     assert!((rates / 0.01 - 1.0).abs() < 0.03, "{rates}");
 }
-
-/// After a fold, the rate is the one predicted before the fold.
-#[test]
-fn rates_of_folded_filters() {
-    let (mut hits, mut rates) = (0, 0.0);
-    for seed in SEEDS {
-        let mut filter = <BloomFilter>::with_bits(200_000, 5, KeyHasher::xxh3(0)).unwrap();
-        filter.insert_batch(&hashes(seed, 8_000)).unwrap();
-        rates += filter.fpr_folded().unwrap() / 10.0;
-        let folded = filter.folded().unwrap().unwrap();
-        hits += hashes(!seed, 50_000).iter().filter(|hash| folded.contains_hash(**hash)).count();
-    }
-    assert_rate("folded", rates, hits as u64, 500_000);
-}

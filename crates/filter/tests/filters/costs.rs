@@ -7,7 +7,7 @@ use chainsieve_filter::membership::Filter;
 use chainsieve_filter::ribbon::RibbonFilter;
 use chainsieve_filter::rolling::RollingBloomFilter;
 use chainsieve_filter::scalable::ScalableBloomFilter;
-use chainsieve_filter::sizing::stages;
+use chainsieve_filter::sizing::classic;
 use chainsieve_filter::split_block::{SplitBlockFilter256, SplitBlockFilter512};
 use chainsieve_filter::textbook::{CountingBloomFilter, PartitionedBloomFilter};
 use chainsieve_filter::{Insert as _, KeyHasher, Kind};
@@ -23,7 +23,7 @@ fn built(keys: &[[u8; 8]], fpr: f64) -> [(Kind, u64); 11] {
     let n = keys.len() as u64;
     let keys = || keys.iter().map(<[u8; 8]>::as_slice);
     let mut scalable = ScalableBloomFilter::with_fpr(n / 100, fpr, HASHER).expect("a filter");
-    let (size, _) = stages::compressed_size(n, fpr).expect("a size");
+    let (size, _) = classic::compressed_size(n, fpr).expect("a size");
     let mut bloom =
         BloomFilter::<u64>::with_bits(size.num_bits, size.hash_funcs, HASHER).expect("a filter");
     for key in keys() {
@@ -38,8 +38,8 @@ fn built(keys: &[[u8; 8]], fpr: f64) -> [(Kind, u64); 11] {
         (Kind::Counting, bits(CountingBloomFilter::with_fpr(n, fpr, HASHER))),
         (Kind::Rolling, bits(RollingBloomFilter::with_fpr(n, fpr, HASHER))),
         (Kind::Cuckoo16, bits(CuckooFilter16::with_fpr(n, fpr, HASHER))),
-        (Kind::Fuse16, bits(BinaryFuse16::build_from_keys(keys(), 1, HASHER))),
-        (Kind::Ribbon, bits(RibbonFilter::build_from_keys(keys(), fpr, 1, HASHER))),
+        (Kind::Fuse16, bits(BinaryFuse16::build_from_keys(keys(), HASHER))),
+        (Kind::Ribbon, bits(RibbonFilter::build_from_keys(keys(), fpr, HASHER))),
         (Kind::Scalable, bits(Ok::<_, ()>(scalable))),
         (Kind::Compressed, CompressedBloomFilter::of(&bloom).coded_bits()),
     ]

@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 
 use chainsieve_filter::count_min::{CountMin, UpdateRule};
-use chainsieve_filter::encoding::{DecodeError, EncodeError};
+use chainsieve_filter::encoding::DecodeError;
 use chainsieve_filter::membership::MergeError;
-use chainsieve_filter::sizing::SizingError;
+use chainsieve_filter::sizing::BuildError;
 use chainsieve_filter::{Filter, Insert, KeyHasher, Kind, Merge, Portable};
 
 use testkit::{assert_rate, split_mix};
@@ -310,7 +310,7 @@ fn sizes_follow_from_the_errors() {
     }
     for wrong in [0.0, 1.0, -0.5, 1.5, f64::NAN, f64::INFINITY] {
         for result in [sized(wrong, 0.1), sized(0.1, wrong)] {
-            assert!(matches!(result, Err(SizingError::Share { .. })), "{wrong}: {result:?}");
+            assert!(matches!(result, Err(BuildError::Share { .. })), "{wrong}: {result:?}");
         }
     }
     for result in [
@@ -323,7 +323,7 @@ fn sizes_follow_from_the_errors() {
         CountMin::with_size(1, 0, UpdateRule::Plain, HASHER),
         CountMin::with_size(1, 129, UpdateRule::Plain, HASHER),
     ] {
-        assert!(matches!(result, Err(SizingError::Parameter { .. })), "{result:?}");
+        assert!(matches!(result, Err(BuildError::Parameter { .. })), "{result:?}");
     }
 }
 
@@ -343,21 +343,11 @@ fn golden_bytes() {
     assert_eq!((&sketch, sketch.total()), (&golden(), 395));
     assert_eq!(sketch.estimate(&6_u64.to_le_bytes()), 7);
     assert_eq!(Kind::of(&bytes), Ok(Kind::CountMin));
-    let secret =
-        CountMin::with_size(10, 2, UpdateRule::Plain, KeyHasher::random()).expect("a size");
-    assert_eq!(secret.encode(), Err(EncodeError::SecretKey));
 }
 
 #[test]
 fn hostile_bytes() {
     let bytes = golden().encode().expect("a key of ours");
-    golden::mutants(&bytes, |bytes| {
-        let mut sketch = CountMin::decode(bytes)?;
-        assert_eq!(sketch.encode().as_deref(), Ok(bytes), "not the same bytes again");
-        assert!(sketch.add(b"key", 3) >= 3);
-        sketch.stats();
-        Ok(())
-    });
     let decode = |params| CountMin::decode(&golden::with_params(&bytes, params)).map(drop);
     let conservative = 1 << 32;
     for params in [

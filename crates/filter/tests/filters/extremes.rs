@@ -6,8 +6,12 @@ use std::time::Duration;
 
 use chainsieve_filter::bloom::BloomFilter;
 use chainsieve_filter::cuckoo::CuckooFilter16;
-use chainsieve_filter::sizing::SizingError;
-use chainsieve_filter::sizing::{self, Cost, blocked, classic, cuckoo, partitioned, stages};
+use chainsieve_filter::ribbon::RibbonFilter;
+use chainsieve_filter::rolling::RollingBloomFilter;
+use chainsieve_filter::scalable::ScalableBloomFilter;
+use chainsieve_filter::sizing::BuildError;
+use chainsieve_filter::sizing::classic::{self, Rolling, Slices};
+use chainsieve_filter::sizing::{self, Cost, blocked, cuckoo};
 use chainsieve_filter::split_block::{SplitBlockFilter256, SplitBlockFilter512};
 use chainsieve_filter::textbook::{CountingBloomFilter, PartitionedBloomFilter};
 use chainsieve_filter::{Filter, KeyHasher, Kind};
@@ -42,7 +46,7 @@ fn soon<T: Send + 'static>(what: &str, compute: impl FnOnce() -> T + Send + 'sta
 
 #[test]
 fn sizes_of_extremes_are_found_or_refused_soon() {
-    type Sizing = Box<dyn Fn(u64, f64) -> Result<Cost, SizingError> + Send + Sync>;
+    type Sizing = Box<dyn Fn(u64, f64) -> Result<Cost, BuildError> + Send + Sync>;
     let of_kind = |kind: Kind| (kind.name(), Box::new(move |n, fpr| kind.cost(n, fpr)) as Sizing);
     let others: [(&str, Sizing); 2] =
         [("exact table", Box::new(sizing::exact_table)), ("floor", Box::new(sizing::floor))];
@@ -59,7 +63,7 @@ fn sizes_of_extremes_are_found_or_refused_soon() {
                         assert!(is_rate && cost.fpr <= fpr, "{name}: {cost:?}");
                         assert!(cost.bits_per_key >= 0.0, "{name}: {cost:?}");
                     }
-                    Err(SizingError::Fpr { .. }) => assert!(!is_rate, "{name}"),
+                    Err(BuildError::Fpr { .. }) => assert!(!is_rate, "{name}"),
                     Err(_) => assert!(is_rate, "{name}"),
                 }
             }
@@ -78,37 +82,19 @@ fn rates_of_extremes_are_rates() {
             soon(&name, move || {
                 for hash_funcs in [0, 1, 2, 128, 129, 1 << 16, 1 << 30, u32::MAX] {
                     is_rate(&of_name, classic::fpr(n, size, hash_funcs));
-                    let sliced = partitioned::Size { slice_bits: size, hash_funcs };
-                    is_rate(&of_name, partitioned::fpr(n, sliced));
+                    let sliced = Slices { slice_bits: size, hash_funcs };
+                    is_rate(&of_name, classic::slices_fpr(n, sliced));
                 }
                 for word_bits in [0, 1, 32, 64, u32::MAX] {
-                    is_rate(&of_name, sizing::split_block::fpr(n, size, word_bits));
+                    is_rate(&of_name, blocked::split_fpr(n, size, word_bits));
                 }
                 is_rate(&of_name, blocked::fpr(n, size, 128, 9));
                 is_rate(&of_name, cuckoo::fpr(n, size, 16));
                 is_rate(&of_name, classic::fill(n, size, u32::MAX));
             });
         }
-        let rolling = stages::Rolling { num_places: 64, hash_funcs: 3, per_generation: n };
+        let rolling = Rolling { num_places: 64, hash_funcs: 3, per_generation: n };
         is_rate("rolling", rolling.fpr());
-    }
-}
-
-#[test]
-fn capacities_of_extremes_are_found_soon() {
-    for fpr in RATES {
-        for size in COUNTS {
-            let name = format!("{size} at {fpr:e}");
-            soon(&name, move || {
-                for hash_funcs in [0, 1, 7, 128] {
-                    let size_of = classic::Size { num_bits: size, hash_funcs };
-                    let _ = classic::capacity(size_of, fpr);
-                    let _ = blocked::capacity(size, fpr, 128, hash_funcs);
-                }
-                let _ = sizing::split_block::capacity(size, fpr, 64);
-                let _ = cuckoo::capacity(size, fpr, 12);
-            });
-        }
     }
 }
 
@@ -122,16 +108,25 @@ fn filters_of_extremes_are_made_or_refused_soon() {
             }
             soon(&format!("{n} keys at {fpr:e}"), move || {
                 let is_rate = fpr > 0.0 && fpr < 1.0;
-                let made = [
-                    <BloomFilter>::with_fpr(n, fpr, HASHER).is_ok(),
-                    BloomFilter::<u128>::with_fpr(n, fpr, HASHER).is_ok(),
-                    <PartitionedBloomFilter>::with_fpr(n, fpr, HASHER).is_ok(),
-                    SplitBlockFilter512::with_fpr(n, fpr, HASHER).is_ok(),
-                    SplitBlockFilter256::with_fpr(n, fpr, HASHER).is_ok(),
-                    CountingBloomFilter::with_fpr(n, fpr, HASHER).is_ok(),
-                    CuckooFilter16::with_fpr(n, fpr, HASHER).is_ok(),
+                let errors = [
+                    <BloomFilter>::with_fpr(n, fpr, HASHER).err(),
+                    BloomFilter::<u128>::with_fpr(n, fpr, HASHER).err(),
+                    <PartitionedBloomFilter>::with_fpr(n, fpr, HASHER).err(),
+                    SplitBlockFilter512::with_fpr(n, fpr, HASHER).err(),
+                    SplitBlockFilter256::with_fpr(n, fpr, HASHER).err(),
+                    CountingBloomFilter::with_fpr(n, fpr, HASHER).err(),
+                    CuckooFilter16::with_fpr(n, fpr, HASHER).err(),
+                    RollingBloomFilter::with_fpr(n, fpr, HASHER).err(),
+                    ScalableBloomFilter::with_fpr(n, fpr, HASHER).err(),
                 ];
-                assert!(is_rate && n <= 1 || made == [false; 7], "{n} keys at {fpr:e}: {made:?}");
+                for error in errors {
+                    let is_refused = matches!(error, Some(BuildError::Fpr { .. }));
+                    assert!(!is_refused || !is_rate, "{n} keys at {fpr:e}");
+                    let is_right = if n <= 1 { is_refused != is_rate } else { error.is_some() };
+                    assert!(is_right, "{n} keys at {fpr:e}: {error:?}");
+                }
+                let ribbon = RibbonFilter::build(&[1, 2, 3], fpr, HASHER).err();
+                assert_eq!(matches!(ribbon, Some(BuildError::Fpr { .. })), !is_rate, "{fpr:e}");
             });
         }
     }
@@ -144,11 +139,11 @@ fn hashes_of_128_bits_end_as_well() {
     for (n, fpr) in [(1_000, 1e-36), (100_000, 1e-34), (1, 1e-38)] {
         let filter = BloomFilter::<u128>::with_fpr(n, fpr, HASHER);
         assert!(
-            matches!(filter, Err(SizingError::HashTooShort { bits: 128, .. })),
+            matches!(filter, Err(BuildError::HashTooShort { bits: 128, .. })),
             "{n} keys at {fpr:e}: {filter:?}"
         );
         let filter = PartitionedBloomFilter::<u128>::with_fpr(n, fpr, HASHER);
-        assert!(matches!(filter, Err(SizingError::HashTooShort { bits: 128, .. })), "{filter:?}");
+        assert!(matches!(filter, Err(BuildError::HashTooShort { bits: 128, .. })), "{filter:?}");
     }
     assert!(BloomFilter::<u128>::with_fpr(1_000, 1e-33, HASHER).is_ok());
 }

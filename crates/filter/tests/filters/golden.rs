@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use chainsieve_filter::encoding::DecodeError;
-
 /// Compares the golden file `fixtures/filters/NAME.chsieve` with `made`, and returns its bytes.
 ///
 /// If the file does not exist, it is written and the test fails. Golden files are added by hand,
@@ -42,31 +40,11 @@ pub(crate) fn with_params(bytes: &[u8], params: [u64; 3]) -> Vec<u8> {
     bytes
 }
 
-/// Decodes `bytes` cut off after every length, and also with every single byte changed. Checks that
-/// nothing panics, and that a wrong length or a wrong checksum is always an error.
-#[track_caller]
-pub(crate) fn mutants(bytes: &[u8], decode: impl Fn(&[u8]) -> Result<(), DecodeError>) {
-    assert_eq!(decode(bytes), Ok(()), "the bytes as they are");
-    for len in 0..bytes.len() {
-        let error = decode(&bytes[..len]).expect_err("cut off");
-        assert!(matches!(error, DecodeError::Truncated { .. }), "cut at {len}: {error}");
-    }
-    let longer = [bytes, &[0]].concat();
-    assert!(matches!(decode(&longer), Err(DecodeError::TooLong { .. })), "one trailing byte");
-    let mut changed = bytes.to_vec();
-    for at in 0..bytes.len() {
-        for flip in [0x01, 0x80, 0xff] {
-            changed[at] ^= flip;
-            assert!(decode(&changed).is_err(), "byte {at} changed by {flip:#x}");
-            if at < bytes.len() - 8 {
-                mend(&mut changed);
-                // The result may be a different, valid filter; the caller's `decode` checks that
-                // filter.
-                let _ = decode(&changed);
-                changed[bytes.len() - 8..].copy_from_slice(&bytes[bytes.len() - 8..]);
-            }
-            changed[at] ^= flip;
-        }
-    }
-    assert_eq!(decode(&changed), Ok(()), "as they were");
+/// Calls `with` with the bytes at an address that is a multiple of eight, like the address of
+/// memory-mapped bytes.
+pub(crate) fn aligned<T>(bytes: &[u8], with: impl FnOnce(&[u8]) -> T) -> T {
+    let mut words = vec![0_u64; bytes.len().div_ceil(8)];
+    let aligned = &mut bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..bytes.len()];
+    aligned.copy_from_slice(bytes);
+    with(aligned)
 }

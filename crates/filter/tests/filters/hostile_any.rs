@@ -1,19 +1,30 @@
 //! Hostile bytes for every kind of filter. Decoding returns a suitable error or a usable filter.
 //! Decoding never panics, and its memory is in proportion to the bytes.
 
-use chainsieve_filter::bloom::{BloomFilter, CompressedBloomFilter, OpenedBloomFilter};
+use chainsieve_filter::bloom::{
+    BloomFilter, BloomFilterRef, CompressedBloomFilter, OpenedBloomFilter,
+};
 use chainsieve_filter::count_min::{CountMin, UpdateRule};
-use chainsieve_filter::cuckoo::{CuckooFilter8, CuckooFilter12, CuckooFilter16};
-use chainsieve_filter::encoding::DecodeError;
-use chainsieve_filter::fuse::{BinaryFuse8, BinaryFuse16};
-use chainsieve_filter::ribbon::RibbonFilter;
+use chainsieve_filter::cuckoo::{
+    CuckooFilter8, CuckooFilter8Ref, CuckooFilter12, CuckooFilter12Ref, CuckooFilter16,
+    CuckooFilter16Ref,
+};
+use chainsieve_filter::encoding::{DecodeError, EncodeError};
+use chainsieve_filter::fuse::{BinaryFuse8, BinaryFuse8Ref, BinaryFuse16, BinaryFuse16Ref};
+use chainsieve_filter::hashing::KeyHash as _;
+use chainsieve_filter::membership::Stats;
+use chainsieve_filter::ribbon::{RibbonFilter, RibbonFilterRef};
 use chainsieve_filter::rolling::RollingBloomFilter;
 use chainsieve_filter::scalable::ScalableBloomFilter;
-use chainsieve_filter::split_block::{SplitBlockFilter256, SplitBlockFilter512};
-use chainsieve_filter::textbook::{CountingBloomFilter, PartitionedBloomFilter};
-use chainsieve_filter::{AnyFilter, Insert, KeyHasher, Kind};
+use chainsieve_filter::split_block::{
+    SplitBlockFilter256, SplitBlockFilter256Ref, SplitBlockFilter512, SplitBlockFilter512Ref,
+};
+use chainsieve_filter::textbook::{
+    CountingBloomFilter, PartitionedBloomFilter, PartitionedBloomFilterRef,
+};
+use chainsieve_filter::{AnyFilter, Filter, Insert, KeyHasher, Kind, Remove as _};
 
-use crate::golden::mend;
+use crate::golden::{aligned, mend};
 use testkit::allocation::requested_by;
 use testkit::split_mix;
 
@@ -39,9 +50,8 @@ where
     filter.into()
 }
 
-/// Returns one small filter of every kind. The tests change each byte of these filters.
-fn victims() -> Vec<Victim> {
-    let hasher = KeyHasher::siphash_1_3([1, 2]);
+/// Returns one small filter of every kind.
+fn filters(hasher: KeyHasher) -> Vec<AnyFilter> {
     let keys: Vec<[u8; 8]> = (0..70_u64).map(u64::to_le_bytes).collect();
     let hashes: Vec<u64> = keys.iter().map(|key| hasher.hash(key)).collect();
     let sparse = <BloomFilter>::with_bits(2048, 2, hasher).expect("a filter");
@@ -49,8 +59,8 @@ fn victims() -> Vec<Victim> {
     let coded = OpenedBloomFilter::of(CompressedBloomFilter::of(&sparse)).expect("opened");
     let wide = BloomFilter::<u128>::with_fpr(70, 0.01, hasher).expect("a filter");
     let partitioned = PartitionedBloomFilter::<u64>::with_fpr(70, 0.01, hasher).expect("a filter");
-    let sharded = BinaryFuse8::build_in_shards(&hashes, 3, 1, hasher).expect("built");
-    let filters = vec![
+    let sharded = BinaryFuse8::build_in_shards(&hashes, 3, hasher).expect("built");
+    vec![
         sparse.into(),
         filled(wide, &keys),
         filled(partitioned, &keys),
@@ -64,10 +74,15 @@ fn victims() -> Vec<Victim> {
         filled(CuckooFilter12::with_capacity(80, hasher).expect("a filter"), &keys),
         filled(CuckooFilter16::with_capacity(80, hasher).expect("a filter"), &keys),
         sharded.into(),
-        BinaryFuse16::build(&hashes, 1, hasher).expect("built").into(),
-        RibbonFilter::build(&hashes, 0.01, 1, hasher).expect("built").into(),
+        BinaryFuse16::build(&hashes, hasher).expect("built").into(),
+        RibbonFilter::build(&hashes, 0.01, hasher).expect("built").into(),
         filled(CountMin::with_size(61, 3, UpdateRule::Plain, hasher).expect("a sketch"), &keys),
-    ];
+    ]
+}
+
+/// Returns one small filter of every kind. The tests change each byte of these filters.
+fn victims() -> Vec<Victim> {
+    let filters = filters(KeyHasher::siphash_1_3([1, 2]));
     let victim = |filter: AnyFilter| Victim {
         kind: filter.kind(),
         bytes: filter.encode().expect("no secret"),
@@ -84,13 +99,90 @@ fn mended(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Decodes the bytes within a limit of memory, and calls every query of the filter. Returns the
-/// filter or the error.
+/// The figures of a filter, and its answers for a hundred keys.
+type Answers = (Stats, Vec<bool>);
+
+/// Queries a view of the bytes. Returns `None` if filters of this kind have no views.
+fn viewed(kind: Kind, bytes: &[u8]) -> Option<Result<Answers, DecodeError>> {
+    fn of<F: Filter>(view: Result<F, DecodeError>) -> Option<Result<Answers, DecodeError>> {
+        Some(view.map(|view| {
+            let hash = |key: &Vec<u8>| F::Hash::of(view.hasher(), key);
+            let hashes: Vec<_> = asked().iter().map(hash).collect();
+            let mut answers = vec![false; hashes.len()];
+            view.contains_batch(&hashes, &mut answers);
+            (view.stats(), answers)
+        }))
+    }
+    match kind {
+        Kind::Bloom => of(BloomFilterRef::<u64>::view(bytes)),
+        Kind::WideBloom => of(BloomFilterRef::<u128>::view(bytes)),
+        Kind::Partitioned => of(PartitionedBloomFilterRef::<u64>::view(bytes)),
+        Kind::SplitBlock512 => of(SplitBlockFilter512Ref::view(bytes)),
+        Kind::SplitBlock256 => of(SplitBlockFilter256Ref::view(bytes)),
+        Kind::Cuckoo8 => of(CuckooFilter8Ref::view(bytes)),
+        Kind::Cuckoo12 => of(CuckooFilter12Ref::view(bytes)),
+        Kind::Cuckoo16 => of(CuckooFilter16Ref::view(bytes)),
+        Kind::Fuse8 => of(BinaryFuse8Ref::view(bytes)),
+        Kind::Fuse16 => of(BinaryFuse16Ref::view(bytes)),
+        Kind::Ribbon => of(RibbonFilterRef::view(bytes)),
+        _ => None,
+    }
+}
+
+fn asked() -> Vec<Vec<u8>> {
+    (0..100_u64).map(|key| split_mix(key).to_le_bytes().into()).collect()
+}
+
+/// Inserts keys into a decoded filter, as its owner would. A key that is inserted is found.
+fn grows<F: Insert>(mut filter: F) -> F {
+    for key in 0..20_u64 {
+        if filter.insert(&key.to_le_bytes()).is_ok() {
+            assert!(filter.contains(&key.to_le_bytes()));
+        }
+    }
+    filter
+}
+
+/// Changes a decoded filter in the ways that its kind has.
+fn change(filter: AnyFilter) {
+    match filter {
+        AnyFilter::Bloom(filter) => drop(grows(filter)),
+        AnyFilter::WideBloom(filter) => drop(grows(filter)),
+        AnyFilter::Partitioned(filter) => drop(grows(filter)),
+        AnyFilter::SplitBlock512(filter) => drop(grows(filter)),
+        AnyFilter::SplitBlock256(filter) => drop(grows(filter)),
+        AnyFilter::Counting(filter) => {
+            let mut filter = grows(filter);
+            filter.remove_known_key(&0_u64.to_le_bytes()).expect("just inserted");
+        }
+        AnyFilter::Scalable(filter) => drop(grows(filter)),
+        AnyFilter::Rolling(filter) => grows(filter).rotate(),
+        AnyFilter::CountMin(filter) => assert!(grows(filter).add(b"key", 3) >= 3),
+        AnyFilter::Compressed(filter) => {
+            let opened = filter.opened();
+            assert_eq!(
+                CompressedBloomFilter::of(opened).open(opened.num_bits()).as_ref(),
+                Ok(opened)
+            );
+        }
+        AnyFilter::Cuckoo8(filter) => drop(grows(filter)),
+        AnyFilter::Cuckoo12(filter) => drop(grows(filter)),
+        AnyFilter::Cuckoo16(filter) => drop(grows(filter)),
+        _ => {}
+    }
+}
+
+/// Decodes the bytes within a limit of memory, calls every query of the filter, and changes a copy
+/// of it. A view over the same bytes must give the same result. Returns the filter or the error.
 #[track_caller]
 fn survives(bytes: &[u8], why: &str) -> Result<AnyFilter, DecodeError> {
     let (decoded, requested) = requested_by(|| AnyFilter::decode(bytes));
     let limit = 40 * bytes.len() + FEW_BYTES;
     assert!(requested <= limit, "{why}: {requested} bytes requested for {} bytes", bytes.len());
+    let view = Kind::of(bytes).ok().and_then(|kind| aligned(bytes, |bytes| viewed(kind, bytes)));
+    if let (Err(error), Some(view)) = (&decoded, &view) {
+        assert_eq!(view.as_ref().err(), Some(error), "{why}: another error of the view");
+    }
     let filter = decoded?;
     let stats = filter.stats();
     let kind = filter.kind();
@@ -98,15 +190,19 @@ fn survives(bytes: &[u8], why: &str) -> Result<AnyFilter, DecodeError> {
     assert!((0.0..=1.0).contains(&stats.expected_fpr), "{why}, {kind:?}: {}", stats.expected_fpr);
     assert!(stats.estimated_len.is_none_or(|len| len >= 0.0), "{why}, {kind:?}");
     assert!(!filter.params().is_empty(), "{why}, {kind:?}");
-    let keys: Vec<Vec<u8>> = (0..100_u64).map(|key| split_mix(key).to_le_bytes().into()).collect();
+    let keys = asked();
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let mut answers = vec![false; keys.len()];
     filter.contains_batch(&keys, &mut answers);
-    for (key, answer) in keys.iter().zip(answers) {
-        assert_eq!(filter.contains(key), answer, "{why}, {kind:?}");
+    for (key, answer) in keys.iter().zip(&answers) {
+        assert_eq!(filter.contains(key), *answer, "{why}, {kind:?}");
+    }
+    if let Some(view) = view {
+        assert_eq!(view, Ok((stats, answers)), "{why}, {kind:?}: other answers of the view");
     }
     let again = filter.encode().expect("a decoded filter has no secret key");
     assert_eq!(again, bytes, "{why}, {kind:?}: one encoding for each filter");
+    change(filter.clone());
     Ok(filter)
 }
 
@@ -158,12 +254,14 @@ fn every_byte_of_the_header_may_be_anything() {
 #[test]
 fn every_byte_of_the_body_is_under_the_checksum() {
     for Victim { kind, bytes } in victims() {
-        for at in HEADER..bytes.len() {
+        for (at, change) in
+            (HEADER..bytes.len()).flat_map(|at| [1, 0x10, 0x80, 0xff].map(|to| (at, to)))
+        {
             let mut bytes = bytes.clone();
-            bytes[at] ^= 0x10;
+            bytes[at] ^= change;
             let error = AnyFilter::decode(&bytes).expect_err("changed");
             assert_eq!(error, DecodeError::Checksum, "{kind:?} at {at}");
-            let _ = survives(&mended(bytes), &format!("{kind:?}, byte {at}"));
+            let _ = survives(&mended(bytes), &format!("{kind:?}, byte {at} ^ {change:#x}"));
         }
     }
 }
@@ -240,5 +338,17 @@ fn a_header_alone_of_every_kind_and_function() {
                 _ => assert!(known_kind && (1..=5).contains(&function)),
             }
         }
+    }
+}
+
+/// No kind of filter writes a hash key that was drawn at random, unless the key is exposed.
+#[test]
+fn secret_keys_stay_inside() {
+    for filter in filters(KeyHasher::random()) {
+        assert_eq!(filter.encode(), Err(EncodeError::SecretKey), "{:?}", filter.kind());
+    }
+    for filter in filters(KeyHasher::random().with_key_exposed()) {
+        let bytes = filter.encode().expect("an exposed key");
+        assert_eq!(AnyFilter::decode(&bytes).expect("our own bytes").encode(), Ok(bytes));
     }
 }

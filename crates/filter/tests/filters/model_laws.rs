@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use chainsieve_filter::membership::{Full, MergeError, NotContained};
-use chainsieve_filter::{Filter, Insert, KeyHasher, Merge, Remove, Witness};
+use chainsieve_filter::{Filter, Insert, KeyHasher, Merge, Remove};
 
 use crate::model::{Laws, Model};
 
@@ -89,15 +89,15 @@ impl Insert for Exact {
 }
 
 impl Remove for Exact {
-    fn remove(&mut self, witness: Witness) -> Result<(), NotContained> {
-        let Some(count) = self.counts.get_mut(&witness.hash()) else {
+    fn remove_known_hash(&mut self, hash: u64) -> Result<(), NotContained> {
+        let Some(count) = self.counts.get_mut(&hash) else {
             self.len -= u64::from(self.defect == Defect::RemovesAbsent && self.len > 0);
             return Err(NotContained);
         };
         self.len -= 1;
         *count -= 1;
         if *count == 0 || self.defect == Defect::RemovesAllCopies {
-            self.counts.remove(&witness.hash());
+            self.counts.remove(&hash);
         }
         Ok(())
     }

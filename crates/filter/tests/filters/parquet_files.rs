@@ -2,10 +2,11 @@
 //! we write. Malformed bytes are refused.
 
 use ::parquet::bloom_filter::Sbbf;
+use chainsieve_filter::encoding::EncodeError;
 use chainsieve_filter::interop::parquet::{
-    self, DecodeError, EncodeError, HASHER, ThriftError, decode, decode_prefix, encode,
+    self, DecodeError, HASHER, decode, decode_prefix, encode,
 };
-use chainsieve_filter::sizing::SizingError;
+use chainsieve_filter::sizing::BuildError;
 use chainsieve_filter::split_block::SplitBlockFilter256;
 use chainsieve_filter::{Filter, Insert, KeyHasher};
 
@@ -128,17 +129,17 @@ fn sizes_that_readers_take() {
         assert_eq!(parquet::num_blocks(capacity, fpr), Ok(expected), "{capacity}");
     }
     let error = parquet::num_blocks(1 << 30, 0.01);
-    let wrong = |error| matches!(error, Err(SizingError::Parameter { max: 4_194_304, .. }));
+    let wrong = |error| matches!(error, Err(BuildError::Parameter { max: 4_194_304, .. }));
     assert!(wrong(error), "{error:?}");
     assert!(wrong(parquet::num_blocks(1 << 40, 0.01)));
-    assert_eq!(parquet::num_blocks(100, 1.0), Err(SizingError::Fpr { fpr: 1.0 }));
+    assert_eq!(parquet::num_blocks(100, 1.0), Err(BuildError::Fpr { fpr: 1.0 }));
 
     for num_blocks in [3, 5, 4095, (1 << 22) + 1, 1 << 23] {
         let filter = SplitBlockFilter256::with_blocks(num_blocks, HASHER).expect("room");
-        assert_eq!(encode(&filter), Err(EncodeError::Blocks(num_blocks)));
+        assert_eq!(encode(&filter), Err(EncodeError::ParquetBlocks(num_blocks)));
     }
     let other = SplitBlockFilter256::with_blocks(1, KeyHasher::xxh3(0)).expect("small");
-    assert_eq!(encode(&other), Err(EncodeError::OtherHasher));
+    assert_eq!(encode(&other), Err(EncodeError::ParquetHasher));
 }
 
 /// Returns a filter with `length` after the type byte of field 1, followed by the unions and a
@@ -168,7 +169,7 @@ fn lengths_that_lie() {
     // The field has a length of 2^31, or is a number that does not end.
     for bytes in [vec![0x80, 0x80, 0x80, 0x80, 0x10], vec![0xff; 9], vec![0xff; 11]] {
         let error = decode(&with_length(&bytes, 64)).map(drop);
-        assert!(matches!(error, Err(DecodeError::Thrift(ThriftError::TooLarge(_)))), "{error:?}");
+        assert!(matches!(error, Err(DecodeError::TooLarge(_))), "{error:?}");
     }
     let error = decode(&with_length(&[0x40], 33)).map(drop);
     assert_eq!(error, Err(DecodeError::Trailing(1)));
@@ -236,20 +237,20 @@ fn fields_to_come() {
 fn headers_that_do_not_end() {
     // Nested structs that never end.
     let error = decode(&[0x1c; 10_000]).map(drop);
-    assert_eq!(error, Err(DecodeError::Thrift(ThriftError::TooDeep(16))));
+    assert_eq!(error, Err(DecodeError::TooDeep(16)));
     // Nested lists that never end, and a list of 2^63 structs.
     let lists: Vec<u8> = [0x19].into_iter().chain([0x19; 10_000]).collect();
-    assert_eq!(decode(&lists).map(drop), Err(DecodeError::Thrift(ThriftError::TooDeep(16))));
+    assert_eq!(decode(&lists).map(drop), Err(DecodeError::TooDeep(16)));
     let many = [&[0x19, 0xfc][..], &[0xff; 9], &[0x00; 9]].concat();
-    assert!(matches!(decode(&many), Err(DecodeError::Thrift(_))));
+    assert!(matches!(decode(&many), Err(DecodeError::HeaderTruncated(_))));
     let many = [&[0x19, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x0f][..], &[0; 500]].concat();
     let error = decode(&many).map(drop);
-    assert_eq!(error, Err(DecodeError::Thrift(ThriftError::Truncated(507))));
+    assert_eq!(error, Err(DecodeError::HeaderTruncated(507)));
     // A step past the largest possible id, and unknown types.
     let past = [0x05, 0xfe, 0xff, 0x03, 0x40, 0x15, 0x40];
-    assert!(matches!(decode(&past), Err(DecodeError::Thrift(ThriftError::TooLarge(_)))));
+    assert!(matches!(decode(&past), Err(DecodeError::TooLarge(_))));
     for kind in [0x10, 0x1d, 0x1e, 0x1f] {
         let error = decode(&[kind, 0, 0]).map(drop);
-        assert!(matches!(error, Err(DecodeError::Thrift(ThriftError::Kind { .. }))), "{error:?}");
+        assert!(matches!(error, Err(DecodeError::Kind { .. })), "{error:?}");
     }
 }

@@ -1,8 +1,9 @@
 //! Rates of split-block filters: the measured rate matches the filter's own estimate and the rate
 //! that its size was planned for.
 
+use chainsieve_filter::sizing::blocked;
 use chainsieve_filter::split_block::{Bits256, Bits512, BlockShape, SplitBlockFilter};
-use chainsieve_filter::{Filter, Fold, Insert, KeyHasher, sizing};
+use chainsieve_filter::{Filter, Fold, Insert, KeyHasher};
 
 use crate::key_families::{Family, SEEDS};
 use testkit::assert_rate;
@@ -72,7 +73,7 @@ fn rates_are_those_planned<B: BlockShape>(word_bits: u32, count: u64, fpr: f64, 
         let hits = hits(&filter, &strangers);
         assert_rate(&format!("{count} at {fpr}, seed {seed}"), filter.expected_fpr(), hits, probes);
         all_hits += hits;
-        planned = sizing::split_block::fpr(count, filter.num_blocks(), word_bits);
+        planned = blocked::split_fpr(count, filter.num_blocks(), word_bits);
         assert!(planned <= fpr && planned > fpr * 0.999, "{planned} is not just below {fpr}");
     }
     assert_rate(&format!("{count} at {fpr}"), planned, all_hits, probes * SEEDS.len() as u64);

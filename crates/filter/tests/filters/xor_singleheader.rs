@@ -1,6 +1,6 @@
 //! The layout of `xor_singleheader`: its own bytes, and the answers of `xorf` for the same cells.
 
-use chainsieve_filter::encoding::DecodeError;
+use chainsieve_filter::encoding::{DecodeError, EncodeError};
 use chainsieve_filter::fuse::{BinaryFuse, BinaryFuse8, BinaryFuse16, FuseFingerprint};
 use chainsieve_filter::hashing::HashFunction;
 use chainsieve_filter::interop::xor_singleheader;
@@ -27,8 +27,8 @@ fn check<F: FuseFingerprint + std::fmt::Debug>(name: &str, surplus: usize) {
     let keys: Vec<String> = (0..100).map(|key| key.to_string()).collect();
     assert_eq!(filter.len(), 100);
     assert!(keys.iter().all(|key| filter.contains(key.as_bytes())));
-    let bytes = keys.iter().map(String::as_bytes);
-    let ours = BinaryFuse::<F>::build_from_keys(bytes, SEEDS, PYTHON).expect("a filter");
+    let hashes: Vec<u64> = keys.iter().map(|key| PYTHON.hash(key.as_bytes())).collect();
+    let ours = BinaryFuse::<F>::build_with_seed(&hashes, PYTHON, SEEDS).expect("a filter");
     assert_eq!(ours, filter);
     let encoded = xor_singleheader::encode(&ours).expect("one shard");
     assert_eq!(encoded, theirs[..theirs.len() - surplus]);
@@ -83,9 +83,9 @@ fn bytes_that_lie() {
 
 #[test]
 fn shards_have_no_such_bytes() {
-    let filter = BinaryFuse8::build_in_shards(&hashes(1, 100), 2, 1, PYTHON).expect("a filter");
+    let filter = BinaryFuse8::build_in_shards(&hashes(1, 100), 2, PYTHON).expect("a filter");
     let error = xor_singleheader::encode(&filter).expect_err("two shards");
-    assert_eq!(error.num_shards, 2);
+    assert_eq!(error, EncodeError::Shards { num_shards: 2 });
 }
 
 /// Converts the descriptor of `xorf` (seed, length, mask, first positions) and its cells to our
@@ -132,7 +132,7 @@ macro_rules! against_xorf {
             assert!(all().all(|hash| ours.contains_hash(*hash) == theirs.contains(hash)));
 
             // Read our filter with their code.
-            let ours = <$ours>::build(&keys, count, PYTHON).expect("a filter");
+            let ours = <$ours>::build_with_seed(&keys, PYTHON, count).expect("a filter");
             let (descriptor, cells) = to_xorf(&ours);
             // The code of xor_singleheader requires aligned cells.
             let mut aligned = vec![0_u64; cells.len().div_ceil(8)];
@@ -158,7 +158,7 @@ fn answers_of_xorf() {
 fn shapes_of_xorf() {
     let keys = hashes(1, 1000);
     let theirs = xorf::BinaryFuse16::try_from(&keys[..]).expect("distinct");
-    let ours = BinaryFuse16::build(&keys, 1, PYTHON).expect("a filter");
+    let ours = BinaryFuse16::build_with_seed(&keys, PYTHON, 1).expect("a filter");
     let mut descriptor = [0; xorf::BinaryFuse16::DESCRIPTOR_LEN];
     theirs.dma_copy_descriptor_to(&mut descriptor);
     let (ours, cells) = to_xorf(&ours);

@@ -2,7 +2,7 @@ use alloc::vec::Vec;
 
 use super::*;
 
-const SHAPE: Shape = Shape { hasher: KeyHasher::xxh3(0), has_gate: true };
+const OPTIONS: FilterOptions = FilterOptions { hasher: KeyHasher::xxh3(0), has_gate: true };
 
 /// Returns hashes like those of one shard: the first twenty bits are equal.
 fn hashes(seed: u64, range: core::ops::Range<u64>) -> impl Iterator<Item = u64> {
@@ -11,7 +11,7 @@ fn hashes(seed: u64, range: core::ops::Range<u64>) -> impl Iterator<Item = u64> 
 
 fn built(seed: u64, keys: u64) -> Shard {
     let members: Vec<_> = hashes(seed, 0..keys).collect();
-    Shard::build(&members, 0.0, SHAPE).expect("memory")
+    Shard::build(&members, 0.0, OPTIONS).expect("memory")
 }
 
 /// Fails if the number of hits deviates from the rate by more than 4.9 standard deviations, which
@@ -36,7 +36,7 @@ fn bits_that_chose_the_part_do_not_spoil_the_rates() {
         }
         assert!(shard.gate_fpr() > 0.01 && shard.gate_fpr() < 0.0145, "{}", shard.gate_fpr());
         assert_rate("gate", shard.gate_fpr(), gate, strangers);
-        assert_rate("cuckoo", shard.cuckoo_fpr(), cuckoo, strangers);
+        assert_rate("cuckoo", shard.cuckoo.expected_fpr(), cuckoo, strangers);
     }
 }
 
@@ -69,46 +69,46 @@ fn what_the_cuckoo_filter_has_no_place_for_is_found_and_removed() {
     // Thirty copies of one hash, of which eight fit into the cuckoo filter.
     let mut members: Vec<_> = hashes(1, 0..1_000).collect();
     members.extend([7; 30]);
-    let mut shard = Shard::build(&members, 1.0, SHAPE).expect("memory");
-    assert_eq!((shard.keys(), shard.stashed()), (1_030, 22));
+    let mut shard = Shard::build(&members, 1.0, OPTIONS).expect("memory");
+    assert_eq!((shard.keys, shard.stash.len()), (1_030, 22));
     assert!(shard.contains(7) && !shard.has_long_stash());
     (0..23).for_each(|_| shard.insert(7));
     assert!(shard.has_long_stash());
     for left in (0..53).rev() {
         assert!(shard.contains(7));
         assert_eq!(shard.remove(7), Ok(()));
-        assert_eq!(shard.stashed(), usize::max(left, 8) - 8);
+        assert_eq!(shard.stash.len(), usize::max(left, 8) - 8);
     }
     assert!(!shard.contains(7));
     assert_eq!(shard.remove(7), Err(NotContained));
     assert!(hashes(1, 0..1_000).all(|hash| shard.contains(hash)));
-    assert_eq!((shard.keys(), shard.stale()), (1_000, 53));
+    assert_eq!((shard.keys, shard.stale), (1_000, 53));
 }
 
 #[test]
 fn keys_beside_a_full_cuckoo_filter_are_found() {
     // 72 slots for 200 keys: most keys have no fingerprint in the cuckoo filter.
-    let mut shard = Shard::build(&[], 1.0, SHAPE).expect("memory");
+    let mut shard = Shard::build(&[], 1.0, OPTIONS).expect("memory");
     let members: Vec<_> = hashes(1, 0..200).collect();
     for hash in &members {
         shard.insert(*hash);
     }
-    assert_eq!(shard.stashed(), 128);
+    assert_eq!(shard.stash.len(), 128);
     assert!(members.iter().all(|hash| shard.contains(*hash)));
     for (at, hash) in members.iter().enumerate() {
         assert_eq!(shard.remove(*hash), Ok(()));
         assert!(members[at + 1..].iter().all(|hash| shard.contains(*hash)));
     }
-    assert_eq!((shard.keys(), shard.stashed()), (0, 0));
+    assert_eq!((shard.keys, shard.stash.len()), (0, 0));
 }
 
 #[test]
 fn keys_that_collide_do_not_let_a_part_be_made_anew_at_each_removal() {
     for headroom in [0.0, 1.0] {
         let members: Vec<_> = hashes(1, 0..1_000).chain([7; 300]).collect();
-        let mut shard = Shard::build(&members, headroom, SHAPE).expect("memory");
-        assert_eq!(shard.stashed(), 292);
-        assert!(!shard.is_spoiled(), "{} keys in {}", shard.keys(), shard.capacity());
+        let mut shard = Shard::build(&members, headroom, OPTIONS).expect("memory");
+        assert_eq!(shard.stash.len(), 292);
+        assert!(!shard.is_spoiled(), "{} keys in {}", shard.keys, shard.capacity);
         assert_eq!(shard.remove(7), Ok(()));
         assert!(!shard.is_spoiled() && shard.contains(7));
     }
@@ -117,7 +117,7 @@ fn keys_that_collide_do_not_let_a_part_be_made_anew_at_each_removal() {
 #[test]
 fn parts_are_full_sparse_or_stale_when_they_say_so() {
     let mut shard = built(1, 10_000);
-    assert!(shard.is_full() && !shard.is_spoiled() && shard.capacity() == 10_000);
+    assert!(shard.is_full() && !shard.is_spoiled() && shard.capacity == 10_000);
     let shrinking = hashes(1, 0..10_000);
     let removed = shrinking.take_while(|hash| {
         shard.remove(*hash).expect("it is there");
@@ -130,7 +130,7 @@ fn parts_are_full_sparse_or_stale_when_they_say_so() {
         shard.remove(hash).expect("it is there");
         shard.insert(hash);
     }
-    assert!(shard.is_spoiled() && shard.keys() == 10_000);
+    assert!(shard.is_spoiled() && shard.keys == 10_000);
     // The greatest number of stale keys: a quarter of the keys is replaced by others.
     let mut stale = built(1, 10_000);
     let full = stale.gate_fpr();

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use chainsieve_filter::KeyHasher;
-use chainsieve_filter::watch_set::{Acquired, Kept, KeyStore, Released};
+use chainsieve_filter::watch_set::{Added, Kept, KeyStore, Removed};
 
 /// Hasher for stores that find keys by their hash.
 pub(crate) const HASHER: KeyHasher = KeyHasher::siphash_1_3([3, 4]);
@@ -53,28 +53,28 @@ impl Tree {
 impl KeyStore for Tree {
     type Error = NoDisk;
 
-    fn acquire(&self, hash: u64, key: &[u8]) -> Result<Acquired, NoDisk> {
+    fn acquire(&self, hash: u64, key: &[u8]) -> Result<Added, NoDisk> {
         let mut keys = self.keys.lock().expect("no panic under it");
         let count = keys.entry((hash, key.to_vec())).or_default();
         *count += 1;
         let is_first = *count == 1;
         drop(keys);
         assert!(!self.panics.swap(false, Ordering::Relaxed), "after the change");
-        Ok(if is_first { Acquired::First } else { Acquired::Again })
+        Ok(if is_first { Added::New } else { Added::Again })
     }
 
-    fn release(&self, hash: u64, key: &[u8]) -> Result<Released, NoDisk> {
+    fn release(&self, hash: u64, key: &[u8]) -> Result<Option<Removed>, NoDisk> {
         let mut keys = self.keys.lock().expect("no panic under it");
         let key = (hash, key.to_vec());
         Ok(match keys.get_mut(&key) {
-            None => Released::Unknown,
+            None => None,
             Some(1) => {
                 keys.remove(&key);
-                Released::Last
+                Some(Removed::Gone)
             }
             Some(count) => {
                 *count -= 1;
-                Released::StillHeld
+                Some(Removed::StillHeld)
             }
         })
     }

@@ -3,7 +3,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::*;
-use crate::hashing::{KeyHasher, fmix64};
+use crate::hashing::fmix64;
 
 /// Returns hashes like those of one shard: the first twelve bits are equal.
 fn hash_of(key: &[u8]) -> u64 {
@@ -33,15 +33,15 @@ fn counts_are_those_of_a_map() {
         if grows {
             let count = model.entry(key.clone()).or_default();
             *count += 1;
-            let expected = if *count == 1 { Acquired::First } else { Acquired::Again };
+            let expected = if *count == 1 { Added::New } else { Added::Again };
             assert_eq!(table.acquire(hash, &key, hash_of), Ok(expected));
         } else {
             let expected = match model.get_mut(&key) {
-                None => Released::Unknown,
-                Some(1) => Released::Last,
-                Some(_) => Released::StillHeld,
+                None => None,
+                Some(1) => Some(Removed::Gone),
+                Some(_) => Some(Removed::StillHeld),
             };
-            if expected == Released::Last {
+            if expected == Some(Removed::Gone) {
                 model.remove(&key);
             } else if let Some(count) = model.get_mut(&key) {
                 *count -= 1;
@@ -78,11 +78,11 @@ fn counts_survive_copies() {
     // The count falls to values that fit into a byte, and then rises again.
     let key = vec![7; 5];
     for count in (250..256).rev() {
-        assert_eq!(copy.release(hash_of(&key), &key, hash_of), Released::StillHeld);
+        assert_eq!(copy.release(hash_of(&key), &key, hash_of), Some(Removed::StillHeld));
         assert_eq!(copy.count(hash_of(&key), &key), count);
     }
     for count in 251..260 {
-        assert_eq!(copy.acquire(hash_of(&key), &key, hash_of), Ok(Acquired::Again));
+        assert_eq!(copy.acquire(hash_of(&key), &key, hash_of), Ok(Added::Again));
         assert_eq!(copy.count(hash_of(&key), &key), count);
     }
 }

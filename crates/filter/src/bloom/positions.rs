@@ -16,8 +16,11 @@
 //!
 //! The first position depends on more than the highest bits of the hash. So a filter may also be
 //! filled with the keys of one shard, whose hashes have the same highest bits.
+//!
+//! This module also counts and folds the bits of a whole filter.
 
 use crate::hashing::KeyHash;
+use crate::words::{NoMemory, Words};
 
 /// The multiplier `A` of the chain, which is odd, so that the multiplication is a bijection modulo
 /// 2⁶⁴.
@@ -36,27 +39,27 @@ const POSITIONS: usize = 512;
 /// Advances the chain by one link and returns the position in `0..range` that follows from the
 /// link.
 #[inline(always)]
-pub(super) fn next_place(link: &mut u64, high: u64, range: u64) -> u64 {
+pub(super) fn next_position(link: &mut u64, high: u64, range: u64) -> u64 {
     *link = link.wrapping_mul(MULTIPLIER).wrapping_add(high);
     ((u128::from(*link) * u128::from(range)) >> 64) as u64
 }
 
 /// Splits a position into the index of its word and the bit within the word.
 #[inline(always)]
-pub(super) const fn word_and_bit(place: u64) -> (usize, u32) {
-    ((place / 64) as usize, (place % 64) as u32)
+pub(super) const fn word_and_bit(position: u64) -> (usize, u32) {
+    ((position / 64) as usize, (position % 64) as u32)
 }
 
 /// The arrangement of a key's positions. Without partitions, all positions lie in one range. With
 /// partitions, each position lies in a range (slice) of its own, and the slices are adjacent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Places<const PARTITIONED: bool> {
+pub(super) struct Positions<const PARTITIONED: bool> {
     /// Number of bits in the range of one position.
     pub(super) range: u64,
     pub(super) hash_funcs: u32,
 }
 
-impl<const PARTITIONED: bool> Places<PARTITIONED> {
+impl<const PARTITIONED: bool> Positions<PARTITIONED> {
     pub(super) const fn num_bits(self) -> u64 {
         if PARTITIONED { self.range * self.hash_funcs as u64 } else { self.range }
     }
@@ -74,17 +77,17 @@ impl<const PARTITIONED: bool> Places<PARTITIONED> {
     fn after(self, mut link: u64, high: u64, asked: u32) -> impl Iterator<Item = u64> {
         let mut start = if PARTITIONED { u64::from(asked) * self.range } else { 0 };
         (asked..self.hash_funcs).map(move |_| {
-            let place = start + next_place(&mut link, high, self.range);
+            let position = start + next_position(&mut link, high, self.range);
             if PARTITIONED {
                 start += self.range;
             }
-            place
+            position
         })
     }
 
     #[inline(always)]
     pub(super) fn contains<H: KeyHash>(self, words: &[u64], hash: H) -> bool {
-        self.contains_by(hash, |place| bit(words, place))
+        self.contains_by(hash, |position| bit(words, position))
     }
 
     /// Returns `true` if `bit` is 1 at all positions of a key.
@@ -95,18 +98,18 @@ impl<const PARTITIONED: bool> Places<PARTITIONED> {
     /// work on the next keys.
     #[inline(always)]
     pub(super) fn contains_by<H: KeyHash>(self, hash: H, bit: impl Fn(u64) -> u64) -> bool {
-        let mut places = self.of(hash);
-        let first = places.next().map_or(1, &bit);
-        let second = places.next().map_or(1, &bit);
-        first & second != 0 && places.all(|place| bit(place) != 0)
+        let mut positions = self.of(hash);
+        let first = positions.next().map_or(1, &bit);
+        let second = positions.next().map_or(1, &bit);
+        first & second != 0 && positions.all(|position| bit(position) != 0)
     }
 
     /// Sets the bits of a key. Returns `true` if at least one of these bits was not set before.
     #[inline(always)]
     pub(super) fn insert<H: KeyHash>(self, words: &mut [u64], hash: H) -> bool {
         let mut all_set = 1;
-        for place in self.of(hash) {
-            all_set &= set(words, place);
+        for position in self.of(hash) {
+            all_set &= set(words, position);
         }
         all_set == 0
     }
@@ -172,7 +175,7 @@ impl<const PARTITIONED: bool> Places<PARTITIONED> {
             let at = usize::from(*key);
             let high = hashes.get(at).map_or(0, |hash| hash.to_words()[1]);
             if let Some(answer) = answers.get_mut(at) {
-                *answer = self.after(*link, high, asked).all(|place| bit(words, place) != 0);
+                *answer = self.after(*link, high, asked).all(|position| bit(words, position) != 0);
                 found += usize::from(*answer);
             }
         }
@@ -186,19 +189,19 @@ impl<const PARTITIONED: bool> Places<PARTITIONED> {
             }
             return;
         }
-        let mut places = [0; POSITIONS];
+        let mut positions = [0; POSITIONS];
         // A key has at most 128 positions, so at least four keys fit.
         let keys = (POSITIONS / self.hash_funcs as usize).clamp(1, CHUNK);
         for hashes in hashes.chunks(keys) {
             let all = hashes.iter().flat_map(|hash| self.of(*hash));
             let mut count = 0;
-            for (at, place) in places.iter_mut().zip(all) {
-                prefetch(words, place);
-                *at = place;
+            for (at, position) in positions.iter_mut().zip(all) {
+                prefetch(words, position);
+                *at = position;
                 count += 1;
             }
-            for place in places.iter().take(count) {
-                set(words, *place);
+            for position in positions.iter().take(count) {
+                set(words, *position);
             }
         }
     }
@@ -229,29 +232,29 @@ impl Round {
     #[inline(always)]
     fn ask<H: KeyHash, const PARTITIONED: bool, const WIDTH: usize>(
         &mut self,
-        shape: Places<PARTITIONED>,
+        shape: Positions<PARTITIONED>,
         words: &[u64],
         hashes: &[H],
         asked: u32,
     ) {
         let first = if PARTITIONED { u64::from(asked) * shape.range } else { 0 };
-        let mut places = [[0; WIDTH]; CHUNK];
-        let rows = self.keys.iter().zip(&mut self.links).zip(&mut places).take(self.left);
-        for ((key, link), places) in rows {
+        let mut positions = [[0; WIDTH]; CHUNK];
+        let rows = self.keys.iter().zip(&mut self.links).zip(&mut positions).take(self.left);
+        for ((key, link), positions) in rows {
             let high = hashes.get(usize::from(*key)).map_or(0, |hash| hash.to_words()[1]);
             let mut start = first;
-            for place in places {
-                *place = start + next_place(link, high, shape.range);
+            for position in positions {
+                *position = start + next_position(link, high, shape.range);
                 if PARTITIONED {
                     start += shape.range;
                 }
-                prefetch(words, *place);
+                prefetch(words, *position);
             }
         }
         let mut left = 0;
         for at in 0..self.left {
-            let places = places[at % CHUNK];
-            let all = places.iter().fold(1, |all, place| all & bit(words, *place));
+            let positions = positions[at % CHUNK];
+            let all = positions.iter().fold(1, |all, position| all & bit(words, *position));
             self.keys[left % CHUNK] = self.keys[at % CHUNK];
             self.links[left % CHUNK] = self.links[at % CHUNK];
             left += usize::from(all != 0);
@@ -262,15 +265,15 @@ impl Round {
 
 /// Returns the bit at a position, 0 or 1.
 #[inline(always)]
-fn bit(words: &[u64], place: u64) -> u64 {
-    let (word, bit) = word_and_bit(place);
+fn bit(words: &[u64], position: u64) -> u64 {
+    let (word, bit) = word_and_bit(position);
     words.get(word).map_or(0, |word| word >> bit & 1)
 }
 
 /// Sets the bit at a position and returns its previous value.
 #[inline(always)]
-fn set(words: &mut [u64], place: u64) -> u64 {
-    let (word, bit) = word_and_bit(place);
+fn set(words: &mut [u64], position: u64) -> u64 {
+    let (word, bit) = word_and_bit(position);
     words.get_mut(word).map_or(1, |word| {
         let was = *word >> bit & 1;
         *word |= 1 << bit;
@@ -279,9 +282,59 @@ fn set(words: &mut [u64], place: u64) -> u64 {
 }
 
 #[inline(always)]
-fn prefetch(words: &[u64], place: u64) {
-    let (word, _) = word_and_bit(place);
+fn prefetch(words: &[u64], position: u64) {
+    let (word, _) = word_and_bit(position);
     if let Some([byte, ..]) = words.get(word).map(bytemuck::bytes_of) {
         chainsieve_lanes::simd::prefetch(byte);
     }
+}
+
+/// A mask of the even bits of a word: bits 0, 2, 4, and so on.
+const EVEN: u64 = 0x5555_5555_5555_5555;
+
+/// Combines each pair of bits as [`fold`] does, but leaves the result at the position of the pair's
+/// first bit.
+pub(super) const fn pairs(word: u64) -> u64 {
+    (word | word >> 1) & EVEN
+}
+
+fn count(words: &[u64], kept: impl Fn(u64) -> u64) -> u64 {
+    words.iter().map(|word| u64::from(kept(*word).count_ones())).sum()
+}
+
+/// Counts the bits that are set at positions `from..to`, after `kept` was applied to each word.
+pub(super) fn count_between(
+    words: &[u64],
+    from: u64,
+    to: u64,
+    kept: impl Fn(u64) -> u64 + Copy,
+) -> u64 {
+    let ((first, skipped), (last, taken)) = (word_and_bit(from), word_and_bit(to));
+    let low_bits = |at: usize, bits: u32| {
+        let word = kept(words.get(at).copied().unwrap_or_default());
+        u64::from((word & ((1 << bits) - 1)).count_ones())
+    };
+    let whole = count(words.get(first..last).unwrap_or_default(), kept);
+    whole + low_bits(last, taken) - low_bits(first, skipped)
+}
+
+/// Returns half as many bits: bit `i` of the result is the bitwise OR of bits `2i` and `2i + 1` of
+/// `words`.
+pub(super) fn fold(words: &[u64], num_bits: u64) -> Result<Words, NoMemory> {
+    let mut folded = Words::zeroed((num_bits / 2).div_ceil(64))?;
+    for (to, from) in folded.as_mut().iter_mut().zip(words.chunks(2)) {
+        let half = |at: usize| from.get(at).map_or(0, |word| gather_even(word | word >> 1));
+        *to = half(0) | half(1) << 32;
+    }
+    Ok(folded)
+}
+
+/// Moves the even bits of a word together into its low half.
+const fn gather_even(word: u64) -> u64 {
+    let mut bits = word & EVEN;
+    bits = (bits | bits >> 1) & 0x3333_3333_3333_3333;
+    bits = (bits | bits >> 2) & 0x0f0f_0f0f_0f0f_0f0f;
+    bits = (bits | bits >> 4) & 0x00ff_00ff_00ff_00ff;
+    bits = (bits | bits >> 8) & 0x0000_ffff_0000_ffff;
+    (bits | bits >> 16) & 0xffff_ffff
 }
