@@ -71,7 +71,8 @@ fn damaged_filters_are_named() {
 
 #[test]
 fn beginnings_of_every_format_are_survived() {
-    let beginnings: [&[u8]; 6] = [
+    let beginnings: [&[u8]; 7] = [
+        b"just text\n",
         b"\x15\xfe\xff\xff\xff\x0f\x1c\x1c\x00\x00\x1c\x1c\x00\x00\x1c\x1c\x00\x00\x00",
         b"\x01\x05\x7f\xff\xff\xff",
         b"\x01\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00",

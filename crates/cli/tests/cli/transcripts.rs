@@ -56,59 +56,54 @@ fn wrong_with(path: &Path, folder: &Folder, inputs: &[PathBuf]) -> Option<String
     }
     let fixtures = root().join("fixtures").canonicalize().expect("the fixtures");
     symlink(fixtures, directory.join("fixtures")).expect("a link");
-    let mut printed = String::new();
-    let mut wrong = String::new();
+    let mut printed: Vec<String> = Vec::new();
+    let mut wrong = Vec::new();
     let mut lines = expected.lines().peekable();
     while let Some(line) = lines.next() {
-        printed += &format!("{line}\n");
+        printed.push(line.to_owned());
         let Some(start) = line.strip_prefix("$ ") else {
             assert!(line.is_empty() || line.starts_with("# "), "{}: {line}", path.display());
             continue;
         };
         let mut command = start.to_owned();
         while let Some(line) = lines.next_if(|line| line.starts_with("> ")) {
-            printed += &format!("{line}\n");
-            command += &format!("\n{}", &line[2..]);
+            printed.push(line.to_owned());
+            command = [command.as_str(), &line[2..]].join("\n");
         }
+        let is_output = |line: &&str| !line.starts_with("$ ") && !line.starts_with("# ");
         let mut shown = Vec::new();
-        while let Some(line) =
-            lines.next_if(|line| !line.starts_with("$ ") && !line.starts_with("# "))
-        {
-            shown.push(line);
+        while let Some(line) = lines.next_if(is_output) {
+            shown.push(line.to_owned());
         }
         let blank = shown.iter().rev().take_while(|line| line.is_empty()).count();
-        shown.truncate(shown.len() - blank);
+        let blank = shown.split_off(shown.len() - blank);
         let output = output(&command, &directory);
-        let lines: Vec<&str> = output.lines().collect();
-        if matches(&lines, &shown) {
-            shown.iter().for_each(|line| printed += &format!("{line}\n"));
-        } else {
-            printed += &output;
-            wrong += &format!(
-                "{}: {command}\n{output}---- but the transcript shows\n{}\n",
-                path.display(),
-                shown.join("\n")
-            );
+        if !matches(&output, &shown) {
+            let [output, shown] = [&output, &shown].map(|lines| lines.join("\n"));
+            wrong.push(format!("{}: {command}\n{output}\nis not\n{shown}", path.display()));
         }
-        printed += &"\n".repeat(blank);
+        printed.extend(if matches(&output, &shown) { shown } else { output });
+        printed.extend(blank);
     }
     if env::var("CHAINSIEVE_TRANSCRIPTS").is_ok_and(|value| value == "write") {
-        fs::write(path, printed).expect("written");
+        fs::write(path, printed.join("\n") + "\n").expect("written");
     }
-    (!wrong.is_empty()).then_some(wrong)
+    (!wrong.is_empty()).then(|| wrong.join("\n\n"))
 }
 
 /// Compares line by line; a line `…` matches any lines up to the next match.
-fn matches(lines: &[&str], shown: &[&str]) -> bool {
+fn matches(lines: &[String], shown: &[String]) -> bool {
     match shown.split_first() {
         None => lines.is_empty(),
-        Some((&"…", rest)) => (0..=lines.len()).any(|at| matches(&lines[at..], rest)),
+        Some((first, rest)) if first == "…" => {
+            (0..=lines.len()).any(|at| matches(&lines[at..], rest))
+        }
         Some((first, rest)) => lines.first() == Some(first) && matches(&lines[1..], rest),
     }
 }
 
-/// Runs a command, and returns what it prints as a transcript shows it.
-fn output(command: &str, directory: &Path) -> String {
+/// Runs a command, and returns the lines that a transcript shows of it.
+fn output(command: &str, directory: &Path) -> Vec<String> {
     let program = Path::new(env!("CARGO_BIN_EXE_chainsieve")).parent().expect("a folder");
     let path = format!("{}:{}", program.display(), env::var("PATH").expect("a path"));
     let output = Command::new("bash")
@@ -119,15 +114,14 @@ fn output(command: &str, directory: &Path) -> String {
         .stdin(Stdio::null())
         .output()
         .expect("bash");
-    let lines = |bytes: &[u8], mark: &str| {
+    let mut shown = Vec::new();
+    for (mark, bytes) in [("", &output.stdout), ("! ", &output.stderr)] {
         let text = without_durations(&String::from_utf8_lossy(bytes));
-        let lines = text.lines().map(|line| format!("{mark}{line}").trim_end().to_owned() + "\n");
-        lines.collect::<String>()
-    };
-    let mut shown = lines(&output.stdout, "") + &lines(&output.stderr, "! ");
+        shown.extend(text.lines().map(|line| format!("{mark}{line}").trim_end().to_owned()));
+    }
     let code = output.status.code().expect("no signal");
     if code != YES {
-        shown += &format!("? {code}\n");
+        shown.push(format!("? {code}"));
     }
     shown
 }
