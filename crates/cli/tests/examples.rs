@@ -117,14 +117,6 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "3 transactions proven to be in block 000000000000011f9791dcfdfe0e402b79a165a3b781bafcc918b6f2166d577c; height 150013, 8 confirmations; not proven: that no other transaction was left out, and that the number of transactions is 47 as claimed",
         ],
     ),
-    (
-        "watch_set",
-        &[
-            "4 of 389 outputs",
-            "1000003 scripts, exact: false",
-            "looked up without need: about one stranger in a million",
-        ],
-    ),
     ("watch_header", &["block 17686111: 678 of 10000 watches perhaps", "customer 7: 1 transfers"]),
     (
         "watch_set",

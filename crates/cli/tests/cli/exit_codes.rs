@@ -18,7 +18,6 @@ use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve_client::net::frame::{read_message, write_message};
 use testkit::eth::beacon_server::Quirk;
 
-use super::blocks::merkle_block;
 use super::cf::{BLOCK_757753, Folder, GOLDEN, KEY, MAINNET};
 use super::eth::anchor;
 use super::eth::{Block, QUERY, WETH, answer, rpc, write};

@@ -1,19 +1,14 @@
 //! Tests of the binary as users call it: each command on real data, with wrong inputs, and its exit
 //! codes.
 
-mod blocks;
-mod bloom;
 mod cf;
 mod eth;
 mod exit_codes;
-mod filter_build;
-mod filter_convert;
-mod filter_hostile;
-mod filter_size;
-mod filter_test;
+mod filter;
 mod mistakes;
 mod terminal;
 mod test_node;
+mod transcripts;
 mod watch;
 
 use std::fs;
@@ -21,6 +16,9 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use chainsieve::bitcoin::Block;
+use chainsieve::bitcoin::consensus::encode::{deserialize_hex, serialize_hex};
+use chainsieve::btc::bip37::{BlockElements, MerkleBlock};
 use serde_json::{Value, json};
 
 /// The extended public key of BIP84's test wallet.
@@ -102,6 +100,19 @@ fn block_757753() -> String {
     text(&fixture("blocks/mainnet_757753.json")["block"]).to_owned()
 }
 
+/// Returns the merkleblock of these transactions of a block, and the transactions without witness.
+fn merkle_block(block: &str, indices: &[u32]) -> (String, Vec<String>) {
+    let elements = BlockElements::from_raw(&hex::decode(block).expect("hex")).expect("a block");
+    let made = MerkleBlock::new(elements.header(), elements.txids(), indices).expect("in order");
+    let block: Block = deserialize_hex(block).expect("a block");
+    let sent = indices.iter().map(|&index| {
+        let mut transaction = block.txdata[index as usize].clone();
+        transaction.input.iter_mut().for_each(|input| input.witness.clear());
+        serialize_hex(&transaction)
+    });
+    (hex::encode(made.encode()), sent.collect())
+}
+
 /// A temporary file for one test, which is removed afterwards.
 struct TempFile(PathBuf);
 
@@ -131,75 +142,6 @@ impl Drop for TempFile {
         drop(fs::remove_file(&self.0));
     }
 }
-#[test]
-fn demo_tells_the_whole_story() {
-    let page = run(&["demo"]);
-    assert_eq!((page.code, page.stderr.as_str()), (YES, ""));
-    assert!(page.stdout.lines().count() <= 60);
-    assert!(!page.stdout.contains('\x1b'), "no colours in a pipe");
-    let json = json_of(&["demo"], YES);
-    let own: Vec<_> =
-        json["matches"].as_array().expect("matches").iter().filter(|m| m["own"] == true).collect();
-    let indices: Vec<_> = own.iter().map(|found| &found["index"]).collect();
-    assert_eq!(indices, [&json!(2), &json!(9), &json!(18)]);
-    assert_eq!(own[2]["reasons"][0]["kind"], "spent");
-    let words = "6 transactions in the block; the coinbase shows the height of the tree";
-    assert!(page.stdout.contains(words), "{}", page.stdout);
-    assert_eq!(
-        (&json["matches"][0]["index"], &json["matches"][0]["own"]),
-        (&json!(0), &json!(false))
-    );
-    assert_eq!(json["depth"], "coinbase");
-    let mut verify = vec!["btc", "prove", "verify", text(&json["merkleblock"])];
-    verify.extend(json["delivered"].as_array().expect("transactions").iter().map(text));
-    let verified = json_of(&verify, YES);
-    assert_eq!(verified["depth"], "coinbase");
-    assert_eq!(
-        verified["proven"].as_array().map(Vec::len),
-        json["matches"].as_array().map(Vec::len)
-    );
-    let block = block_757753();
-    let matched = json_of(&["btc", "match", text(&json["payload"]), &block], YES);
-    assert_eq!(matched["matched"], json["matches"].as_array().map_or(0, Vec::len));
-}
-
-#[test]
-fn help_names_the_exit_codes_and_every_command_has_its_fields() {
-    let help = run(&["--help"]);
-    assert_eq!(help.code, YES);
-    assert!(help.stdout.contains("Exit codes:"), "{}", help.stdout);
-    for command in [
-        &["btc", "bloom", "new"][..],
-        &["btc", "bloom", "info"],
-        &["btc", "match"],
-        &["btc", "prove", "verify"],
-        &["eth", "anchor", "verify"],
-        &["eth", "audit"],
-        &["eth", "verify-certificate"],
-        &["eth", "scan"],
-        &["eth", "forecast"],
-        &["eth", "header"],
-        &["eth", "stats"],
-        &["eth", "index", "build"],
-        &["eth", "index", "query"],
-        &["eth", "index", "info"],
-        &["eth", "index", "verify"],
-        &["filter", "size"],
-        &["filter", "build"],
-        &["filter", "test"],
-        &["filter", "info"],
-        &["filter", "convert"],
-        &["demo"],
-    ] {
-        let help = run(&[command, &["--help"]].concat());
-        assert_eq!(help.code, YES);
-        assert!(help.stdout.contains("JSON: "), "{command:?}: {}", help.stdout);
-    }
-    assert_eq!(run(&[]).code, USAGE);
-    assert_eq!(run(&["btc", "mach"]).code, USAGE);
-    assert!(run(&["--version"]).stdout.starts_with("chainsieve "));
-}
-
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
     let everything = "00010000000000000001";

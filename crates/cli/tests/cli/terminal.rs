@@ -411,7 +411,7 @@ fn of_a_file() {
     let block = chain::with_field(&Block::both()[0], 12, "h0stile\u{202e}\u{2028}".as_bytes());
     check_shown("extra data", &run(&["eth", "header", &hex::encode(block.header)]));
     // Keys that a filter is asked for.
-    let filter = filter_build::built("terminal.filter", &["--kind", "fuse16"], text);
+    let filter = filter::built("terminal.filter", &["--kind", "fuse16"], text);
     let keys = folder.write("keys", text);
     shows(&["filter", "test", filter.path(), TEXT]);
     shows(&["filter", "test", filter.path(), "--file", &keys]);

@@ -1,4 +1,4 @@
-//! Filters and blocks read from pipes, and lists with nothing to compare.
+//! Filters and blocks read from pipes, builds that are killed, and filters of other blocks.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
@@ -79,97 +79,13 @@ fn blocks_come_slowly_and_under_any_name() {
 }
 
 #[test]
-fn lists_that_compare_nothing_are_no_success() {
-    let folder = Folder::new("lists");
-    let rows = fixture("mainnet_0-255.json");
-    let list = folder.write("list.txt", text(&rows[0]["filter_header"]));
-    let verify = ["btc", "cf", "verify-headers", GOLDEN, "--headers"];
-    let other = [&verify[..], &[&list, "--headers-from", "4294967295"]].concat();
-    fails(&other, b"", BAD_INPUT, &["nothing to compare", "0 to 255"]);
-    let two = folder.write("two.txt", format!("{0}\n{0}\n", text(&rows[0]["filter_header"])));
-    let over = [&verify[..], &[&two, "--headers-from", "4294967295"]].concat();
-    fails(&over, b"", BAD_INPUT, &["the highest height is"]);
-    let empty = folder.write("empty.txt", "");
-    fails(
-        &[&verify[..], &[&empty]].concat(),
-        b"",
-        BAD_INPUT,
-        &["the file contains no filter headers"],
-    );
-}
-
-#[test]
-fn items_count_once_and_the_gap_limit_from_the_start() {
-    let folder = Folder::new("gap");
-    let descriptor = format!("wpkh({XPUB}/0/*)");
-    let script = |index: u32| {
-        descriptor_scripts(&descriptor, index..=index).expect("a descriptor")[0].script.clone()
-    };
-    // The first payment is beyond the range of indices, but within the gap limit.
-    let blocks = chain_of(&[vec![script(30)], vec![script(79)]]);
-    let blocks = folder.write("blocks.hex", blocks.join("\n"));
-    let out = folder.path("filters.cbf");
-    assert_eq!(run(&["btc", "cf", "build", &blocks, "--out", &out]).code, YES);
-    let scan = ["btc", "cf", "scan", &out, &descriptor, &descriptor, "--range", "0-9"];
-    let (lines, last) = lines_of(&scan, NO);
-    assert_eq!((lines.len(), &last["scripts"]), (0, &json!(10)));
-    let (lines, last) = lines_of(&[&scan[..], &["--gap-limit", "50"]].concat(), YES);
-    let found: Vec<_> = lines.iter().map(|line| &line["scripts"][0]["index"]).collect();
-    assert_eq!(found, [30, 79]);
-    assert_eq!(last["scripts"], 130);
-}
-
-#[test]
-fn receiving_and_change_are_told_apart() {
-    let folder = Folder::new("paths");
-    let both = format!("wpkh({XPUB}/<0;1>/*)");
-    let change = format!("wpkh({XPUB}/1/*)");
-    let scripts = descriptor_scripts(&change, 7..=7).expect("a descriptor");
-    let blocks = chain_of(&[vec![scripts[0].script.clone()]]);
-    let blocks = folder.write("blocks.hex", blocks.join("\n"));
-    let out = folder.path("filters.cbf");
-    assert_eq!(run(&["btc", "cf", "build", &blocks, "--out", &out]).code, YES);
-    let receiving = format!("wpkh({XPUB}/0/*)");
-    let scan = ["btc", "cf", "scan", &out, &both, &receiving, &change];
-    let (lines, _) = lines_of(&scan, YES);
-    let found: Vec<_> = lines[0]["scripts"]
-        .as_array()
-        .expect("a list")
-        .iter()
-        .map(|script| (text(&script["item"]), script["path"].clone(), script["index"].clone()))
-        .collect();
-    assert_eq!(found, [(&both[..], json!(1), json!(7)), (&change[..], json!(0), json!(7))]);
-    let page = run(&scan).stdout;
-    assert!(page.contains("/<0;1>/*) path 1 index 7, wpkh("), "{page}");
-    assert!(page.contains("/1/*) index 7"), "{page}");
-}
-
-#[test]
 fn filters_of_other_blocks_are_refused() {
     let folder = Folder::new("blocks");
     let rows = fixture("mainnet_0-255.json");
     let rows = rows.as_array().expect("rows");
     let headers: Vec<_> = rows.iter().map(|row| &text(&row["block"])[..160]).collect();
     let lines = folder.write("headers.hex", headers.join("\n"));
-    let raw = hex::decode(headers[9..].concat()).expect("hex");
-    let raw = folder.write("headers.bin", raw);
     let header = format!("255:{}", text(&rows[255]["filter_header"]));
-    let scan = |filters: &str, more: &[&str], code| {
-        let args = ["btc", "cf", "scan", filters, KEY, "--header", &header];
-        lines_of(&[&args[..], more].concat(), code)
-    };
-    let (found, last) = scan(GOLDEN, &["--block-headers", &lines], YES);
-    assert_eq!((found.len(), &last["warnings"]), (BLOCKS_OF_KEY.len(), &json!([])));
-    let raw = ["--block-headers", &raw, "--block-headers-from", "9"];
-    // The scan begins at height 0, but the file of block headers begins at height 9.
-    let all = ["btc", "cf", "scan", GOLDEN, KEY];
-    fails(
-        &[&all[..], &raw].concat(),
-        b"",
-        BAD_INPUT,
-        &["height 0", "247 headers from height 9 on"],
-    );
-    assert_eq!(scan(GOLDEN, &[&raw[..], &["--birthday", "9"]].concat(), YES).0, found);
 
     // The file contains the genuine filters, but one of them is stored with the hash of another
     // block. The filter headers still match.
@@ -181,7 +97,8 @@ fn filters_of_other_blocks_are_refused() {
         writer.append(&hash, item.content).expect("in memory");
     }
     let forged = folder.write("forged.cbf", file);
-    let (missed, last) = scan(&forged, &[], YES);
+    let scan = ["btc", "cf", "scan", &forged, KEY, "--header", &header];
+    let (missed, last) = lines_of(&scan, YES);
     assert_eq!((missed.len(), &last["compared_to"]), (BLOCKS_OF_KEY.len() - 1, &json!(255)));
     let refused = |args: &[&str]| {
         let block_headers = ["--block-headers", &lines];
@@ -192,7 +109,7 @@ fn filters_of_other_blocks_are_refused() {
             &["height 170", text(&rows[170]["hash"])],
         );
     };
-    refused(&["btc", "cf", "scan", &forged, KEY, "--header", &header]);
+    refused(&scan);
     refused(&["btc", "cf", "verify-headers", &forged]);
 }
 
@@ -217,4 +134,39 @@ fn a_scan_ends_when_nobody_reads() {
     written.expect_err("the scan did not stop early");
     let output = scan.wait_with_output().expect("it ends");
     assert_eq!((output.status.code(), &output.stderr[..]), (Some(YES), &b""[..]));
+}
+
+/// Returns the blocks of the fixture, in hex.
+fn blocks() -> Vec<String> {
+    let rows = fixture("mainnet_0-255.json");
+    rows.as_array().expect("rows").iter().map(|row| text(&row["block"]).to_owned()).collect()
+}
+
+#[test]
+fn a_filter_is_in_the_file_when_its_line_is_printed() {
+    let folder = Folder::new("killed");
+    let out = folder.path("filters.cbf");
+    let mut build = Command::new(env!("CARGO_BIN_EXE_chainsieve"))
+        .args(["btc", "cf", "build", "-", "--out", &out, "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut stdin = build.stdin.take().expect("piped");
+    let blocks = blocks();
+    // The command needs two blocks to detect the format of its input.
+    writeln!(stdin, "{}\n{}", blocks[0], blocks[1]).expect("it reads");
+    stdin.flush().expect("it reads");
+    let mut lines = BufReader::new(build.stdout.take().expect("piped")).lines();
+    for _ in 0..2 {
+        lines.next().expect("a line").expect("text");
+    }
+    // A second process must not write to the same file.
+    let next = folder.write("next.hex", &blocks[2]);
+    let append = ["btc", "cf", "build", &next, "--out", &out, "--append"];
+    fails(&append, b"", BAD_INPUT, &["another process"]);
+    build.kill().expect("it runs");
+    build.wait().expect("it ends");
+    assert_eq!(json_of(&["btc", "cf", "verify-headers", &out], YES)["filters"], 2);
+    assert_eq!(lines_of(&append, YES).1["first"], 2);
 }

@@ -1,4 +1,4 @@
-//! Tests of `eth header`: every input format of headers.
+//! Tests of every input format of headers, and of a whole archive.
 
 use super::*;
 
@@ -98,42 +98,31 @@ fn headers_of_every_fork() {
     assert!(page.stdout.lines().count() > fixture.len());
 }
 
+/// Reads the whole archive of the blocks 0 to 8191.
 #[test]
-fn mistakes_in_headers_name_file_line_and_field() {
-    let block = Block::read(FIRST);
-    let object = write::rpc_header(&block.header);
-    let refused = |name: &str, contents: &[u8], words: &[&str]| {
-        let file = TempFile::new(name, contents);
-        fails(&["eth", "header", file.path()], b"", BAD_INPUT, &[&[name], words].concat());
-    };
-    let mut altered = object.clone();
-    altered["gasUsed"] = json!("0x1");
-    let lines = format!("{object}\n{altered}\n");
-    refused("altered.json", lines.as_bytes(), &["line 2", "the fields hash to", &block.hash]);
-    let mut cut = object.clone();
-    cut.as_object_mut().expect("an object").remove("receiptsRoot");
-    refused("cut.json", format!("[{object},\n{cut}]").as_bytes(), &["line 2", "receiptsRoot"]);
-    let twice = object.to_string().replacen('{', "{\"number\":\"0x1\",", 1);
-    refused("twice.json", twice.as_bytes(), &["line 1", "duplicate field `number`"]);
-    let missing = json!([write::reply(&object), { "jsonrpc": "2.0", "id": 2, "result": null }]);
-    refused("missing.json", missing.to_string().as_bytes(), &["does not have the block"]);
-    let error =
-        json!({ "jsonrpc": "2.0", "id": 2, "error": { "code": -32000, "message": "pruned" } });
-    refused("error.json", error.to_string().as_bytes(), &["line 1", "pruned"]);
-    let fixture = json!([{ "hash": B256::ZERO, "header": hex0x(&block.header) }]);
-    refused("other.json", fixture.to_string().as_bytes(), &["line 1", "hashes to", &block.hash]);
-    let twice = [&block.header[..], &block.header[..100]].concat();
-    refused("cut.rlp", &twice, &["byte 564", "ends after 97"]);
-    let mut short = block.header.clone();
-    short[3] = 0x9f; // the parent hash with one byte fewer
-    refused("short.rlp", &short, &["byte 0", "parentHash has 31 bytes"]);
-    let hex = format!("{}\n{}zz\n", hex0x(&block.header), hex0x(&block.header));
-    refused("line.hex", hex.as_bytes(), &["line 2", "character 'z'", "is not a hex digit"]);
-    refused("empty.rlp", b"", &["the input is empty"]);
-    refused("text.txt", b"what is this", &["unknown format", "unlike RLP"]);
-    refused("nothing.json", b"[]", &["no headers"]);
-    fails(&["eth", "header", "/no/such/file"], b"", BAD_INPUT, &["/no/such/file", "no such file"]);
-    fails(&["eth", "header", "-", "-"], b"", USAGE, &["only once"]);
-    let rlp = TempFile::new("said.rlp", &block.header);
-    fails(&["eth", "header", "--format", "json", rlp.path()], b"", BAD_INPUT, &["line 1"]);
+fn epoch_0_of_the_chain() {
+    let Some((corpus, _)) = testkit::corpus::index("ethereum") else { return };
+    let path = corpus.join("mainnet/era1/mainnet-00000-5ec1ffb8.era1");
+    let path = path.to_str().expect("text");
+    let json = json_of(&["eth", "stats", path], YES);
+    assert_eq!((&json["blocks"], &json["linked"]), (&json!(8192), &json!(true)));
+    assert_eq!((&json["first"], &json["last"]), (&json!(0), &json!(8191)));
+    assert_eq!(json["empty"], 8192, "none of these blocks has a transaction");
+    let lines = json_lines(&["eth", "scan", path, "--address", WETH], NO);
+    let [summary] = &lines[..] else { panic!("no candidates: {}", lines.len()) };
+    assert_eq!(summary["candidates"], 0);
+    let last = text(&summary["last_hash"]).to_owned();
+    for threads in ["1", "3"] {
+        let args =
+            ["eth", "scan", path, "--event", DEPOSIT, "--anchor", &last, "--threads", threads];
+        let lines = json_lines(&args, NO);
+        assert_eq!(lines[0]["anchored_to"], 8191);
+        assert_eq!(lines[0]["last_hash"], last);
+    }
+    // The blooms exclude every block, so the audit is complete without any receipt.
+    let none = TempFile::new("epoch-0.json", "[]");
+    let mut args = vec!["eth", "audit", path, "--logs", none.path(), "--chain", "mainnet"];
+    args.extend(["--anchor", &last, "--address", WETH]);
+    let audit = json_of(&args, YES);
+    assert_eq!(audit["blocks"]["absent_by_bloom"], 8192);
 }

@@ -5,15 +5,11 @@
 
 pub(crate) mod anchor;
 mod audit;
-mod certificate;
-mod chain;
 mod era;
 mod headers;
 mod hostile;
 mod index;
 pub(crate) mod rpc;
-mod scan;
-mod slips;
 pub(crate) mod write;
 
 use super::*;
@@ -31,13 +27,13 @@ pub(crate) const QUERY: [&str; 6] = ["--address", WETH, "--event", DEPOSIT, "--t
 /// A real block of mainnet.
 pub(crate) struct Block {
     number: u64,
-    hash: String,
+    pub(crate) hash: String,
     pub(crate) header: Vec<u8>,
     /// The receipts, each as encoded in the trie.
-    receipts: Vec<Vec<u8>>,
+    pub(crate) receipts: Vec<Vec<u8>>,
 }
 
-fn eth_fixture(name: &str) -> Value {
+pub(crate) fn eth_fixture(name: &str) -> Value {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ethereum").join(name);
     serde_json::from_slice(&fs::read(path).expect("fixture")).expect("fixture is JSON")
 }
@@ -47,7 +43,7 @@ fn bytes(value: &Value) -> Vec<u8> {
 }
 
 impl Block {
-    fn read(name: &str) -> Self {
+    pub(crate) fn read(name: &str) -> Self {
         let fixture = eth_fixture(&format!("blocks/{name}.json"));
         let receipts = fixture["receipts"].as_array().expect("receipts").iter().map(bytes);
         let block = Self {
@@ -74,7 +70,7 @@ impl Block {
     }
 
     /// Returns all receipts as one RLP list: legacy receipts as lists, others as strings.
-    fn receipts_rlp(&self) -> Vec<u8> {
+    pub(crate) fn receipts_rlp(&self) -> Vec<u8> {
         let items = self.receipts.iter().map(|receipt| match receipt[0] {
             0xc0.. => receipt.clone(),
             _ => write::string(receipt),

@@ -52,7 +52,7 @@ const FIELDS: [(&str, bool); 21] = [
 ];
 
 /// Returns a header as `eth_getBlockByNumber` returns it.
-pub(super) fn rpc_header(header: &[u8]) -> Value {
+pub(crate) fn rpc_header(header: &[u8]) -> Value {
     let mut object = json!({ "hash": keccak256(header), "transactions": [], "size": "0x1" });
     for (item, (name, is_number)) in items(header).iter().zip(FIELDS) {
         let value = content(item);
@@ -132,7 +132,7 @@ pub(super) fn era1_with(blocks: &[Block], body: &[u8]) -> Vec<u8> {
 }
 
 /// Writes an ere archive without proofs: all headers, bodies and slim receipts, then an index.
-pub(super) fn ere(blocks: &[Block]) -> Vec<u8> {
+pub(crate) fn ere(blocks: &[Block]) -> Vec<u8> {
     let mut file = record(0x3265, &[]);
     let mut columns = Vec::new();
     for (kind, of) in

@@ -19,37 +19,6 @@ fn segments(index: &str) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn every_form_of_headers_gives_the_same_index() {
-    let folder = Folder::new("index-forms");
-    let blocks = Block::both();
-    let objects = blocks.each_ref().map(|block| write::rpc_header(&block.header));
-    let hex = blocks.each_ref().map(|block| hex0x(&block.header));
-    for (name, contents) in [
-        ("rlp", blocks.each_ref().map(|block| block.header.clone()).concat()),
-        ("lines", format!("{}\n{}\n", objects[0], objects[1]).into_bytes()),
-        ("replies", json!(objects.each_ref().map(write::reply)).to_string().into_bytes()),
-        ("hex", hex.join("\n").into_bytes()),
-        ("era1", write::era1(&blocks)),
-        ("ere", write::ere(&blocks)),
-    ] {
-        let headers = folder.write(name, contents);
-        let (index, summary) = build(&folder, &headers, &[]);
-        assert_eq!(
-            (&summary["added"], &summary["last_hash"]),
-            (&json!(2), &json!(blocks[1].hash)),
-            "{name}"
-        );
-        assert_eq!(summary["warnings"], json!([]));
-        fs::remove_dir_all(&index).expect("removed");
-    }
-    let index = folder.path("index");
-    let args = ["eth", "index", "build", &index, &hex[0], &hex[1]];
-    assert_eq!(lines_of(&args, YES).1["added"], 2);
-    let page = run(&["eth", "index", "info", &index]).stdout;
-    assert!(page.contains("2, 17686111 to 17686112"), "{page}");
-}
-
-#[test]
 fn a_killed_build_has_what_it_said_and_goes_on() {
     let folder = Folder::new("index-killed");
     let all = chain();

@@ -251,25 +251,9 @@ fn a_certificate_of_a_providers_answer_verifies() {
 fn what_makes_no_sense_is_said() {
     let server = honest(Chain::real_and(2));
     let url = server.url();
-    let usage = |args: &[&str], words: &[&str]| {
-        let output = discreet(&[&["eth", "audit"], args].concat());
-        assert_eq!((output.code, output.stdout.as_str()), (USAGE, ""), "{}", output.stderr);
-        for word in words {
-            assert!(output.stderr.contains(word), "{word}: {}", output.stderr);
-        }
-    };
-    usage(&["--rpc", &url, "--address", WETH], &["--from is missing"]);
-    usage(&["--rpc", &url, "--rpc", &url, "--rpc", &url], &["more than twice"]);
-    usage(&["--rpc", &url, "--rpc2-header", "a: b"], &["without a second --rpc"]);
-    let header = format!("no-colon {SECRET}");
-    usage(&["--rpc", &url, "--rpc-header", &header], &["--rpc-header: ", "Name: value"]);
-    usage(&["--rpc", &url, "--logs", "x"], &["--logs", "--rpc"]);
-    usage(&["--rpc", &url, &url], &["cannot be used with '[HEADERS]...'"]);
-    usage(&["--rpc", &url, "--timeout", &url], &["not shown"]);
-    for scheme in ["ws", "wss", "ftp"] {
-        usage(&["--rpc", &format!("{scheme}://{SECRET}@host/v3/")], &["--rpc: "]);
-    }
-    usage(&["--rpc", SECRET], &["http:// or https:// is missing"]);
+    let output = discreet(&["eth", "audit", "--rpc", &url, "--address", WETH]);
+    assert_eq!((output.code, output.stdout.as_str()), (USAGE, ""), "{}", output.stderr);
+    assert!(output.stderr.contains("--from is missing"), "{}", output.stderr);
     audit_fails(&server, &["--chain", "sepolia"], BAD_INPUT, &["sepolia", "id 1, ethereum"]);
     audit_fails(&server, &["--max-receipts", "1"], BAD_INPUT, &["--max-receipts allows 1 block"]);
     audit_fails(&server, &["--max-headers", "1"], BAD_INPUT, &["--max-headers allows 1"]);

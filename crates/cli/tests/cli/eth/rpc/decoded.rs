@@ -102,19 +102,3 @@ fn a_table_has_a_line_for_each_log() {
     let both = follow(&server.url(), &abi, &["--csv", "--json"]);
     assert_ne!(both.code, YES);
 }
-
-#[test]
-fn what_is_no_abi_is_refused() {
-    let server = honest(Chain::real_and(0));
-    let deep = format!(
-        "[{{\"type\":\"event\",\"name\":\"A\",\"anonymous\":false,\"inputs\":[{{\"name\":\"a\",\"indexed\":false,\"type\":\"{}\"}}]}}]",
-        "uint256".to_owned() + &"[]".repeat(100_000)
-    );
-    for abi in ["", "{}", "[]", "[{\"type\":\"event\"}]", "{\"abi\":[]}", "nonsense", deep.as_str()]
-    {
-        let file = TempFile::new("no-abi.json", abi);
-        let output = follow(&server.url(), &file, &[]);
-        assert_ne!(output.code, YES, "{abi:.80}");
-        assert!(output.stderr.contains("--abi"), "{abi:.80}: {}", output.stderr);
-    }
-}
