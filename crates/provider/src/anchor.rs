@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chainsieve::alloy_primitives::B256;
 
-use crate::node::Node;
+use crate::nodes::Node;
 
 /// A source of trusted block hashes. All ancestors of a trusted block are authentic too, whoever
 /// sent their headers.

@@ -6,7 +6,8 @@ use chainsieve::eth::header::{BlockRef, ChainError};
 use chainsieve::eth::log_query::ResolveError;
 use thiserror::Error;
 
-use crate::node::{EndpointError, RpcError};
+use crate::nodes::endpoint::EndpointError;
+use crate::nodes::error::RpcError;
 
 /// Reason why a provider could not be created.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

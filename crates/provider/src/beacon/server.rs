@@ -10,8 +10,8 @@ use chainsieve::eth::anchor::header_proof::SummariesProof;
 use chainsieve::eth::anchor::network::{Fork, Network};
 use chainsieve::eth::anchor::sync_committee::{Bootstrap, Update, UpdateChunks, UpdateKind};
 
-use crate::node::transport::{Bytes, Transport};
-use crate::node::{Endpoint, Options, RpcError};
+use crate::nodes::transport::{Bytes, Transport};
+use crate::nodes::{Endpoint, Options, RpcError};
 
 /// Maximum size of a bootstrap, which has 25 kB as SSZ and 55 kB as JSON.
 const MAX_BOOTSTRAP: u64 = 1 << 20;

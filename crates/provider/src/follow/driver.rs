@@ -2,23 +2,29 @@
 //! passes updates to the reader, and stores cursors.
 
 use std::collections::VecDeque;
+use std::io;
 use std::ops::RangeInclusive;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
+use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::follow::{
     Action, Answer, Event, Failure, Fault, Follower, Question, QuestionId,
 };
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log_query::BlockTag;
 
-use super::cursor_file::CursorFile;
-use super::shared::Shared;
-use super::{CandidateIndex, FollowError, FollowStatus, LogUpdate};
-use crate::node::{Node, RpcError, unix_time};
-use crate::nodes::once;
-use crate::note::Note;
-use crate::provider::Provider;
-use crate::transactions;
+use super::index::CandidateIndex;
+use super::updates::{FollowError, FollowStatus, LogUpdate, Shared};
+use crate::anchor::AnchorSource;
+use crate::durable_file::DurableFile;
+use crate::nodes::ask::once;
+use crate::nodes::{Node, RpcError, unix_time};
+use crate::provider::{Provider, logs};
+use crate::report::Note;
+use crate::stop::Stop;
 
 pub(super) struct Driver {
     provider: Provider,
@@ -27,7 +33,7 @@ pub(super) struct Driver {
     /// Index of the node that was asked last.
     asked: usize,
     follower: Follower,
-    file: Option<CursorFile>,
+    file: Option<DurableFile>,
     index: Option<Box<dyn CandidateIndex>>,
     shared: Arc<Shared>,
 }
@@ -49,7 +55,7 @@ impl Driver {
     pub(super) fn new(
         provider: Provider,
         follower: Follower,
-        file: Option<CursorFile>,
+        file: Option<DurableFile>,
         index: Option<Box<dyn CandidateIndex>>,
         shared: Arc<Shared>,
     ) -> Self {
@@ -115,7 +121,7 @@ impl Driver {
     fn store_all(&mut self) {
         for action in self.handle(Event::Stop) {
             if let (Action::Store(_, cursor), Some(file)) = (action, &self.file) {
-                drop(file.write(&cursor));
+                drop(file.write(&cursor.to_json()));
             }
         }
     }
@@ -162,7 +168,7 @@ impl Driver {
             Action::Ask(id, question) => self.ask(id, &question),
             Action::Store(id, cursor) => {
                 if let Some(file) = &self.file {
-                    file.write(&cursor)?;
+                    file.write(&cursor.to_json())?;
                 }
                 Ok(self.handle(Event::Stored(id)))
             }
@@ -263,7 +269,7 @@ impl Driver {
         let nodes: Vec<Node> = nodes.collect();
         let mut actions = Vec::new();
         // The current node stays the one for headers and receipts, which it served.
-        let came = transactions::ask(&nodes, self.node, blocks, |index, at, received| {
+        let came = logs::ask_transactions(&nodes, self.node, blocks, |index, at, received| {
             self.asked = index;
             let received = received.as_ref().map(Option::as_ref).map_err(failure);
             actions.extend(self.answer(id, Ok(Answer::Transactions(at, received))));
@@ -377,5 +383,59 @@ fn failure(error: &RpcError) -> Failure {
         Failure::of_connection(reason)
     } else {
         Failure::of_answer(reason)
+    }
+}
+
+/// Shortest interval between two calls, so that a source which returns 0 keeps no core busy.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+/// Asks an anchor source again and again, until the follower ends.
+pub(super) struct NewerAnchors {
+    pub(super) source: Arc<dyn AnchorSource>,
+    /// The blocks that the source returned last.
+    pub(super) known: Vec<B256>,
+    /// Node to which notes are attributed.
+    pub(super) node: Node,
+    pub(super) shared: Arc<Shared>,
+    /// Set when the follower ends.
+    pub(super) stop: Stop,
+}
+
+impl NewerAnchors {
+    /// Starts the thread, unless the source never returns a newer block.
+    ///
+    /// The thread is not joined: a call of the source in progress may take long, and must delay
+    /// neither an update nor a shutdown.
+    pub(super) fn spawn(self) -> io::Result<()> {
+        if self.source.refresh().is_none() {
+            return Ok(());
+        }
+        let thread = thread::Builder::new().name("chainsieve-anchor".into());
+        thread.spawn(move || self.run()).map(drop)
+    }
+
+    fn run(mut self) {
+        while let Some(interval) = self.source.refresh() {
+            if self.stop.wait_timeout(interval.max(SHORTEST)) {
+                return;
+            }
+            let blocks = catch_unwind(AssertUnwindSafe(|| self.source.blocks()));
+            let blocks = blocks.unwrap_or_else(|_| Err("the anchor source has panicked".into()));
+            if self.stop.is_set() {
+                return;
+            }
+            match blocks {
+                Ok(blocks) => {
+                    let is_newer = |block: &B256| !self.known.contains(block);
+                    let newer: Vec<_> = blocks.iter().copied().filter(is_newer).collect();
+                    self.known = blocks;
+                    if !newer.is_empty() {
+                        self.shared.set_anchors(newer);
+                        self.stop.ring();
+                    }
+                }
+                Err(error) => self.node.note(&Note::NoNewerAnchor(error)),
+            }
+        }
     }
 }

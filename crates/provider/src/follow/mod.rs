@@ -1,111 +1,32 @@
 //! A follower of logs, past and live, that runs in a thread of its own.
 
-mod cursor_file;
 mod driver;
-mod newer_anchors;
-mod shared;
+mod index;
 mod updates;
 
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use chainsieve::eth::follow::{
-    Config, Cursor, Fault, Follower, Indexed, StartError, Update, UpdateId,
-};
-use chainsieve::eth::header::BlockRef;
+use chainsieve::eth::follow::{Config, Cursor, Follower, Indexed};
 use chainsieve::eth::log_query::{BlockTag, LogQuery};
-use thiserror::Error;
 
-pub use self::cursor_file::{CursorFileCause, CursorFileError};
-#[cfg(feature = "tokio")]
-pub use self::updates::LogUpdateStream;
-pub use self::updates::LogUpdates;
-use crate::error::FetchError;
+use crate::durable_file::{DurableFile, FileError};
 use crate::provider::Provider;
 use crate::stop::Stop;
-use cursor_file::CursorFile;
-use driver::Driver;
-use newer_anchors::NewerAnchors;
-use shared::Shared;
+use driver::{Driver, NewerAnchors};
+use updates::Shared;
 
-/// An update of a follower.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
-#[non_exhaustive]
-pub struct LogUpdate {
-    /// Number of the update in this run.
-    pub id: UpdateId,
-    /// The update itself, such as new blocks with their logs, or blocks removed by a
-    /// reorganisation.
-    pub update: Update,
-    /// Cursor for resuming after this update; `None` if there is a
-    /// [cursor file](FollowBuilder::cursor_file).
-    ///
-    /// A caller that stores the cursor in one transaction with its results of the update needs no
-    /// cursor file.
-    pub cursor: Option<Cursor>,
-}
+pub use index::CandidateIndex;
+#[cfg(feature = "tokio")]
+pub use updates::LogUpdateStream;
+pub use updates::{FollowError, FollowStatus, LogUpdate, LogUpdates};
 
-/// Reason why a follower could not start, or ended by itself.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum FollowError {
-    /// At the start, the chain's id or the anchor's hashes could not be fetched.
-    #[error(transparent)]
-    Fetch(#[from] FetchError),
-    /// The query or the cursor is invalid for a follower.
-    #[error(transparent)]
-    Start(#[from] StartError),
-    /// The nodes' answers do not allow the follower to continue.
-    #[error("{node}: {fault}")]
-    Fault {
-        /// Scheme, host and port of the node that was asked last.
-        node: String,
-        /// Reason why the follower cannot continue.
-        fault: Box<Fault>,
-    },
-    /// The cursor file could not be read or written.
-    #[error("cursor, {0}")]
-    Cursor(#[from] CursorFileError),
-    /// The index could not be read.
-    #[error("{0}")]
-    Index(String),
-    /// The system could not start a thread.
-    #[error("cannot start a thread: {0}")]
-    Thread(String),
-    /// The follower's thread has panicked.
-    #[error("the follower has panicked")]
-    Panicked,
-}
-
-/// An index of past blocks that finds the candidates of a query without headers from nodes.
-pub trait CandidateIndex: Send {
-    /// Returns the range of indexed blocks, without those that may still leave the chain; `None` if
-    /// there are no such blocks.
-    ///
-    /// # Errors
-    /// Returns the reason if the index cannot be read.
-    fn blocks(&mut self) -> Result<Option<RangeInclusive<u64>>, String>;
-
-    /// Returns the number and hash of an indexed block.
-    ///
-    /// # Errors
-    /// Returns the reason if the index cannot be read.
-    fn block(&mut self, number: u64) -> Result<BlockRef, String>;
-
-    /// Returns the first candidates of a range, in order, and the block up to which the list is
-    /// complete.
-    ///
-    /// # Errors
-    /// Returns the reason if the index cannot be read.
-    fn candidates(
-        &mut self,
-        numbers: RangeInclusive<u64>,
-    ) -> Result<(Vec<BlockRef>, BlockRef), String>;
-}
+/// Maximum size of a cursor file. Every cursor is smaller than this maximum: it contains the logs
+/// of some hundred full blocks at most.
+const MAX_CURSOR: u64 = 4 << 30;
 
 /// Configures and starts a follower. The builder is `Send`, but not `Sync`, because its
 /// [`CandidateIndex`] only has to be `Send`.
@@ -155,7 +76,7 @@ impl Provider {
     /// ```
     pub fn follow(&self, query: &LogQuery) -> FollowBuilder {
         // Placeholders: `start` sets the chain's id and profile.
-        let adjust = Config::new(0, crate::nodes::unknown_chain(0), query.clone());
+        let adjust = Config::new(0, crate::nodes::ask::unknown_chain(0), query.clone());
         FollowBuilder { provider: self.clone(), cursor: None, file: None, index: None, adjust }
     }
 }
@@ -239,7 +160,7 @@ impl FollowBuilder {
     ///
     /// The [anchor](crate::AnchorSource) is asked here, and again while the follower runs if it
     /// [may return newer blocks](crate::AnchorSource::refresh). Only the nodes vouch for blocks after
-    /// the last trusted block on their chain; [`Update::Anchored`] reports that block.
+    /// the last trusted block on their chain; [`Update::Anchored`](chainsieve::eth::follow::Update::Anchored) reports that block.
     ///
     /// The nodes must have the blocks that the anchor returns here. A newer block that the nodes do
     /// not have yet is requested again until they have it.
@@ -251,9 +172,9 @@ impl FollowBuilder {
         let Self { cursor, file, mut index, adjust, .. } = self;
         let stop = self.provider.stop().child();
         let provider = self.provider.with_stop(stop.clone());
-        let file = file.as_deref().map(CursorFile::open).transpose()?;
+        let file = file.as_deref().map(DurableFile::open).transpose()?;
         let cursor = match &file {
-            Some(file) => file.read()?.or(cursor),
+            Some(file) => stored_cursor(file)?.or(cursor),
             None => cursor,
         };
         let indexed = match &mut index {
@@ -305,6 +226,13 @@ impl FollowBuilder {
     }
 }
 
+/// Reads the cursor of an earlier run; `None` if the file does not exist.
+fn stored_cursor(file: &DurableFile) -> Result<Option<Cursor>, FileError> {
+    let Some(text) = file.read(MAX_CURSOR)? else { return Ok(None) };
+    let cursor = Cursor::from_json(&text);
+    cursor.map(Some).map_err(|error| FileError::invalid(&file.path, &error))
+}
+
 fn indexed(index: &mut dyn CandidateIndex) -> Result<Option<Indexed>, String> {
     let Some(blocks) = index.blocks()? else { return Ok(None) };
     Ok(Some(Indexed { first: *blocks.start(), last: index.block(*blocks.end())? }))
@@ -319,20 +247,6 @@ pub struct Following {
     stop: Stop,
     config: Config,
     thread: Option<JoinHandle<()>>,
-}
-
-/// Progress of a follower.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
-#[non_exhaustive]
-pub struct FollowStatus {
-    /// The latest block that the nodes named; `None` before the first answer.
-    pub head: Option<BlockRef>,
-    /// Number of the next header to link.
-    pub next: Option<u64>,
-    /// The last block that was delivered and acknowledged.
-    pub last: Option<BlockRef>,
-    /// Number of blocks whose receipts were verified in this run.
-    pub verified: u64,
 }
 
 impl Following {

@@ -11,14 +11,11 @@ use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{LogQuery, Semantics};
 use chainsieve::eth::receipts::{BlockReceipts, BloomAgreement, VerifyError};
 
-use super::filter_trust::FilterTrust;
-use super::flight::Flights;
-use super::memory::{Kept, Size, kept};
-use super::observer::{Found, Wrong};
-use super::source::{Missing, Part, Source};
+use super::memory::{Flights, Kept, Size, kept};
+use super::source::{FilterTrust, Found, Missing, Part, Source, Wrong};
 use super::store::Kind;
-use crate::node::{Node, ReceiptRoom, ReceivedReceipts};
-use crate::nodes::{Unaccepted, ask};
+use crate::nodes::ask::{Unaccepted, ask};
+use crate::nodes::{Node, ReceiptRoom, ReceivedReceipts};
 
 /// All receipts of a block, which its header commits to.
 #[derive(Debug)]

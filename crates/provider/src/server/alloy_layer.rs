@@ -37,12 +37,12 @@ use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 use tower::{Service, ServiceExt as _};
 
-use super::Proven;
 use super::call::{Call, Written};
 use super::clients::Client;
-use super::methods::{self, list_of};
-use super::refusal::{ErrorObject, Refusal};
-use super::unverified::is_never_passed;
+use super::error::{ErrorObject, Refusal};
+use super::methods::list_of;
+use super::rpc::is_never_passed;
+use super::{Proven, methods};
 
 /// A layer that makes the answers of alloy's provider proven ones.
 ///

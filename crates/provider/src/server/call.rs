@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::Proven;
 use super::clients::{Client, Held};
-use super::refusal::Refusal;
+use super::error::Refusal;
 use crate::stop::Stop;
 
 /// Number of bytes that are reserved at once while an answer is written.

@@ -14,8 +14,8 @@ use chainsieve::eth::log_query::LogQuery;
 use quick_cache::sync::Cache;
 
 use super::Proven;
-use super::events::{LogDifferences, RpcServerEvent};
-use crate::node::{Node, RpcError};
+use super::operator::{LogDifferences, RpcServerEvent};
+use crate::nodes::{Node, RpcError};
 
 /// Number of answers that may wait for their comparison. Further ones are not compared.
 const WAITING: usize = 16;

@@ -9,12 +9,11 @@ use chainsieve::eth::header::{BlockRef, ChainBlock};
 use chainsieve::eth::log_query::BlockTag;
 
 use super::Proven;
-use super::chain::HeadSource;
-use super::events::RpcServerEvent;
-use super::journal::BlockHeader;
+use super::chain::{BlockHeader, HeadSource};
+use super::operator::RpcServerEvent;
 use crate::error::FetchError;
-use crate::node::{Node, RpcError};
-use crate::nodes::{first_of, trusted_header};
+use crate::nodes::ask::{first_of, trusted_header};
+use crate::nodes::{Node, RpcError};
 
 /// The blocks that an anchor trusts now, so that their headers are fetched once. Their number is that of the
 /// anchor's hashes.
@@ -145,7 +144,7 @@ impl Proven {
             let named = |tag: BlockTag| {
                 first_of(
                     nodes,
-                    || crate::node::named(tag),
+                    || crate::nodes::named(tag),
                     |node| {
                         let header = node.header_at(tag)?;
                         Ok(header.map(|header| (header, self.blocks.index_of(node))))

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -23,15 +23,13 @@ use tower::util::BoxCloneService;
 use tower::{ServiceBuilder, ServiceExt as _, service_fn};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
-use super::Proven;
-use super::builder::RpcServerError;
-use super::clients::{Client, Held};
+use super::clients::{Client, Held, Open};
+use super::error::{Refusal, RpcServerError};
 use super::index::FilterIndex;
-use super::listen::{Input, Open, forwarded_for};
-use super::refusal::Refusal;
 use super::rpc::Caller;
-use super::websocket;
-use crate::node::transport::unix_time;
+use super::websocket::Input;
+use super::{Proven, websocket};
+use crate::nodes::transport::unix_time;
 
 /// Name of the HTTP header of an answer that nobody proved.
 pub(super) const UNVERIFIED: &str = "chainsieve-unverified";
@@ -316,6 +314,12 @@ impl Front {
 fn has(headers: &HeaderMap, name: HeaderName, word: &str) -> bool {
     let mut values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     values.any(|value| value.split(',').any(|own| own.trim().eq_ignore_ascii_case(word)))
+}
+
+/// Returns the client's address that a proxy names: the last one, which it added itself.
+fn forwarded_for(value: &str) -> Option<IpAddr> {
+    let last = value.rsplit(',').next()?.trim();
+    last.parse().ok().or_else(|| last.parse::<SocketAddr>().ok().map(|address| address.ip()))
 }
 
 /// Returns `true` if the origin of a page is a server on this machine.

@@ -11,7 +11,7 @@ use chainsieve::eth::index::{Candidates, Folder, Index, IndexError, Settings, Wr
 use chainsieve::eth::log_query::CompiledQuery;
 
 use super::Proven;
-use super::events::RpcServerEvent;
+use super::operator::RpcServerEvent;
 
 /// Number of blocks that are added at once. An end of the process loses no more than these.
 const PIECE: u64 = 8192;

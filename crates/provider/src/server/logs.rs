@@ -17,16 +17,15 @@ use chainsieve::eth::scan;
 
 use super::Proven;
 use super::call::Call;
-use super::chain::{Headers, HeadersError};
-use super::events::RpcServerEvent;
+use super::chain::{BlockHeader, Change, Headers, HeadersError};
+use super::error::Refusal;
 use super::index::Indexed;
-use super::journal::{BlockHeader, Change};
-use super::refusal::Refusal;
+use super::operator::RpcServerEvent;
 use crate::error::FetchError;
-use crate::held;
-use crate::in_order::in_order;
-use crate::node::Node;
+use crate::nodes::Node;
+use crate::nodes::ask::in_order;
 use crate::proven::{Missing, Part};
+use crate::provider::chain::bytes_of;
 use crate::stop::Stop;
 
 /// The rules by which logs match: those of go-ethereum.
@@ -234,7 +233,7 @@ impl Call {
         let mut take = |block: &Candidate<'_>, found: Result<Vec<LocatedLog>, Missing>| {
             match found {
                 Ok(found) => {
-                    self.hold(held::bytes_of(found.iter().map(|log| &log.log)))
+                    self.hold(bytes_of(found.iter().map(|log| &log.log)))
                         .map_err(Ended::Refused)?;
                     logs.extend(found);
                 }
@@ -326,7 +325,7 @@ impl Call {
         if found > limit {
             return Err(Refusal::Limit { what: "logs", found, limit });
         }
-        self.hold(held::bytes_of(logs.iter().map(|log| &log.log)))?;
+        self.hold(bytes_of(logs.iter().map(|log| &log.log)))?;
         Ok(logs)
     }
 

@@ -80,9 +80,6 @@ pub(super) fn in_words_of_follow(error: FollowError) -> anyhow::Error {
     let error = match error {
         FollowError::Start(error) => error,
         FollowError::Fetch(error) => return in_words_of_the_command(error),
-        FollowError::Cursor(error) => {
-            return anyhow!("cursor, {}: {}", named(&error.path), error.cause);
-        }
         FollowError::Fault { node, fault } => {
             let advice = match *fault {
                 Fault::Unsound { .. } | Fault::IndexUnsound(_) => {
