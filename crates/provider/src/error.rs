@@ -19,6 +19,12 @@ pub enum BuildError {
     /// A header was given before any URL.
     #[error("a header was given before any URL, so no node would get it")]
     HeaderBeforeUrl,
+    /// Nothing is trusted.
+    #[error(
+        "nothing is trusted: give an anchor, the hash of a block that you trust, or trust the head that \
+         the nodes name (trust_head)"
+    )]
+    NoAnchor,
     /// A URL or one of its headers is invalid.
     #[error("URL {place}: {error}")]
     Endpoint {

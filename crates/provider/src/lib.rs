@@ -18,10 +18,10 @@ mod server;
 mod stop;
 
 pub use chainsieve;
-pub use chainsieve::eth::follow::{Cursor, Update};
+pub use chainsieve::eth::follow::{Cursor, News};
 pub use chainsieve::eth::log_query::LogQuery;
 
-pub use anchor::AnchorSource;
+pub use anchor::{AnchorSource, Trust};
 #[cfg(feature = "beacon")]
 pub use beacon::{
     BeaconBuilder, BeaconClient, BeaconError, BeaconRound, BeaconServer, FindProof, LinkOptions,
@@ -30,7 +30,7 @@ pub use beacon::{
 pub use durable_file::FileError;
 pub use error::{BuildError, FetchError};
 #[cfg(feature = "abi")]
-pub use events::{Argument, DecodeError, DecodedEvent, EventDecoder, EventDecoderError};
+pub use events::{Argument, DecodedEvent, EventDecoder, EventDecoderError};
 #[cfg(feature = "tokio")]
 pub use follow::LogUpdateStream;
 pub use follow::{

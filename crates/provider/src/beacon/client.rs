@@ -271,7 +271,7 @@ impl BeaconClient {
             Err(error) => {
                 let why = error.to_string();
                 let server = &self.servers[question.server];
-                server.transport().note(&Note::NoChain(why.clone()));
+                server.transport.note(&Note::NoChain(why.clone()));
                 let server = server.endpoint().to_string();
                 failures.push(ServerFailure { server, is_proven: false, why });
                 None
@@ -304,7 +304,7 @@ impl BeaconClient {
                     let server = &self.servers[server];
                     let (is_proven, why) = (refusal.is_proven(), refusal.to_string());
                     let note = if is_proven { Note::Refused } else { Note::NoChain };
-                    server.transport().note(&note(why.clone()));
+                    server.transport.note(&note(why.clone()));
                     let server = server.endpoint().to_string();
                     failures.push(ServerFailure { server, is_proven, why });
                 }
@@ -400,7 +400,7 @@ fn progress(syncer: &Syncer, server: &BeaconServer, from: &mut Option<u64>) {
     let from = *from.get_or_insert(period);
     if now > from {
         let (done, total) = (period - from, now - from);
-        server.transport().note(&Note::Progress { stage: Stage::Periods, done, total });
+        server.transport.note(&Note::Progress { stage: Stage::Periods, done, total });
     }
 }
 

@@ -35,7 +35,7 @@ const SUMMARIES: [&str; 2] = ["/eth/v1/lodestar/states/", "/nimbus/v1/debug/beac
 /// [`BeaconClient`](crate::BeaconClient) asks several servers and proves their answers.
 #[derive(Debug, Clone)]
 pub struct BeaconServer {
-    transport: Transport,
+    pub(super) transport: Transport,
     network: Network,
     /// `true` once an answer as SSZ was refused or could not be read.
     only_json: Arc<AtomicBool>,
@@ -49,10 +49,6 @@ impl BeaconServer {
     /// Returns the server's URL. Its `Display` shows only scheme, host and port.
     pub fn endpoint(&self) -> &Endpoint {
         self.transport.endpoint()
-    }
-
-    pub(super) fn transport(&self) -> &Transport {
-        &self.transport
     }
 
     /// Requests the bootstrap of a block. Servers have it for the first blocks of finalised epochs.

@@ -14,7 +14,7 @@ use chainsieve::eth::follow::{
     Action, Answer, Event, Failure, Fault, Follower, Question, QuestionId,
 };
 use chainsieve::eth::header::BlockRef;
-use chainsieve::eth::log_query::BlockTag;
+use chainsieve::eth::log_query::{BlockTag, CompiledQuery};
 
 use super::index::CandidateIndex;
 use super::updates::{FollowError, FollowStatus, LogUpdate, Shared};
@@ -34,7 +34,8 @@ pub(super) struct Driver {
     asked: usize,
     follower: Follower,
     file: Option<DurableFile>,
-    index: Option<Box<dyn CandidateIndex>>,
+    /// The index, and the queries of which it knows candidates.
+    index: Option<(Box<dyn CandidateIndex>, Vec<CompiledQuery>)>,
     shared: Arc<Shared>,
 }
 
@@ -56,7 +57,7 @@ impl Driver {
         provider: Provider,
         follower: Follower,
         file: Option<DurableFile>,
-        index: Option<Box<dyn CandidateIndex>>,
+        index: Option<(Box<dyn CandidateIndex>, Vec<CompiledQuery>)>,
         shared: Arc<Shared>,
     ) -> Self {
         Self { provider, node: 0, asked: 0, follower, file, index, shared }
@@ -73,7 +74,7 @@ impl Driver {
     /// Runs until the follower is stopped or ends by itself, and reports the result.
     pub(super) fn run(&mut self) {
         let ended = self.go();
-        self.shared.set_status(self.status());
+        self.shared.state().status = self.status();
         self.shared.end(ended);
     }
 
@@ -86,16 +87,18 @@ impl Driver {
                 // Acknowledgements that were sent before the stop are still stored: without these
                 // acknowledgements, the next run would deliver the same updates again. All other
                 // pending actions are dropped.
-                if let Some(id) = self.shared.take_acknowledged() {
+                let acknowledged = self.shared.state().acknowledged.take();
+                if let Some(id) = acknowledged {
                     actions.extend(self.handle(Event::Acknowledged(id)));
                 }
                 actions.retain(|action| matches!(action, Action::Store(..) | Action::End(_)));
                 actions.extend(self.handle(Event::Stop));
             }
-            for hash in self.shared.take_anchors() {
+            let newer = std::mem::take(&mut self.shared.state().anchors);
+            for hash in newer {
                 actions.extend(self.handle(Event::Anchor(hash)));
             }
-            self.shared.set_status(self.status());
+            self.shared.state().status = self.status();
             match actions.pop_front() {
                 Some(Action::End(ended)) => return ended.map_err(|fault| self.fault(fault)),
                 Some(action) => match self.act(action) {
@@ -109,7 +112,7 @@ impl Driver {
                     let wait = self.follower.wake_at();
                     let wait = wait.map(|at| at.saturating_sub(unix_time()));
                     self.provider.stop().wait_for(wait, || self.shared.has_event());
-                    let id = self.shared.take_acknowledged();
+                    let id = self.shared.state().acknowledged.take();
                     actions.extend(self.handle(id.map_or(Event::Tick, Event::Acknowledged)));
                 }
             }
@@ -172,10 +175,10 @@ impl Driver {
                 }
                 Ok(self.handle(Event::Stored(id)))
             }
-            Action::Update(id, update) => {
+            Action::Update(id, news) => {
                 // With a cursor file, the caller need not store a cursor.
                 let cursor = if self.file.is_some() { None } else { self.follower.cursor() };
-                self.shared.give(LogUpdate { id, update, cursor });
+                self.shared.give(LogUpdate { id, news, cursor });
                 Ok(Vec::new())
             }
             Action::Note(note) => {
@@ -211,10 +214,11 @@ impl Driver {
                 return Ok(self.answer(id, answer.map_err(Clone::clone)));
             }
             Question::IndexedBlock(number) => {
-                Ok(Answer::Block(self.index(|index| index.block(*number))?))
+                Ok(Answer::Block(self.index(|index, _| index.block(*number))?))
             }
             Question::Candidates(numbers) => {
-                let (candidates, end) = self.index(|index| index.candidates(numbers.clone()))?;
+                let (candidates, end) =
+                    self.index(|index, queries| index.candidates(queries, numbers.clone()))?;
                 let hashes: Vec<_> = candidates.iter().map(|block| block.hash).collect();
                 let mut headers = Vec::with_capacity(hashes.len());
                 let came = node.headers_of(&hashes, |header| headers.push(header));
@@ -339,11 +343,11 @@ impl Driver {
 
     fn index<T>(
         &mut self,
-        ask: impl FnOnce(&mut dyn CandidateIndex) -> Result<T, String>,
+        ask: impl FnOnce(&mut dyn CandidateIndex, &[CompiledQuery]) -> Result<T, String>,
     ) -> Result<T, FollowError> {
         let none = || FollowError::Index("there is no index".into());
-        let index = self.index.as_deref_mut().ok_or_else(none)?;
-        ask(index).map_err(FollowError::Index)
+        let (index, queries) = self.index.as_mut().ok_or_else(none)?;
+        ask(&mut **index, queries).map_err(FollowError::Index)
     }
 
     fn answer(&mut self, id: QuestionId, answer: Result<Answer<'_>, RpcError>) -> Vec<Action> {
@@ -430,7 +434,7 @@ impl NewerAnchors {
                     let newer: Vec<_> = blocks.iter().copied().filter(is_newer).collect();
                     self.known = blocks;
                     if !newer.is_empty() {
-                        self.shared.set_anchors(newer);
+                        self.shared.state().anchors = newer;
                         self.stop.ring();
                     }
                 }

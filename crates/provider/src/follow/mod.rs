@@ -1,10 +1,11 @@
 //! A follower of logs, past and live, that runs in a thread of its own.
 
 mod driver;
-mod index;
+pub(crate) mod index;
 mod updates;
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -60,13 +61,13 @@ impl Provider {
     /// of [`logs`](Self::logs) are. If a block leaves the chain, its logs are delivered again as removed.
     ///
     /// ```no_run
-    /// use chainsieve_provider::chainsieve::eth::follow::Update;
+    /// use chainsieve_provider::chainsieve::eth::follow::News;
     /// use chainsieve_provider::{LogQuery, Provider};
-    /// let provider = Provider::new("http://127.0.0.1:8545")?;
+    /// let provider = Provider::trusting_head("http://127.0.0.1:8545")?;
     /// let query = LogQuery::new().event("Transfer(address,address,uint256)")?;
     /// let following = provider.follow(&query).cursor_file("transfers.cursor").start()?;
     /// for update in following.updates() {
-    ///     if let Update::Blocks(blocks) = &update.update {
+    ///     if let News::Blocks(blocks) = &update.news {
     ///         blocks.logs.iter().for_each(|log| println!("{}", log.to_json()));
     ///     }
     ///     following.acknowledge(&update);
@@ -90,7 +91,7 @@ impl FollowBuilder {
 
     /// Adds a query that is answered in the same pass, over the same blocks.
     /// [`Config::queries_of`] of [`Following::config`] returns the queries that a log matches.
-    pub fn and(mut self, query: &LogQuery) -> Self {
+    pub fn also(mut self, query: &LogQuery) -> Self {
         self.adjust.more_queries.push(query.clone());
         self
     }
@@ -116,8 +117,12 @@ impl FollowBuilder {
         self
     }
 
-    /// Sets an index that finds the candidates among past blocks, without headers from nodes. The
-    /// index must contain the candidates of all followed queries.
+    /// Sets an index that finds the candidates among past blocks, without headers from nodes: an
+    /// [`Index`](chainsieve::eth::index::Index) with block hashes, for example.
+    ///
+    /// Its newest blocks are not used, as many as [`keep`](Self::keep) says: a reorganisation may remove
+    /// them, and the follower must then know their headers. An index proves nothing: whoever built it
+    /// vouches for it.
     pub fn index(mut self, index: impl CandidateIndex + 'static) -> Self {
         self.index = Some(Box::new(index));
         self
@@ -160,7 +165,7 @@ impl FollowBuilder {
     ///
     /// The [anchor](crate::AnchorSource) is asked here, and again while the follower runs if it
     /// [may return newer blocks](crate::AnchorSource::refresh). Only the nodes vouch for blocks after
-    /// the last trusted block on their chain; [`Update::Anchored`](chainsieve::eth::follow::Update::Anchored) reports that block.
+    /// the last trusted block on their chain; [`News::Anchored`](chainsieve::eth::follow::News::Anchored) reports that block.
     ///
     /// The nodes must have the blocks that the anchor returns here. A newer block that the nodes do
     /// not have yet is requested again until they have it.
@@ -178,7 +183,7 @@ impl FollowBuilder {
             None => cursor,
         };
         let indexed = match &mut index {
-            Some(index) => indexed(&mut **index).map_err(FollowError::Index)?,
+            Some(index) => indexed(&mut **index, adjust.keep).map_err(FollowError::Index)?,
             None => None,
         };
         let config = Config {
@@ -203,6 +208,8 @@ impl FollowBuilder {
             stop: stop.child(),
         });
         let ended = anchors.as_ref().map(|anchors| anchors.stop.clone());
+        let all = std::iter::once(&config.query).chain(&config.more_queries);
+        let index = index.map(|index| (index, all.map(LogQuery::compile).collect()));
         let mut driver = Driver::new(provider, follower, file, index, Arc::clone(&shared));
         let panics = Arc::clone(&shared);
         let run = move || {
@@ -233,9 +240,15 @@ fn stored_cursor(file: &DurableFile) -> Result<Option<Cursor>, FileError> {
     cursor.map(Some).map_err(|error| FileError::invalid(&file.path, &error))
 }
 
-fn indexed(index: &mut dyn CandidateIndex) -> Result<Option<Indexed>, String> {
-    let Some(blocks) = index.blocks()? else { return Ok(None) };
-    Ok(Some(Indexed { first: *blocks.start(), last: index.block(*blocks.end())? }))
+/// Returns the blocks of an index that are used: not the `newest` ones.
+fn indexed(index: &mut dyn CandidateIndex, newest: usize) -> Result<Option<Indexed>, String> {
+    let Some((first, last)) = index.blocks()?.map(RangeInclusive::into_inner) else {
+        return Ok(None);
+    };
+    match last.checked_sub(newest as u64).filter(|last| *last >= first) {
+        Some(last) => Ok(Some(Indexed { first, last: index.block(last)? })),
+        None => Ok(None),
+    }
 }
 
 /// Handle of a running follower. Dropping the handle stops the follower as
@@ -272,12 +285,12 @@ impl Following {
 
     /// Returns the follower's progress.
     pub fn status(&self) -> FollowStatus {
-        self.shared.status()
+        self.shared.state().status
     }
 
     /// Returns `false` once the follower has ended.
     pub fn is_running(&self) -> bool {
-        self.shared.ended().is_none()
+        self.shared.state().ended.is_none()
     }
 
     /// Stops the follower, and waits until its cursor is stored. Returns the follower's progress.
@@ -286,7 +299,7 @@ impl Following {
     /// Returns the reason if the follower had already ended by itself with an error.
     pub fn shutdown(mut self) -> Result<FollowStatus, FollowError> {
         self.end()?;
-        Ok(self.shared.status())
+        Ok(self.shared.state().status)
     }
 
     fn end(&mut self) -> Result<(), FollowError> {
@@ -298,7 +311,7 @@ impl Following {
         if thread.is_some_and(|thread| thread.join().is_err()) {
             return Err(FollowError::Panicked);
         }
-        self.shared.ended().unwrap_or(Ok(()))
+        self.shared.state().ended.clone().unwrap_or(Ok(()))
     }
 }
 

@@ -9,7 +9,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::follow::{Cursor, Fault, StartError, Update, UpdateId};
+use chainsieve::eth::follow::{Cursor, Fault, News, StartError, UpdateId};
 use chainsieve::eth::header::BlockRef;
 use thiserror::Error;
 
@@ -22,9 +22,9 @@ use crate::error::FetchError;
 pub struct LogUpdate {
     /// Number of the update in this run.
     pub id: UpdateId,
-    /// The update itself, such as new blocks with their logs, or blocks removed by a
+    /// What is new, such as new blocks with their logs, or blocks removed by a
     /// reorganisation.
-    pub update: Update,
+    pub news: News,
     /// Cursor for resuming after this update; `None` if there is a
     /// [cursor file](super::FollowBuilder::cursor_file).
     ///
@@ -158,14 +158,14 @@ impl futures_core::Stream for LogUpdateStream {
 }
 
 #[derive(Debug, Default)]
-struct State {
+pub(super) struct State {
     /// The update that no reader has taken yet. The follower delivers one update at a time.
     update: Option<LogUpdate>,
-    acknowledged: Option<UpdateId>,
-    /// Newer anchors that the follower's thread has not taken yet.
-    anchors: Vec<B256>,
-    status: FollowStatus,
-    ended: Option<Result<(), FollowError>>,
+    pub(super) acknowledged: Option<UpdateId>,
+    /// Newer anchors that the follower's thread has not taken yet. They replace older ones.
+    pub(super) anchors: Vec<B256>,
+    pub(super) status: FollowStatus,
+    pub(super) ended: Option<Result<(), FollowError>>,
     #[cfg(feature = "tokio")]
     tasks: BTreeMap<u64, Waker>,
     #[cfg(feature = "tokio")]
@@ -181,7 +181,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         // No code panics while it holds this lock, so the data behind a poisoned lock is still
         // consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -214,18 +214,6 @@ impl Shared {
         self.notify_reader(state);
     }
 
-    pub(super) fn set_status(&self, status: FollowStatus) {
-        self.state().status = status;
-    }
-
-    pub(super) fn status(&self) -> FollowStatus {
-        self.state().status
-    }
-
-    pub(super) fn ended(&self) -> Option<Result<(), FollowError>> {
-        self.state().ended.clone()
-    }
-
     pub(super) fn acknowledge(&self, id: UpdateId) {
         let mut state = self.state();
         // An acknowledgement that arrives late must not replace the acknowledgement of a later
@@ -233,24 +221,10 @@ impl Shared {
         state.acknowledged = state.acknowledged.max(Some(id));
     }
 
-    /// Hands newer anchors over to the follower's thread. They replace older ones that it has not
-    /// taken yet.
-    pub(super) fn set_anchors(&self, anchors: Vec<B256>) {
-        self.state().anchors = anchors;
-    }
-
-    pub(super) fn take_anchors(&self) -> Vec<B256> {
-        std::mem::take(&mut self.state().anchors)
-    }
-
     /// Returns `true` if there is an acknowledgement or an anchor for the follower's thread.
     pub(super) fn has_event(&self) -> bool {
         let state = self.state();
         state.acknowledged.is_some() || !state.anchors.is_empty()
-    }
-
-    pub(super) fn take_acknowledged(&self) -> Option<UpdateId> {
-        self.state().acknowledged.take()
     }
 
     /// Waits for the next update. Returns `None` if the follower has ended or the deadline has

@@ -30,6 +30,22 @@ pub(crate) struct Settings {
     pub(crate) transaction_hashes: bool,
 }
 
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            anchor: None,
+            profile: None,
+            semantics: Semantics::default(),
+            final_only: false,
+            keep_evidence: false,
+            // About a gigabyte.
+            max_headers: 2_000_000,
+            max_receipts: 10_000,
+            transaction_hashes: true,
+        }
+    }
+}
+
 /// The nodes of a provider (at least one), with the state that its operations share.
 #[derive(Debug, Clone)]
 pub(crate) struct Nodes {

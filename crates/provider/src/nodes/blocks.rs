@@ -105,7 +105,7 @@ impl Node {
         let lags = |error: &RpcError| matches!(error, RpcError::NotFound { .. });
         let work = |part: RangeInclusive<u64>| {
             let numbers: Vec<u64> = part.collect();
-            self.caller.transport().retried_while(lags, || once(&numbers))
+            self.caller.transport.retried_while(lags, || once(&numbers))
         };
         in_order(self.options().parallel, parts, work, |headers| take(headers?))
     }
@@ -314,7 +314,7 @@ impl Node {
             }
         }
         let mut received: Vec<ReceivedTransactions> = Vec::with_capacity(calls.len());
-        let (mut bytes, limit) = (0, self.caller.transport().max_body());
+        let (mut bytes, limit) = (0, self.caller.transport.max_body);
         for (at, call) in calls.iter().enumerate() {
             // Each further call to a silent node could take a whole timeout too.
             let silence = match received.last() {

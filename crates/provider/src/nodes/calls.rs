@@ -11,10 +11,10 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer};
 use serde_json::value::RawValue;
 
+use super::bounded;
 use super::bounded::{StreamedReply, id_of};
 use super::error::RpcError;
 use super::transport::{Body, Lengths, Streamed, Transport, of_status};
-use super::{Stop, bounded};
 
 /// One call of a JSON-RPC method.
 #[derive(Debug, Clone)]
@@ -34,7 +34,7 @@ impl Call {
 /// the learnt size of a batch.
 #[derive(Debug, Clone)]
 pub(super) struct Caller {
-    transport: Transport,
+    pub(super) transport: Transport,
     /// Id of the next call. Ids are never reused, so that the answer to an old call is not mistaken
     /// for the answer to a new call.
     next_id: Arc<AtomicU64>,
@@ -81,7 +81,7 @@ struct ErrorObject<'a> {
 
 impl Caller {
     pub(super) fn new(transport: Transport) -> Self {
-        let batch = transport.options().batch.max(1);
+        let batch = transport.options.batch.max(1);
         let next_id = Arc::new(AtomicU64::new(1));
         let batch = Arc::new(AtomicUsize::new(batch));
         Self { transport, next_id, batch, chain: Arc::default(), named: Arc::default() }
@@ -144,27 +144,6 @@ impl Caller {
         let error = RpcError::OtherChain { expected, found };
         self.transport.rest(&error);
         Err(error)
-    }
-
-    pub(super) fn with_stop(self, stop: Stop) -> Self {
-        Self { transport: self.transport.with_stop(stop), ..self }
-    }
-
-    pub(super) fn with_retries(self, retries: u32) -> Self {
-        Self { transport: self.transport.with_retries(retries), ..self }
-    }
-
-    pub(super) fn with_max_body(self, bytes: u64) -> Self {
-        Self { transport: self.transport.with_max_body(bytes), ..self }
-    }
-
-    #[cfg(feature = "server")]
-    pub(super) fn with_large_answers(self, count: usize) -> Self {
-        Self { transport: self.transport.with_large_answers(count), ..self }
-    }
-
-    pub(super) fn transport(&self) -> &Transport {
-        &self.transport
     }
 
     /// Returns the current maximum number of calls in a request.
@@ -316,7 +295,7 @@ impl Caller {
                     answer
                 }));
             }
-            let limit = self.transport.max_body();
+            let limit = self.transport.max_body;
             if bytes > limit {
                 return Err(RpcError::TooLarge { limit });
             }

@@ -95,7 +95,7 @@ impl Node {
         // Both calls are in one request, so that usually one node answers both, even if the address
         // leads to several nodes.
         let calls = [Call::new("eth_getBlockByHash", &json!([hash, false])), at_hash(query, hash)];
-        self.caller.transport().retried_while(lags, || {
+        self.caller.transport.retried_while(lags, || {
             let answers = self.caller.calls(&calls, |at, result| match at {
                 0 if result == "null" => Err(missing()),
                 0 => Ok(Vec::new()),

@@ -136,33 +136,35 @@ impl Node {
         }
     }
 
+    fn with(&self, change: impl FnOnce(&mut Transport)) -> Self {
+        let mut node = self.clone();
+        change(&mut node.caller.transport);
+        node
+    }
+
     /// Returns the same node with another stop handle for its requests and waits.
     #[must_use]
     pub fn with_stop(&self, stop: Stop) -> Self {
-        let node = self.clone();
-        Self { caller: node.caller.with_stop(stop), ..node }
+        self.with(|transport| transport.options.stop = stop)
     }
 
     /// Returns the same node, which repeats a failed request this many times.
     pub(crate) fn with_retries(&self, retries: u32) -> Self {
-        let node = self.clone();
-        Self { caller: node.caller.with_retries(retries), ..node }
+        self.with(|transport| transport.options.retries = retries)
     }
 
     /// Returns the same node with another limit for the size of an answer in bytes, after
     /// decompression (default: 256 MiB). A longer answer is an [`RpcError::TooLarge`].
     #[must_use]
     pub fn with_max_answer(&self, bytes: u64) -> Self {
-        let node = self.clone();
-        Self { caller: node.caller.with_max_body(bytes), ..node }
+        self.with(|transport| transport.max_body = bytes)
     }
 
     /// Returns the same node, of which at most `count` answers of more than a megabyte are
     /// held at the same time.
     #[cfg(feature = "server")]
     pub(crate) fn with_large_answers(&self, count: usize) -> Self {
-        let node = self.clone();
-        Self { caller: node.caller.with_large_answers(count), ..node }
+        self.with(|transport| transport.large = Some(bounded::Large::new(count)))
     }
 
     /// Returns the same node, which answers nothing before it was asked for its chain. `chain` is the id
@@ -174,12 +176,12 @@ impl Node {
 
     /// Returns the node's URL. Its `Display` shows only scheme, host and port.
     pub fn endpoint(&self) -> &Endpoint {
-        self.caller.transport().endpoint()
+        self.caller.transport.endpoint()
     }
 
     /// Returns the number of calls that were sent, including repeated ones.
     pub fn num_calls(&self) -> u64 {
-        self.caller.transport().sent()
+        self.caller.transport.sent.load(Ordering::Relaxed)
     }
 
     /// Returns `true` if the other one is a clone of this node.
@@ -195,11 +197,11 @@ impl Node {
 
     /// Returns the failure after which the node [rests](Self::rests).
     pub(crate) fn why_it_rests(&self) -> Option<RpcError> {
-        self.caller.transport().rests()
+        self.caller.transport.rests()
     }
 
     pub(crate) fn options(&self) -> &Options {
-        self.caller.transport().options()
+        &self.caller.transport.options
     }
 
     /// Returns the scheme, host and port of the node, for messages.
@@ -208,7 +210,7 @@ impl Node {
     }
 
     pub(crate) fn note(&self, note: &Note) {
-        self.caller.transport().note(note);
+        self.caller.transport.note(note);
     }
 
     /// Calls any method, and returns its result, of which only the type is checked.

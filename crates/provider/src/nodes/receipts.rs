@@ -180,7 +180,7 @@ impl Node {
     }
 
     fn room(&self) -> ReceiptRoom {
-        ReceiptRoom::of_any_block(self.caller.transport().max_body())
+        ReceiptRoom::of_any_block(self.caller.transport.max_body)
     }
 
     /// Requests all receipts of a block, which may take so much, as [`receipts`](Self::receipts) does.
@@ -372,9 +372,8 @@ impl Node {
         reader: ReceiptsReader,
     ) -> Result<Option<Vec<Option<SingleReceipt>>>, RpcError> {
         let calls: Vec<Call> = transactions.iter().map(|hash| single(*hash)).collect();
-        let caller = self.caller.clone();
-        let max_body = caller.transport().max_body().min(MAX_TOGETHER);
-        let caller: Caller = caller.with_max_body(max_body);
+        let mut caller = self.caller.clone();
+        caller.transport.max_body = caller.transport.max_body.min(MAX_TOGETHER);
         let answers = caller.batch_of(&calls, |_, result| {
             let mut json = serde_json::Deserializer::from_str(result);
             let read = reader.single().deserialize(&mut json);

@@ -12,7 +12,7 @@ use ureq::{Agent, Error};
 use super::bounded::{BoundedReader, Bounds, Large, Permit};
 use super::endpoint::Endpoint;
 use super::error::RpcError;
-use super::{Note, Options, Stop};
+use super::{Note, Options};
 
 /// Default for the maximum size of an answer in bytes, after decompression.
 const MAX_BODY: u64 = 256 << 20;
@@ -34,13 +34,13 @@ const LONG: Duration = Duration::from_secs(5);
 pub(crate) struct Transport {
     agent: Agent,
     endpoint: Endpoint,
-    options: Options,
-    max_body: u64,
+    pub(super) options: Options,
+    pub(super) max_body: u64,
     spending: Option<Arc<Mutex<Spending>>>,
-    sent: Arc<AtomicU64>,
+    pub(super) sent: Arc<AtomicU64>,
     rest: Arc<Rest>,
     /// Permits for long answers; `None` for no limit.
-    large: Option<Arc<Large>>,
+    pub(super) large: Option<Arc<Large>>,
 }
 
 /// The body of an answer, with its HTTP status and the wait that the node asks for.
@@ -126,39 +126,6 @@ impl Transport {
 
     pub(crate) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
-    }
-
-    pub(super) fn with_stop(mut self, stop: Stop) -> Self {
-        self.options.stop = stop;
-        self
-    }
-
-    pub(super) fn with_retries(mut self, retries: u32) -> Self {
-        self.options.retries = retries;
-        self
-    }
-
-    pub(super) fn with_max_body(self, bytes: u64) -> Self {
-        Self { max_body: bytes, ..self }
-    }
-
-    #[cfg(feature = "server")]
-    pub(super) fn with_large_answers(self, count: usize) -> Self {
-        Self { large: Some(Large::new(count)), ..self }
-    }
-
-    /// Returns the maximum size of an answer in bytes, after decompression.
-    pub(super) fn max_body(&self) -> u64 {
-        self.max_body
-    }
-
-    pub(crate) fn options(&self) -> &Options {
-        &self.options
-    }
-
-    /// Returns the number of calls that were sent.
-    pub(super) fn sent(&self) -> u64 {
-        self.sent.load(Ordering::Relaxed)
     }
 
     /// Returns the reason why the last request got no answer, if that was a short time ago.

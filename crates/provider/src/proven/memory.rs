@@ -110,18 +110,18 @@ impl Size for B256 {
 /// The block of each transaction that was found, by the hash of the transaction. A block may have left the
 /// chain since then, which the caller looks up.
 #[derive(Debug)]
-pub(super) struct Places(Kept<B256, B256>);
+pub(crate) struct Places(Kept<B256, B256>);
 
 impl Places {
     pub(super) fn new(bytes: u64) -> Self {
         Self(kept(bytes))
     }
 
-    pub(super) fn get(&self, transaction: B256) -> Option<B256> {
+    pub(crate) fn get(&self, transaction: B256) -> Option<B256> {
         self.0.get(&transaction)
     }
 
-    pub(super) fn set(&self, transaction: B256, block: B256) {
+    pub(crate) fn set(&self, transaction: B256, block: B256) {
         self.0.insert(transaction, block);
     }
 }

@@ -61,11 +61,13 @@ pub(crate) struct Options {
 #[derive(Debug)]
 pub(crate) struct Blocks {
     source: Source,
-    filters: FilterTrust,
+    /// Whether a "no" of a filter proves that its block has no matching log.
+    pub(crate) filters: FilterTrust,
     headers: Headers,
     receipts: Receipts,
     bodies: Bodies,
-    places: Places,
+    /// The blocks of transactions that were found before. Such a block may have left the chain since then.
+    pub(crate) places: Places,
     /// Blocks that are fetched together, by the first one.
     together_in_flight: Flights<B256, ()>,
 }
@@ -93,22 +95,6 @@ impl Blocks {
     /// Returns the place of a node among [`nodes`](Self::nodes).
     pub(crate) fn index_of(&self, node: &Node) -> usize {
         index_of(self.nodes(), node)
-    }
-
-    pub(crate) fn profile(&self) -> &ChainProfile {
-        self.filters.profile()
-    }
-
-    /// Returns `true` if a "no" of the filter of the block with this number proves that the block has no
-    /// matching log: the profile says so, and no block refuted it.
-    pub(crate) fn filters_prove_absence(&self, number: u64) -> bool {
-        self.filters.prove_absence(number)
-    }
-
-    /// Returns `true` if the filter of a block of the chain lacks bits of a log, so that filters of this
-    /// chain prove nothing.
-    pub(crate) fn are_filters_refuted(&self) -> bool {
-        self.filters.are_refuted()
     }
 
     /// Believes the filters again, if all blocks that refuted them have left the chain.
@@ -178,19 +164,9 @@ impl Blocks {
         Ok(self.body(block)?.ommers)
     }
 
-    /// Returns the block in which a transaction was found before. It may have left the chain since then.
-    pub(crate) fn place(&self, transaction: B256) -> Option<B256> {
-        self.places.get(transaction)
-    }
-
-    /// Remembers that a block has a transaction.
-    pub(crate) fn set_place(&self, transaction: B256, block: B256) {
-        self.places.set(transaction, block);
-    }
-
     /// Returns `true` if the filter in the header rules out any log.
     fn has_no_logs(&self, block: &ChainBlock<'_>) -> bool {
-        block.bloom.is_zero() && self.filters_prove_absence(block.number)
+        block.bloom.is_zero() && self.filters.prove_absence(block.number)
     }
 
     /// Fetches the receipts and the transactions of these blocks in one request, as far as they are not

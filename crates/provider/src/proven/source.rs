@@ -141,8 +141,8 @@ const MOST_REFUTING: usize = 64;
 
 /// What the chain's profile assumes of filters, and the blocks that refute it.
 #[derive(Debug)]
-pub(super) struct FilterTrust {
-    profile: ChainProfile,
+pub(crate) struct FilterTrust {
+    pub(crate) profile: ChainProfile,
     /// `true` once the filter of a proven block lacked bits of a log, although the profile rules that out.
     are_refuted: AtomicBool,
     /// Such blocks of the chain; not all, if there are many.
@@ -154,15 +154,15 @@ impl FilterTrust {
         Self { profile, are_refuted: AtomicBool::new(false), refuting: Mutex::default() }
     }
 
-    pub(super) fn profile(&self) -> &ChainProfile {
-        &self.profile
-    }
-
-    pub(super) fn prove_absence(&self, number: u64) -> bool {
+    /// Returns `true` if a "no" of the filter of the block with this number proves that the block has no
+    /// matching log: the profile says so, and no block refuted it.
+    pub(crate) fn prove_absence(&self, number: u64) -> bool {
         self.profile.at(number).bloom.proves_absence() && !self.are_refuted()
     }
 
-    pub(super) fn are_refuted(&self) -> bool {
+    /// Returns `true` if the filter of a block of the chain lacks bits of a log, so that filters of this
+    /// chain prove nothing.
+    pub(crate) fn are_refuted(&self) -> bool {
         self.are_refuted.load(Ordering::SeqCst)
     }
 

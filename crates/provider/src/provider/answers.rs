@@ -10,6 +10,7 @@ use chainsieve::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
 
 use super::chain::{self, FetchedChain, Held, Source, bytes_of};
 use super::query::{Asks, Needed, ResolvedQuery, resolve};
+use crate::anchor::Trust;
 use crate::error::FetchError;
 use crate::nodes::ask::Nodes;
 use crate::nodes::{Node, RpcError};
@@ -82,7 +83,7 @@ impl FetchedAnswers {
             }
         }
         let tip = Tip::new(&anchors, &source, nodes, end, asks)?;
-        if tip.has_no_anchor {
+        if tip.trust == Trust::NoAnchor {
             anchors = vec![tip.block.hash];
         }
         let Source { fetched, .. } = source;
@@ -299,10 +300,8 @@ pub enum Beside {
 pub struct Tip {
     /// The highest anchor on the fetched chain, or the chain's last block if there is none.
     pub block: BlockRef,
-    /// `true` if the caller named no anchor, so that only the node vouches for the block.
-    pub has_no_anchor: bool,
-    /// `true` if the caller named anchors, and none of them is on the chain.
-    pub is_missing: bool,
+    /// What vouches for the block. Without an anchor, a node may have made up the whole chain.
+    pub trust: Trust,
     /// Index of the node that provided the chain.
     pub node: usize,
     /// Every other node, with its block at the height of the tip.
@@ -336,10 +335,13 @@ impl Tip {
             None => return Err(missing(nodes, source.node, number)),
         };
         let block = BlockRef { number, hash };
-        let has_no_anchor = anchors.is_empty();
-        let is_missing = !has_no_anchor && anchored.is_none();
+        let trust = match anchored {
+            _ if anchors.is_empty() => Trust::NoAnchor,
+            None => Trust::AnchorNotOnChain,
+            Some(_) => Trust::Anchored,
+        };
         let others = beside(nodes, source.node, block, asks)?;
-        Ok(Self { block, has_no_anchor, is_missing, node: source.node, others })
+        Ok(Self { block, trust, node: source.node, others })
     }
 
     /// Returns `true` if a node's answer can be proven wrong by this chain.
@@ -348,7 +350,7 @@ impl Tip {
     /// against another node that has a different block at the height of the tip.
     pub fn binds(&self, node: usize) -> bool {
         let differs = |other: &OtherNode| other.node == node && other.beside != Beside::Same;
-        !self.has_no_anchor || !self.others.iter().any(differs)
+        self.trust != Trust::NoAnchor || !self.others.iter().any(differs)
     }
 
     /// Returns `true` if all other nodes have the tip too.

@@ -15,11 +15,6 @@ use crate::nodes::{Endpoint, EndpointError, Node, NoteSink, Options};
 use crate::report::Note;
 use crate::stop::Stop;
 
-/// Default for the maximum number of headers that one operation keeps in memory: about a gigabyte.
-const MAX_HEADERS: u64 = 2_000_000;
-/// Default for the maximum number of blocks whose receipts one operation fetches.
-const MAX_RECEIPTS: u64 = 10_000;
-
 /// Configures and creates a provider.
 ///
 /// ```
@@ -30,6 +25,7 @@ const MAX_RECEIPTS: u64 = 10_000;
 ///     .url("https://mainnet.example/v3/0123456789abcdef")
 ///     .url("http://127.0.0.1:8545")
 ///     .header("Authorization: Bearer abcdef")
+///     .trust_head()
 ///     .timeout(Duration::from_secs(10))
 ///     .budget(Budget::per_second(500.0).default_cost(80).cost("eth_getLogs", 255))
 ///     .build()?;
@@ -41,14 +37,8 @@ const MAX_RECEIPTS: u64 = 10_000;
 pub struct Builder {
     endpoints: Endpoints,
     options: Options,
-    anchor: Option<Arc<dyn AnchorSource>>,
-    profile: Option<ChainProfile>,
-    semantics: Semantics,
-    final_only: bool,
-    keep_evidence: bool,
-    max_headers: Option<u64>,
-    max_receipts: Option<u64>,
-    without_transaction_hashes: bool,
+    settings: Settings,
+    trust_head: bool,
 }
 
 impl Builder {
@@ -110,23 +100,32 @@ impl Builder {
         self
     }
 
-    /// Sets the anchor: a source of trusted block hashes. Without an anchor, the last block that a
-    /// node names is trusted.
+    /// Sets the anchor: a source of trusted block hashes. A provider without an anchor must
+    /// [trust the head](Self::trust_head).
     pub fn anchor(mut self, anchor: impl AnchorSource + 'static) -> Self {
-        self.anchor = Some(Arc::new(anchor));
+        self.settings.anchor = Some(Arc::new(anchor));
+        self
+    }
+
+    /// Trusts the last block that a node names, unless there is an [anchor](Self::anchor).
+    ///
+    /// Nothing is then authenticated: a node may have made up the whole chain. Results state this by
+    /// [`Trust::NoAnchor`](crate::Trust::NoAnchor).
+    pub fn trust_head(mut self) -> Self {
+        self.trust_head = true;
         self
     }
 
     /// Sets the profile of the chain, which states what its headers commit to. The default is the
     /// known profile for the chain's id.
     pub fn profile(mut self, profile: ChainProfile) -> Self {
-        self.profile = Some(profile);
+        self.settings.profile = Some(profile);
         self
     }
 
     /// Sets the rules by which a log matches a query (default: those of go-ethereum).
     pub fn semantics(mut self, semantics: Semantics) -> Self {
-        self.semantics = semantics;
+        self.settings.semantics = semantics;
         self
     }
 
@@ -136,13 +135,13 @@ impl Builder {
     /// number after the finalised block is an error. Followers ignore this setting: they deliver
     /// new blocks, and report their logs as removed if the blocks leave the chain.
     pub fn final_only(mut self) -> Self {
-        self.final_only = true;
+        self.settings.final_only = true;
         self
     }
 
     /// Keeps evidence: results contain the RLP of headers and the verified receipts.
     pub fn keep_evidence(mut self) -> Self {
-        self.keep_evidence = true;
+        self.settings.keep_evidence = true;
         self
     }
 
@@ -159,20 +158,20 @@ impl Builder {
     /// longer if 10 candidates match and 14 % longer if all match, at a node 20 ms away. At a node that
     /// answers from memory on the same two cores, it takes 3 % and 54 % longer.
     pub fn without_transaction_hashes(mut self) -> Self {
-        self.without_transaction_hashes = true;
+        self.settings.transaction_hashes = false;
         self
     }
 
     /// Sets the maximum number of headers that one operation may hold, at about 500 bytes each
     /// (default: 2,000,000).
     pub fn max_headers(mut self, headers: u64) -> Self {
-        self.max_headers = Some(headers);
+        self.settings.max_headers = headers;
         self
     }
 
     /// Sets the maximum number of blocks whose receipts one operation may fetch (default: 10,000).
     pub fn max_receipts(mut self, blocks: u64) -> Self {
-        self.max_receipts = Some(blocks);
+        self.settings.max_receipts = blocks;
         self
     }
 
@@ -203,27 +202,20 @@ impl Builder {
     /// Creates the provider. No request is sent yet.
     ///
     /// # Errors
-    /// Returns a [`BuildError`] if there is no URL, if a URL or header is invalid, or if a header
-    /// was given before any URL.
+    /// Returns a [`BuildError`] if there is no URL, if a URL or header is invalid, if a header was given
+    /// before any URL, or if neither an anchor nor [`trust_head`](Self::trust_head) was given.
     pub fn build(self) -> Result<Provider, BuildError> {
-        let Self { options, .. } = self;
-        let endpoints = self.endpoints.build()?.into_iter();
+        let Self { endpoints, options, settings, trust_head } = self;
+        let endpoints = endpoints.build()?.into_iter();
         let chain_id = Arc::default();
         let node = |endpoint| Node::new(endpoint, options.clone()).of_chain(Arc::clone(&chain_id));
         let nodes: Vec<Node> = endpoints.map(node).collect();
         if nodes.is_empty() {
             return Err(BuildError::NoUrl);
         }
-        let settings = Settings {
-            anchor: self.anchor,
-            profile: self.profile,
-            semantics: self.semantics,
-            final_only: self.final_only,
-            keep_evidence: self.keep_evidence,
-            max_headers: self.max_headers.unwrap_or(MAX_HEADERS),
-            max_receipts: self.max_receipts.unwrap_or(MAX_RECEIPTS),
-            transaction_hashes: !self.without_transaction_hashes,
-        };
+        if settings.anchor.is_none() && !trust_head {
+            return Err(BuildError::NoAnchor);
+        }
         let stop = options.stop;
         Ok(Provider(Arc::new(Nodes { list: nodes, settings, chain_id, stop })))
     }
@@ -235,12 +227,13 @@ impl Provider {
         Builder::default()
     }
 
-    /// Creates a provider of one node, with the defaults of [`builder`](Self::builder).
+    /// Creates a provider of one node that [trusts the head](Builder::trust_head), with the defaults of
+    /// [`builder`](Self::builder).
     ///
     /// # Errors
     /// Returns an error if the URL is invalid.
-    pub fn new(url: &str) -> Result<Self, BuildError> {
-        Self::builder().url(url).build()
+    pub fn trusting_head(url: &str) -> Result<Self, BuildError> {
+        Self::builder().url(url).trust_head().build()
     }
 }
 

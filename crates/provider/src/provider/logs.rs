@@ -10,6 +10,7 @@ use thiserror::Error;
 
 use super::answers::{FetchedAnswers, Tip};
 use super::receipts::FetchedReceipts;
+use crate::anchor::Trust;
 use crate::error::FetchError;
 use crate::nodes::ask::once;
 use crate::nodes::{Node, ReceivedTransactions, RpcError};
@@ -97,7 +98,7 @@ impl ProvenLogs {
         warnings.extend(hashes);
         // Without an anchor of the caller, only one node vouches for the tip, so the caller must be
         // warned if other nodes have a different block. An anchor needs no agreement of the nodes.
-        if answers.tip.has_no_anchor && !answers.tip.is_agreed() {
+        if answers.tip.trust == Trust::NoAnchor && !answers.tip.is_agreed() {
             warnings.push(Warning::NotAgreed { tip: answers.tip.block });
         }
         let proven = Self {

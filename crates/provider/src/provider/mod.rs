@@ -93,7 +93,7 @@ impl Provider {
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
     /// use chainsieve_provider::{LogQuery, Provider};
-    /// let provider = Provider::new("http://127.0.0.1:8545")?;
+    /// let provider = Provider::trusting_head("http://127.0.0.1:8545")?;
     /// let query = LogQuery::new().from_block(17_000_000).to_block(17_000_100);
     /// let proven = provider.spawn(move |provider| provider.logs(&query)).await?;
     /// println!("{} logs", proven.logs.len());

@@ -47,7 +47,6 @@ pub struct RpcServerBuilder {
     index_from: Option<u64>,
     limits: RpcServerLimits,
     poll: Duration,
-    trust_head: bool,
     pass_unverified: bool,
     max_head_age: Option<Duration>,
     compare: bool,
@@ -75,7 +74,8 @@ pub struct RpcServer {
 impl Provider {
     /// Returns a builder for an endpoint that gives only proven answers of this provider's nodes.
     ///
-    /// What is trusted comes from the provider's [anchor](crate::Builder::anchor).
+    /// What is trusted comes from the provider's [anchor](crate::Builder::anchor), or from the head that
+    /// its nodes name.
     ///
     /// # Examples
     /// ```no_run
@@ -97,7 +97,6 @@ impl Provider {
             index_from: None,
             limits: RpcServerLimits::default(),
             poll: Duration::from_secs(2),
-            trust_head: false,
             pass_unverified: false,
             max_head_age: None,
             compare: true,
@@ -143,13 +142,6 @@ impl RpcServerBuilder {
     /// Sets the interval at which a newer head is asked for (default: 2 s).
     pub fn poll(mut self, interval: Duration) -> Self {
         self.poll = interval;
-        self
-    }
-
-    /// Trusts the head that the upstreams name, if the provider has no anchor. Answers are then as
-    /// authentic as that head.
-    pub fn trust_head(mut self) -> Self {
-        self.trust_head = true;
         self
     }
 
@@ -241,9 +233,6 @@ impl RpcServerBuilder {
     /// Opens everything but an address.
     fn open(self) -> Result<Arc<Proven>, RpcServerError> {
         let anchor = self.provider.0.settings.anchor.clone();
-        if anchor.is_none() && !self.trust_head {
-            return Err(RpcServerError::NoAnchor);
-        }
         let stop = self.provider.stop().child();
         let provider = self.provider.with_stop(stop.clone());
         let (chain_id, profile) = (provider.chain_id()?, provider.profile()?);
@@ -252,17 +241,16 @@ impl RpcServerBuilder {
             .iter()
             .map(|node| node.with_max_answer(MAX_ANSWER).with_large_answers(LARGE_ANSWERS));
         let nodes: Vec<_> = nodes.collect();
-        let opened = |error: &dyn fmt::Display| RpcServerError::Open(error.to_string());
         let store = match &self.folder {
             None => None,
             Some(folder) => {
-                super::create_folder(folder).map_err(|error| opened(&error))?;
-                Some(Store::open(folder, self.limits.disk).map_err(|error| opened(&error))?)
+                super::create_folder(folder).map_err(RpcServerError::Open)?;
+                Some(Store::open(folder, self.limits.disk).map_err(RpcServerError::Open)?)
             }
         };
         let index = self.index.as_deref();
         let index = index.map(|folder| FilterIndex::open(folder, self.index_from, chain_id));
-        let index = index.transpose().map_err(|error| opened(&error))?;
+        let index = index.transpose().map_err(RpcServerError::Open)?;
         let metrics = Arc::new(Metrics::new(&nodes));
         let (compare, answers) = Compare::new(self.compare);
         let journal = Arc::new(Journal::new());

@@ -17,11 +17,6 @@ use crate::proven::{Missing, Part};
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RpcServerError {
-    /// The provider has no anchor, and the head was not declared as trusted.
-    #[error(
-        "nothing is trusted: give the provider an anchor, or trust the head that upstreams name"
-    )]
-    NoAnchor,
     /// The upstreams do not name their chain.
     #[error(transparent)]
     Fetch(#[from] FetchError),

@@ -142,7 +142,7 @@ impl Call {
     pub(super) fn new_filter(&self, query: LogQuery) -> Result<String, Refusal> {
         self.heads()?;
         check_new_logs(&query)?;
-        let mut held = self.standing.part(self.client());
+        let mut held = self.standing.part(&self.client);
         held.grow(bytes_of(&query))?;
         let compiled = query.compile();
         self.install(Selects::Logs(Arc::new((query, compiled))), held)
@@ -151,12 +151,12 @@ impl Call {
     /// Installs a filter of blocks, from the next one on.
     pub(super) fn new_block_filter(&self) -> Result<String, Refusal> {
         self.heads()?;
-        self.install(Selects::Blocks, self.standing.part(self.client()))
+        self.install(Selects::Blocks, self.standing.part(&self.client))
     }
 
     fn install(&self, selects: Selects, held: Held) -> Result<String, Refusal> {
         let limit = self.limits.max_filters_of_client;
-        let counted = self.client().filter(limit);
+        let counted = self.client.filter(limit);
         let installed = counted.ok_or(Refusal::Busy { what: "filters of yours", limit });
         let (next, used) = (self.journal.next(), Instant::now());
         let installed = installed.and_then(|counted| {
@@ -388,7 +388,7 @@ impl Subscriptions {
         let next = call.journal.next();
         let selects = selected(params)?;
         let heads = call.heads()?;
-        let mut held = call.standing.part(call.client());
+        let mut held = call.standing.part(&call.client);
         let selects = match selects {
             None => {
                 held.grow(bytes_of(&LogQuery::new()))?;
@@ -412,7 +412,7 @@ impl Subscriptions {
             return Err(Refusal::Busy { what, limit: of_connection });
         }
         let of_client = limits.max_subscriptions_of_client;
-        let Some(own) = call.client().subscription(of_client) else {
+        let Some(own) = call.client.subscription(of_client) else {
             call.metrics.limit_reached("subscriptions_of_client");
             return Err(Refusal::Busy { what: "subscriptions of yours", limit: of_client });
         };
@@ -444,13 +444,13 @@ impl Work {
             Selects::Blocks => heads(&call, &id, &changes),
             Selects::Logs(of) => {
                 // One client with many subscriptions leaves room for the others.
-                let own = Arc::clone(&call.client().background).acquire_owned().await;
+                let own = Arc::clone(&call.client.background).acquire_owned().await;
                 let permit = (own, Arc::clone(&call.background).acquire_owned().await);
                 let id = id.clone();
                 let logs = tokio::task::spawn_blocking(move || {
                     let _permit = permit;
                     let logs = call.logs_of_changes(&of.0, &of.1, &changes)?;
-                    let mut held = call.passing.part(call.client());
+                    let mut held = call.passing.part(&call.client);
                     let logs = json::logs(&logs);
                     let texts = logs.iter().map(|log| message(&id, log, &mut held));
                     Ok((texts.collect::<Result<Vec<_>, _>>()?, held))
@@ -470,7 +470,7 @@ impl Work {
 }
 
 fn heads(call: &Call, id: &str, changes: &[Change]) -> Result<(Vec<Bytes>, Held), Refusal> {
-    let mut held = call.passing.part(call.client());
+    let mut held = call.passing.part(&call.client);
     let added = changes.iter().filter(|change| !change.removed);
     let texts = added.map(|change| message(id, &json::head(&change.block)?, &mut held));
     let texts = texts.collect::<Result<_, _>>()?;

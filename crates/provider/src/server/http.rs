@@ -352,7 +352,7 @@ fn text(status: StatusCode, why: impl Into<String>) -> Response<Pieces> {
 
 fn health(proven: &Proven) -> Response<Pieces> {
     let head = proven.chain.head();
-    let age = head.map(|_| unix_time().as_secs().saturating_sub(proven.metrics.head_time()));
+    let age = head.map(|_| unix_time().as_secs().saturating_sub(proven.metrics.head_time.get()));
     let limit = proven.max_head_age.map(|age| age.as_secs());
     let is_young = age.zip(limit).is_none_or(|(age, limit)| age <= limit);
     let is_ready = head.is_some() && is_young;

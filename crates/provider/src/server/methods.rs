@@ -140,7 +140,7 @@ pub(super) fn block_by_number(
     call: &Call,
     params: &[&RawValue],
 ) -> Result<Option<Arc<BlockHeader>>, Refusal> {
-    call.block_at(tag(params, 0)?, call.stop())
+    call.block_at(tag(params, 0)?, &call.stop)
 }
 
 /// Returns the block that the first parameter names by its hash.
@@ -148,7 +148,7 @@ pub(super) fn block_by_hash(
     call: &Call,
     params: &[&RawValue],
 ) -> Result<Option<Arc<BlockHeader>>, Refusal> {
-    call.block_of(param(params, 0)?, false, call.stop())
+    call.block_of(param(params, 0)?, false, &call.stop)
 }
 
 fn get_block_by_number(call: &Call, params: &[&RawValue]) -> Answer {
@@ -189,11 +189,11 @@ pub(super) fn block_by_id(
     let by_tag = |text: &str| {
         let tag = text.parse();
         let tag = tag.map_err(|error| Refusal::Params(format!("invalid argument 0: {error}")))?;
-        call.block_at(tag, call.stop())
+        call.block_at(tag, &call.stop)
     };
     match param(params, 0)? {
         BlockId::Hash(hash) | BlockId::Object { block_hash: Some(hash), block_number: None } => {
-            call.block_of(hash, false, call.stop())
+            call.block_of(hash, false, &call.stop)
         }
         BlockId::Tag(text) | BlockId::Object { block_hash: None, block_number: Some(text) } => {
             by_tag(&text)
@@ -430,7 +430,7 @@ impl Call {
 
     /// Returns where a transaction was found before, if its block is still on the chain.
     fn remembered(&self, transaction: B256) -> Result<Option<InBlock>, Refusal> {
-        match self.blocks.place(transaction) {
+        match self.blocks.places.get(transaction) {
             Some(block_hash) => self.index_in(block_hash, transaction),
             None => Ok(None),
         }
@@ -438,12 +438,12 @@ impl Call {
 
     fn index_in(&self, block_hash: B256, transaction: B256) -> Result<Option<InBlock>, Refusal> {
         // Others may wait for the same, so that it does not end with this call.
-        let stop = &self.proven().stop;
+        let stop = &self.proven.stop;
         let Some(block) = self.block_of(block_hash, true, stop)? else { return Ok(None) };
         let hashes = self.blocks.hashes(&ChainBlock::from(&*block))?;
         let index = hashes.iter().position(|own| *own == transaction);
         if index.is_some() {
-            self.blocks.set_place(transaction, block_hash);
+            self.blocks.places.set(transaction, block_hash);
         }
         Ok(index.map(|index| (block, index)))
     }

@@ -1,6 +1,7 @@
 //! What the operator is told while the endpoint runs: events for a log, and counters in the text format of
 //! Prometheus.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use chainsieve::eth::header::BlockRef;
-use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -144,120 +145,75 @@ impl Events {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfUpstream {
-    upstream: String,
+/// The names and values of the labels of a counter.
+type Labels<const N: usize> = [(&'static str, Cow<'static, str>); N];
+
+fn of(name: &'static str, value: impl Into<Cow<'static, str>>) -> Labels<1> {
+    [(name, value.into())]
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct WrongOf {
-    upstream: String,
-    what: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfMethod {
-    method: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Outcome {
-    method: &'static str,
-    outcome: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfLimit {
-    limit: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Place {
-    place: &'static str,
-}
-
-impl WrongOf {
-    fn new(node: &Node, wrong: Wrong) -> Self {
-        let what = match wrong {
-            Wrong::Receipts => "receipts",
-            Wrong::Transactions => "transactions",
-            Wrong::Withdrawals => "withdrawals",
-        };
-        Self { upstream: node.name(), what }
-    }
+fn wrong_of(node: &Node, wrong: Wrong) -> Labels<2> {
+    let what = match wrong {
+        Wrong::Receipts => "receipts",
+        Wrong::Transactions => "transactions",
+        Wrong::Withdrawals => "withdrawals",
+    };
+    [("upstream", node.name().into()), ("what", what.into())]
 }
 
 #[derive(Debug)]
+struct Durations(Family<Labels<1>, Histogram>);
+
+impl Default for Durations {
+    fn default() -> Self {
+        let buckets = || Histogram::new(exponential_buckets(0.0005, 4.0, 9));
+        Self(Family::new_with_constructor(buckets))
+    }
+}
+
+#[derive(Debug, Default)]
 pub(super) struct Metrics {
     registry: Registry,
     calls: AtomicU64,
-    requests: Family<Outcome, Counter>,
-    durations: Family<OfMethod, Histogram>,
-    omitted: Family<OfUpstream, Counter>,
-    altered: Family<OfUpstream, Counter>,
-    invented: Family<OfUpstream, Counter>,
-    compared: Family<OfUpstream, Counter>,
-    wrong: Family<WrongOf, Counter>,
-    lacking_filters: Counter,
-    claimed_hashes: Counter,
-    found: Family<Place, Counter>,
+    requests: Family<Labels<2>, Counter>,
+    durations: Durations,
+    omitted: Family<Labels<1>, Counter>,
+    altered: Family<Labels<1>, Counter>,
+    invented: Family<Labels<1>, Counter>,
+    compared: Family<Labels<1>, Counter>,
+    wrong: Family<Labels<2>, Counter>,
+    pub(super) lacking_filters: Counter,
+    pub(super) claimed_hashes: Counter,
+    found: Family<Labels<1>, Counter>,
     head: Gauge<u64, AtomicU64>,
-    head_time: Gauge<u64, AtomicU64>,
-    finalized: Gauge<u64, AtomicU64>,
+    pub(super) head_time: Gauge<u64, AtomicU64>,
+    pub(super) finalized: Gauge<u64, AtomicU64>,
     index_first: Gauge<u64, AtomicU64>,
     index_last: Gauge<u64, AtomicU64>,
-    head_failures: Counter,
+    pub(super) head_failures: Counter,
     pub(super) filters: Gauge<u64, AtomicU64>,
     pub(super) subscriptions: Gauge<u64, AtomicU64>,
     pub(super) connections: Gauge<u64, AtomicU64>,
     pub(super) passing: Gauge<u64, AtomicU64>,
     pub(super) standing: Gauge<u64, AtomicU64>,
-    limits: Family<OfLimit, Counter>,
+    limits: Family<Labels<1>, Counter>,
     unverified: Counter,
 }
 
 impl Metrics {
     /// The counters of each upstream begin at 0, so that an increase shows from the first one on.
     pub(super) fn new(nodes: &[Node]) -> Self {
-        let durations = Family::<OfMethod, Histogram>::new_with_constructor(|| {
-            Histogram::new(exponential_buckets(0.0005, 4.0, 9))
-        });
-        let mut metrics = Self {
-            registry: Registry::with_prefix("chainsieve"),
-            calls: AtomicU64::new(0),
-            requests: Family::default(),
-            durations,
-            omitted: Family::default(),
-            altered: Family::default(),
-            invented: Family::default(),
-            compared: Family::default(),
-            wrong: Family::default(),
-            lacking_filters: Counter::default(),
-            claimed_hashes: Counter::default(),
-            found: Family::default(),
-            head: Gauge::default(),
-            head_time: Gauge::default(),
-            finalized: Gauge::default(),
-            index_first: Gauge::default(),
-            index_last: Gauge::default(),
-            head_failures: Counter::default(),
-            filters: Gauge::default(),
-            subscriptions: Gauge::default(),
-            connections: Gauge::default(),
-            passing: Gauge::default(),
-            standing: Gauge::default(),
-            limits: Family::default(),
-            unverified: Counter::default(),
-        };
+        let registry = Registry::with_prefix("chainsieve");
+        let mut metrics = Self { registry, ..Self::default() };
         metrics.register();
         for node in nodes {
-            let upstream = OfUpstream { upstream: node.name() };
+            let upstream = of("upstream", node.name());
             for family in [&metrics.omitted, &metrics.altered, &metrics.invented, &metrics.compared]
             {
                 drop(family.get_or_create(&upstream));
             }
             for wrong in [Wrong::Receipts, Wrong::Transactions, Wrong::Withdrawals] {
-                drop(metrics.wrong.get_or_create(&WrongOf::new(node, wrong)));
+                drop(metrics.wrong.get_or_create(&wrong_of(node, wrong)));
             }
         }
         metrics
@@ -268,7 +224,7 @@ impl Metrics {
         let help = "Calls of clients, by method and outcome";
         registry.register("requests", help, self.requests.clone());
         let help = "Time from the call of a client to its answer";
-        let durations = self.durations.clone();
+        let durations = self.durations.0.clone();
         registry.register_with_unit("request_duration", help, Unit::Seconds, durations);
         let help = "Logs that an answer of eth_getLogs of the upstream lacked";
         registry.register("upstream_omitted_logs", help, self.omitted.clone());
@@ -321,14 +277,16 @@ impl Metrics {
 
     pub(super) fn answered(&self, method: &'static str, outcome: &'static str, took: Duration) {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        self.requests.get_or_create(&Outcome { method, outcome }).inc();
-        self.durations.get_or_create(&OfMethod { method }).observe(took.as_secs_f64());
+        let labels = [("method", method.into()), ("outcome", outcome.into())];
+        self.requests.get_or_create(&labels).inc();
+        self.durations.0.get_or_create(&of("method", method)).observe(took.as_secs_f64());
     }
 
     /// Counts a call of a method that is not proven. Names that clients choose do not become labels.
     pub(super) fn refused(&self, outcome: &'static str) {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        self.requests.get_or_create(&Outcome { method: "other", outcome }).inc();
+        let labels = [("method", "other".into()), ("outcome", outcome.into())];
+        self.requests.get_or_create(&labels).inc();
     }
 
     /// Counts a call that is passed on without a proof.
@@ -342,21 +300,11 @@ impl Metrics {
     }
 
     pub(super) fn wrong(&self, node: &Node, wrong: Wrong) {
-        self.wrong.get_or_create(&WrongOf::new(node, wrong)).inc();
-    }
-
-    /// Counts a block whose filter lacks bits of a log.
-    pub(super) fn lacking_filter(&self) {
-        self.lacking_filters.inc();
-    }
-
-    /// Counts a block whose logs were given with transaction hashes that a node only claims.
-    pub(super) fn claimed_hashes(&self) {
-        self.claimed_hashes.inc();
+        self.wrong.get_or_create(&wrong_of(node, wrong)).inc();
     }
 
     pub(super) fn compared(&self, node: &Node, found: LogDifferences) {
-        let upstream = OfUpstream { upstream: node.name() };
+        let upstream = of("upstream", node.name());
         self.compared.get_or_create(&upstream).inc();
         self.omitted.get_or_create(&upstream).inc_by(found.omitted);
         self.altered.get_or_create(&upstream).inc_by(found.altered);
@@ -369,16 +317,11 @@ impl Metrics {
             Found::Disk => "disk",
             Found::Nodes => "upstream",
         };
-        self.found.get_or_create(&Place { place }).inc();
+        self.found.get_or_create(&of("place", place)).inc();
     }
 
     pub(super) fn limit_reached(&self, limit: &'static str) {
-        self.limits.get_or_create(&OfLimit { limit }).inc();
-    }
-
-    /// Returns the Unix time of the verified head.
-    pub(super) fn head_time(&self) -> u64 {
-        self.head_time.get()
+        self.limits.get_or_create(&of("limit", limit)).inc();
     }
 
     pub(super) fn set_head(&self, number: u64, timestamp: u64) {
@@ -386,18 +329,10 @@ impl Metrics {
         self.head_time.set(timestamp);
     }
 
-    pub(super) fn set_finalized(&self, number: u64) {
-        self.finalized.set(number);
-    }
-
     /// Without an index that is used, both are 0.
     pub(super) fn set_index(&self, blocks: Option<&RangeInclusive<u64>>) {
         self.index_first.set(blocks.map_or(0, |blocks| *blocks.start()));
         self.index_last.set(blocks.map_or(0, |blocks| *blocks.end()));
-    }
-
-    pub(super) fn head_failed(&self) {
-        self.head_failures.inc();
     }
 }
 
@@ -420,11 +355,11 @@ impl Observer for Observed {
     }
 
     fn hashes_claimed(&self, _: BlockRef) {
-        self.metrics.claimed_hashes();
+        self.metrics.claimed_hashes.inc();
     }
 
     fn filter_lacks_bits(&self, block: BlockRef, log_index: u64, is_first: bool) {
-        self.metrics.lacking_filter();
+        self.metrics.lacking_filters.inc();
         if is_first {
             self.events.log(&RpcServerEvent::FiltersRefuted { block, log_index });
             // Whatever filters and subscriptions got so far may lack logs.

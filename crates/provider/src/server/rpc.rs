@@ -355,7 +355,7 @@ impl Caller {
         let (method, params) = (method.to_owned(), params.to_owned());
         let work = tokio::task::spawn_blocking(move || {
             let _permits = permits;
-            let result = call.forward(&method, &params, call.stop())?;
+            let result = call.forward(&method, &params, &call.stop)?;
             call.written(&result).map_err(ErrorObject::from)
         });
         let answer = tokio::time::timeout(self.proven.limits.call_timeout, work).await;

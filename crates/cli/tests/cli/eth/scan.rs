@@ -168,11 +168,11 @@ fn slips_in_queries() {
     for (event, words) in [
         ("Deposit(address,unit256)", "\"unit256\" at 16"),
         ("Deposit(address,uint7)", "uint7"),
-        ("event Transfer(address indexed from, Token value)", "Transfer(address,Token): \"Token\""),
+        ("event Transfer(address indexed from, Token value)", "\"Token\" at 40"),
         ("Deposit(address,", "type"),
-        ("Deposit(address wad", "type"),
+        ("Deposit(address wad", "expected a comma or )"),
         ("Deposit", "expected ("),
-        ("event Deposit(address a) anonymous", "Deposit"),
+        ("event Deposit(address a) anonymous", "anonymous"),
         ("function deposit(address a)", "not the name of an event"),
     ] {
         refused(&["--event", event], USAGE, &["--event", words]);

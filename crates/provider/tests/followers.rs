@@ -1,4 +1,5 @@
-//! Followers whose anchor source returns newer blocks while they run, fails, or blocks.
+//! Followers whose anchor source returns newer blocks while they run, fails, or blocks, and followers with an
+//! index.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,10 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use chainsieve::alloy_primitives::B256;
+use chainsieve::alloy_primitives::{Address, B256};
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
+use chainsieve::eth::index::{Folder, Index, Settings, Writer};
 use chainsieve_provider::{
-    AnchorSource, FollowBuilder, Following, LogQuery, LogUpdates, Note, Provider, Update,
+    AnchorSource, FollowBuilder, Following, LogQuery, LogUpdates, News, Note, Provider,
 };
 use serde_json::Value;
 
@@ -114,21 +116,21 @@ fn before_head(world: &Mutex<World>, back: u64) -> B256 {
 /// Reads updates until one of them is as expected.
 fn read_until(
     (following, updates): (&Following, &mut LogUpdates),
-    mut is_it: impl FnMut(&Update) -> bool,
+    mut is_it: impl FnMut(&News) -> bool,
 ) {
     let end = Instant::now() + LONG;
     loop {
         let left = end.saturating_duration_since(Instant::now());
         let update = updates.next_within(left).expect("the follower goes on");
         following.acknowledge(&update);
-        if is_it(&update.update) {
+        if is_it(&update.news) {
             return;
         }
     }
 }
 
-fn is_anchored(update: &Update, number: u64) -> bool {
-    matches!(update, Update::Anchored(anchor) if anchor.number == number)
+fn is_anchored(update: &News, number: u64) -> bool {
+    matches!(update, News::Anchored(anchor) if anchor.number == number)
 }
 
 /// Waits until no thread has the source any more.
@@ -153,7 +155,7 @@ fn each_newer_block_is_reported() {
         read_until((&following, &mut updates), |update| is_anchored(update, newest));
     }
     // A source that returns the same block again causes no update.
-    assert!(updates.next_within(3 * INTERVAL).is_none_or(|it| !is_anchored(&it.update, 19)));
+    assert!(updates.next_within(3 * INTERVAL).is_none_or(|it| !is_anchored(&it.news, 19)));
     following.shutdown().expect("no fault");
     assert_dropped(&calls);
 }
@@ -209,7 +211,7 @@ fn a_source_that_blocks_delays_nothing() {
         let newest = node.mine();
         read_until(
             (&following, &mut updates),
-            |update| matches!(update, Update::Blocks(blocks) if blocks.last.number == newest),
+            |update| matches!(update, News::Blocks(blocks) if blocks.last.number == newest),
         );
     }
     following.shutdown().expect("no fault");
@@ -269,4 +271,56 @@ fn a_node_that_lags_does_not_end_it() {
     read_until((&following, &mut updates), |update| is_anchored(update, 18));
     following.shutdown().expect("no fault");
     assert_dropped(&calls);
+}
+
+/// An index replaces the headers of past blocks but for the newest ones, for all queries of a follower.
+#[test]
+fn an_index_is_followed() {
+    let node = Node::start();
+    let path = std::env::temp_dir().join(format!("chainsieve-followed-{}", std::process::id()));
+    std::fs::create_dir_all(&path).expect("a folder");
+    let storage = Folder::new(&path);
+    let provider = || {
+        let profile = ChainProfile::assumed("test", BloomSoundness::Exact, ReceiptsScope::EveryLog);
+        Provider::builder().url(&node.url).profile(profile).trust_head().build().expect("a node")
+    };
+    let settings = Settings::new("test").expect("a label").with_block_hashes();
+    let mut writer = Writer::open(storage.clone(), &settings).expect("a new index");
+    writer.append(&provider().headers(0..=20).expect("headers")).expect("they are linked");
+    writer.sync().expect("it is stored");
+    let head = node.world().head().number;
+    assert_eq!(head, 20);
+    let all = LogQuery::new().from_block(0);
+    let asked = all.clone().address(ASKED);
+    let expected = provider().logs(&asked.clone().to_block(head)).expect("proven").logs;
+    assert!(!expected.is_empty());
+    // Each query adds its own candidates.
+    let nothing = all.address(Address::repeat_byte(0xee));
+    for (first, also) in [(&asked, &nothing), (&nothing, &asked)] {
+        let index = Index::open(storage.clone()).expect("an index");
+        let follow = provider().follow(first).also(also).keep(4).index(index).once();
+        let following = follow.start().expect("it starts");
+        assert_eq!(following.config().index.map(|index| index.last.number), Some(head - 4));
+        let mut logs = Vec::new();
+        for update in following.updates() {
+            if let News::Blocks(blocks) = &update.news {
+                logs.extend(blocks.logs.iter().cloned());
+            }
+            following.acknowledge(&update);
+        }
+        following.shutdown().expect("no fault");
+        assert_eq!(logs, expected);
+    }
+    // Without hashes, the headers of candidates could not be asked for.
+    drop(writer);
+    std::fs::remove_dir_all(&path).expect("a folder");
+    std::fs::create_dir_all(&path).expect("a folder");
+    let settings = Settings::new("test").expect("a label");
+    let mut writer = Writer::open(storage.clone(), &settings).expect("a new index");
+    writer.append(&provider().headers(0..=20).expect("headers")).expect("they are linked");
+    writer.sync().expect("it is stored");
+    let index = Index::open(storage).expect("an index");
+    let error = provider().follow(&nothing).index(index).start().expect_err("no hashes");
+    assert!(error.to_string().contains("no block hashes"), "{error}");
+    std::fs::remove_dir_all(&path).expect("a folder");
 }
