@@ -6,8 +6,8 @@ use std::time::Duration;
 use chainsieve::alloy_primitives::{B256, Bytes};
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::follow::{
-    Action, Answer, Config, Cursor, Event, Failure, Fault, FollowNote, Follower, Question,
-    QuestionId, StoreId, Update, UpdateId,
+    Action, Answer, Config, Cursor, Event, Failure, Fault, FollowNote, Follower, News, Question,
+    QuestionId, StoreId, UpdateId,
 };
 use chainsieve::eth::header::{BlockRef, HeaderBuf};
 use chainsieve::eth::log_query::{BlockTag, LogQuery};
@@ -187,7 +187,7 @@ impl Run {
     }
 
     /// Gives an update to the reader. Returns `true` if the process is killed then.
-    fn update(&mut self, id: UpdateId, update: &Update) -> bool {
+    fn update(&mut self, id: UpdateId, update: &News) -> bool {
         if !self.config.stored {
             // The cursor is stored in one transaction with the logs.
             if matches!(self.kill, Some(Kill::BeforeStore | Kill::InUpdate(_))) {
@@ -195,18 +195,18 @@ impl Run {
             }
             self.stored = self.follower.cursor().map(|cursor| cursor.to_json());
         }
-        if let Update::Started(started) = update {
+        if let News::Started(started) = update {
             let told = *self.told.get_or_insert(started.from);
             assert_eq!(told, started.from, "the first block has changed");
         }
-        if let Update::Anchored(anchor) = update {
+        if let News::Anchored(anchor) = update {
             self.anchored.push(*anchor);
         }
-        if let (Update::Removed(removed), Some(anchor)) = (update, self.anchored.last()) {
+        if let (News::Removed(removed), Some(anchor)) = (update, self.anchored.last()) {
             let ancestor = removed.ancestor.unwrap();
             assert!(ancestor.number >= anchor.number, "blocks up to an anchor never leave");
         }
-        if let Update::Blocks(blocks) = update {
+        if let News::Blocks(blocks) = update {
             for log in &blocks.logs {
                 let hashes = (log.transaction_hash, log.claimed_transaction_hash);
                 self.hashes.push((log.block_hash, log.transaction_index, hashes.0, hashes.1));

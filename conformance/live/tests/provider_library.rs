@@ -16,8 +16,8 @@ use chainsieve::eth::provider::Budget;
 use chainsieve_conformance::serve::ethereum::lies::{LOG_LIES, RECEIPT_LIES};
 use chainsieve_conformance::serve::json_rpc::Fate;
 use chainsieve_provider::{
-    AuditResult, Builder, FetchError, Following, LogUpdate, LogUpdates, LogsError, ProvenLogs,
-    Provider, Update,
+    AuditResult, Builder, FetchError, Following, LogUpdate, LogUpdates, LogsError, News,
+    ProvenLogs, Provider, Trust,
 };
 use futures_core::Stream as _;
 use libtest_mimic::Trial;
@@ -105,7 +105,7 @@ impl Caller {
 /// Returns a builder for these nodes. The chain id of mainnet, with which anvil is started,
 /// determines the rules for its headers and receipts.
 fn provider(urls: &[&str]) -> Builder {
-    let builder = Provider::builder().retries(1);
+    let builder = Provider::builder().trust_head().retries(1);
     urls.iter().fold(builder, |builder, url| builder.url(url))
 }
 
@@ -244,7 +244,7 @@ fn follows(scene: &Scene, caller: &Caller) {
             if is_lost {
                 break;
             }
-            take(&mut kept, &update.update);
+            take(&mut kept, &update.news);
             cursor.clone_from(&update.cursor);
             following.acknowledge(&update);
         }
@@ -258,7 +258,7 @@ fn follows(scene: &Scene, caller: &Caller) {
     let following = provider.follow(&everything).cursor(cursor.expect("one")).once();
     let following = following.start().expect("it starts");
     for update in following.updates() {
-        take(&mut kept, &update.update);
+        take(&mut kept, &update.news);
         following.acknowledge(&update);
     }
     following.shutdown().expect("nothing was wrong");
@@ -272,10 +272,10 @@ fn caught_up(following: &Following, node: &Anvil, seen: u64) -> bool {
 
 /// Applies an update. Each log is delivered once and withdrawn once, as the cursor is stored with
 /// the logs.
-fn take(kept: &mut Vec<LocatedLog>, update: &Update) {
+fn take(kept: &mut Vec<LocatedLog>, update: &News) {
     match update {
-        Update::Blocks(blocks) => kept.extend(blocks.logs.iter().cloned()),
-        Update::Removed(removed) => {
+        News::Blocks(blocks) => kept.extend(blocks.logs.iter().cloned()),
+        News::Removed(removed) => {
             for log in &removed.logs {
                 let last = kept.pop().expect("a log to take back");
                 assert_eq!((last.block_hash, last.log_index), (log.block_hash, log.log_index));
@@ -307,7 +307,7 @@ fn two(scene: &Scene) {
         let audited = both.audit(&everything).expect("audited");
         let found: Vec<Status> = audited.reports.iter().map(AuditReport::status).collect();
         assert_eq!(found, statuses);
-        assert!(audited.answers.tip.has_no_anchor && audited.answers.tip.is_agreed());
+        assert!(audited.answers.tip.trust == Trust::NoAnchor && audited.answers.tip.is_agreed());
     }
 }
 
@@ -350,7 +350,7 @@ fn fails_over(scene: &Scene) {
             assert!(Instant::now() < until, "{:?}", following.status());
             let Some(update) = updates.next_within(SHORT) else { continue };
             seen += 1;
-            take(&mut kept, &update.update);
+            take(&mut kept, &update.news);
             following.acknowledge(&update);
         }
         is_broken.store(true, Ordering::Relaxed);
@@ -393,7 +393,7 @@ fn starts_at_another(node: &Anvil) {
         let following = following.expect("it starts");
         let mut kept = Vec::new();
         for update in following.updates() {
-            take(&mut kept, &update.update);
+            take(&mut kept, &update.news);
             following.acknowledge(&update);
         }
         let verified = following.shutdown().expect("nothing was wrong");

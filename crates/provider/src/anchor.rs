@@ -1,11 +1,11 @@
-//! Anchors: sources of trusted block hashes.
+//! Anchors: sources of trusted block hashes, and what they mean for a result.
 
 use std::fmt;
 use std::time::Duration;
 
 use chainsieve::alloy_primitives::B256;
 
-use crate::node::Node;
+use crate::nodes::Node;
 
 /// A source of trusted block hashes. All ancestors of a trusted block are authentic too, whoever
 /// sent their headers.
@@ -53,6 +53,26 @@ pub trait AnchorSource: fmt::Debug + Send + Sync {
         let _ = (number, nodes);
         Ok(None)
     }
+}
+
+/// What vouches for the [tip](crate::Tip) of a result.
+///
+/// ```
+/// use chainsieve_provider::{ProvenLogs, Trust};
+/// fn is_proven(proven: &ProvenLogs) -> bool {
+///     matches!(proven.tip.trust, Trust::Anchored)
+/// }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Trust {
+    /// The tip is an anchor of the caller.
+    Anchored,
+    /// The caller named no anchor: only the node that provided the chain vouches for the tip.
+    NoAnchor,
+    /// The caller named anchors, and none of them is on the chain: nothing is proven.
+    AnchorNotOnChain,
 }
 
 impl AnchorSource for B256 {

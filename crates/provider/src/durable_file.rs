@@ -4,49 +4,82 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-/// Reason why a file could not be read or written.
-#[derive(Debug)]
-pub(crate) enum Cause {
+use thiserror::Error;
+
+/// Reason why the file of a cursor or of a light client could not be read or written.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum FileError {
     /// Another process uses the file.
-    InUse,
+    #[error("{}: another process uses this file", .path.display())]
+    InUse {
+        /// Path of the file.
+        path: PathBuf,
+    },
     /// The operating system reported an error.
-    Io(io::Error),
-    /// The file has this many bytes, more than allowed.
-    TooLarge(u64),
+    #[error("{}: {message}", .path.display())]
+    Io {
+        /// Path of the file.
+        path: PathBuf,
+        /// Kind of the error.
+        kind: io::ErrorKind,
+        /// Text of the error.
+        message: String,
+    },
+    /// The file is too large for its contents.
+    #[error("{}: {size} bytes, the limit is {limit}", .path.display())]
+    TooLarge {
+        /// Path of the file.
+        path: PathBuf,
+        /// Size of the file in bytes.
+        size: u64,
+        /// Maximum size in bytes.
+        limit: u64,
+    },
+    /// The contents of the file are invalid.
+    #[error("{}: {why}", .path.display())]
+    Invalid {
+        /// Path of the file.
+        path: PathBuf,
+        /// Reason why the contents are invalid.
+        why: String,
+    },
 }
 
-impl From<io::Error> for Cause {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
+impl FileError {
+    pub(crate) fn io(path: &Path, error: &io::Error) -> Self {
+        Self::Io { path: path.to_owned(), kind: error.kind(), message: error.to_string() }
+    }
+
+    pub(crate) fn invalid(path: &Path, why: &impl ToString) -> Self {
+        Self::Invalid { path: path.to_owned(), why: why.to_string() }
     }
 }
 
 /// A file, which only one process at a time can open.
 #[derive(Debug)]
 pub(crate) struct DurableFile {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     /// The lock file, which stays locked until the `DurableFile` is dropped.
     _lock: File,
 }
 
 impl DurableFile {
-    pub(crate) fn open(path: &Path) -> Result<Self, Cause> {
+    pub(crate) fn open(path: &Path) -> Result<Self, FileError> {
+        let failed = |error: &io::Error| FileError::io(path, error);
         // The lock is a second file, because each write replaces the file itself.
         let lock = beside(path, ".lock");
-        let lock = File::options().write(true).create(true).truncate(false).open(lock)?;
+        let lock = File::options().write(true).create(true).truncate(false).open(lock);
+        let lock = lock.map_err(|error| failed(&error))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
-            Err(TryLockError::WouldBlock) => Err(Cause::InUse),
-            Err(TryLockError::Error(error)) => Err(error.into()),
+            Err(TryLockError::WouldBlock) => Err(FileError::InUse { path: path.to_owned() }),
+            Err(TryLockError::Error(error)) => Err(failed(&error)),
         }
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Reads the file of at most `limit` bytes; `None` if the file does not exist.
-    pub(crate) fn read(&self, limit: u64) -> Result<Option<String>, Cause> {
+    pub(crate) fn read(&self, limit: u64) -> Result<Option<String>, FileError> {
         read(&self.path, limit)
     }
 
@@ -54,7 +87,11 @@ impl DurableFile {
     ///
     /// The new contents are written to another file and synced. The new file then replaces the old
     /// one. So a crash leaves the old or the new contents, never a part of them.
-    pub(crate) fn write(&self, text: &str) -> io::Result<()> {
+    pub(crate) fn write(&self, text: &str) -> Result<(), FileError> {
+        self.replace(text).map_err(|error| FileError::io(&self.path, &error))
+    }
+
+    fn replace(&self, text: &str) -> io::Result<()> {
         let new = beside(&self.path, ".new");
         let mut file = File::create(&new)?;
         file.write_all(text.as_bytes())?;
@@ -70,15 +107,16 @@ impl DurableFile {
 
 /// Reads a file of at most `limit` bytes, also while another process uses it; `None` if the file does
 /// not exist.
-pub(crate) fn read(path: &Path, limit: u64) -> Result<Option<String>, Cause> {
+pub(crate) fn read(path: &Path, limit: u64) -> Result<Option<String>, FileError> {
+    let failed = |error: io::Error| FileError::io(path, &error);
     let size = match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        metadata => metadata?.len(),
+        metadata => metadata.map_err(failed)?.len(),
     };
     if size > limit {
-        return Err(Cause::TooLarge(size));
+        return Err(FileError::TooLarge { path: path.to_owned(), size, limit });
     }
-    Ok(Some(fs::read_to_string(path)?))
+    fs::read_to_string(path).map(Some).map_err(failed)
 }
 
 /// Returns the path with `end` appended to its file name.

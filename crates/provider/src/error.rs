@@ -6,7 +6,8 @@ use chainsieve::eth::header::{BlockRef, ChainError};
 use chainsieve::eth::log_query::ResolveError;
 use thiserror::Error;
 
-use crate::node::{EndpointError, RpcError};
+use crate::nodes::endpoint::EndpointError;
+use crate::nodes::error::RpcError;
 
 /// Reason why a provider could not be created.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -18,6 +19,12 @@ pub enum BuildError {
     /// A header was given before any URL.
     #[error("a header was given before any URL, so no node would get it")]
     HeaderBeforeUrl,
+    /// Nothing is trusted.
+    #[error(
+        "nothing is trusted: give an anchor, the hash of a block that you trust, or trust the head that \
+         the nodes name (trust_head)"
+    )]
+    NoAnchor,
     /// A URL or one of its headers is invalid.
     #[error("URL {place}: {error}")]
     Endpoint {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use alloy_dyn_abi::{DynSolValue, EventExt as _};
 use alloy_json_abi::{Event, JsonAbi, Param};
 use chainsieve::alloy_primitives::{B256, Log, hex};
-use chainsieve::eth::log_query::LogQuery;
+use chainsieve::eth::log_query::{EventSignatureError, LogQuery, event_topic};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
@@ -34,7 +34,7 @@ pub struct EventDecoder {
     by_topic: BTreeMap<B256, Vec<Event>>,
 }
 
-/// Reason why a text cannot be read as events.
+/// Reason why a text cannot be read as events, or a log not as one of them.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum EventDecoderError {
@@ -44,31 +44,26 @@ pub enum EventDecoderError {
     /// The text has this many bytes, which is too long.
     #[error("an ABI of {0} bytes, the limit is {MAX_ABI}")]
     TooLong(usize),
-    /// The text is not the signature of an event.
-    #[error(
-        "not an event's signature, such as event Name(address indexed who, uint256 amount): {0:?}"
-    )]
-    Signature(String),
-    /// The event is anonymous: its logs have no first topic that identifies the event.
-    #[error("event {0:?} is anonymous: no topic identifies it")]
-    Anonymous(String),
+    /// The text is neither the signature nor the declaration of an event, or the event is anonymous.
+    #[error(transparent)]
+    Signature(#[from] EventSignatureError),
+    /// Values of a type of the event cannot be decoded.
+    #[error("the event cannot be decoded: {0:?}")]
+    Undecodable(String),
     /// An argument of the event has a type that is nested too deeply.
     #[error("a type of event {0:?} is nested more than {MAX_DEPTH} levels deep")]
     TooDeep(String),
     /// The ABI adds no event: each of its events is anonymous or already known.
     #[error("the ABI contains no new events")]
     Empty,
-}
-
-/// Reason why a log with the first topic of a known event could not be decoded.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("not a log of {event:?}: {reason:?}")]
-#[non_exhaustive]
-pub struct DecodeError {
-    /// The event's signature.
-    pub event: String,
-    /// Reason why the log is not a log of this event.
-    pub reason: String,
+    /// The first topic of a log is that of a known event, but the log is not one of this event.
+    #[error("not a log of {event:?}: {reason:?}")]
+    Log {
+        /// The event's signature.
+        event: String,
+        /// Reason why the log is not a log of this event.
+        reason: String,
+    },
 }
 
 /// A decoded log: the event and its arguments.
@@ -136,26 +131,29 @@ impl EventDecoder {
         if self.len() == before { Err(EventDecoderError::Empty) } else { Ok(self) }
     }
 
-    /// Adds an event by its signature, in the syntax of a Solidity declaration.
+    /// Adds an event by its declaration, such as `event Named(address indexed who, string name)`. It is
+    /// read as by [`event_topic`]. Without `indexed`, all arguments are read from the data of a log.
     ///
     /// # Errors
-    /// Returns an [`EventDecoderError`] if the signature is too long or invalid, if the event is
-    /// anonymous, or if a type is nested too deeply.
+    /// Returns an [`EventDecoderError`] if the text is too long or invalid, if the event is anonymous, or
+    /// if a type is nested too deeply.
     pub fn signature(mut self, signature: &str) -> Result<Self, EventDecoderError> {
         // As in `json_abi`, the length is checked before parsing.
         if signature.len() > MAX_ABI {
             return Err(EventDecoderError::TooLong(signature.len()));
         }
-        // The parser recurses at each bracket, so the number of brackets is limited before parsing.
+        // alloy's parser recurses at each bracket, so the number of brackets is limited before parsing.
         if signature.matches(['(', '[']).count() > MAX_DEPTH {
             return Err(EventDecoderError::TooDeep(signature.chars().take(40).collect()));
         }
-        let event = Event::parse(signature.trim().trim_end_matches(';'));
-        let event = event.map_err(|error| EventDecoderError::Signature(error.to_string()))?;
-        if event.anonymous {
-            return Err(EventDecoderError::Anonymous(event.name));
+        // alloy's parser also takes names that are no types, whose hash is no topic.
+        let topic = event_topic(signature)?;
+        let words: Vec<&str> = signature.split_ascii_whitespace().collect();
+        match Event::parse(words.join(" ").trim_end_matches([';', ' '])) {
+            Ok(event) if event.selector() == topic => self.add(event)?,
+            Ok(event) => return Err(EventDecoderError::Undecodable(event.full_signature())),
+            Err(error) => return Err(EventDecoderError::Undecodable(error.to_string())),
         }
-        self.add(event)?;
         Ok(self)
     }
 
@@ -198,9 +196,9 @@ impl EventDecoder {
     /// Decodes a log. Returns `None` if the log's first topic is not that of a known event.
     ///
     /// # Errors
-    /// Returns a [`DecodeError`] if the first topic is that of a known event, but the other topics
+    /// Returns an [`EventDecoderError`] if the first topic is that of a known event, but the other topics
     /// or the data do not fit the event. Any contract may emit a log with such a mismatch.
-    pub fn decode(&self, log: &Log) -> Result<Option<DecodedEvent<'_>>, DecodeError> {
+    pub fn decode(&self, log: &Log) -> Result<Option<DecodedEvent<'_>>, EventDecoderError> {
         let Some(first) = log.topics().first() else { return Ok(None) };
         let Some(events) = self.by_topic.get(first) else { return Ok(None) };
         let num_indexed = log.topics().len() - 1;
@@ -212,7 +210,7 @@ impl EventDecoder {
                 Err(error) => failed = Some(error),
             }
         }
-        let other_count = || DecodeError {
+        let other_count = || EventDecoderError::Log {
             event: events.first().map(Event::full_signature).unwrap_or_default(),
             reason: format!("the log has {num_indexed} indexed arguments"),
         };
@@ -227,8 +225,8 @@ fn depth(solidity_type: &str, components: &[Param]) -> usize {
     solidity_type.matches('[').count() + within.max().map_or(0, |depth| depth + 1)
 }
 
-fn decode<'a>(event: &'a Event, log: &Log) -> Result<DecodedEvent<'a>, DecodeError> {
-    let wrong = |reason: String| DecodeError { event: event.full_signature(), reason };
+fn decode<'a>(event: &'a Event, log: &Log) -> Result<DecodedEvent<'a>, EventDecoderError> {
+    let wrong = |reason: String| EventDecoderError::Log { event: event.full_signature(), reason };
     let decoded = event.decode_log(&log.data).map_err(|error| wrong(error.to_string()))?;
     let (mut indexed, mut body) = (decoded.indexed.into_iter(), decoded.body.into_iter());
     let arguments = event.inputs.iter().map(|input| {
@@ -237,7 +235,12 @@ fn decode<'a>(event: &'a Event, log: &Log) -> Result<DecodedEvent<'a>, DecodeErr
         let is_bytes32 = input.ty == "bytes32";
         let is_hash =
             input.indexed && !is_bytes32 && matches!(value, DynSolValue::FixedBytes(_, 32));
-        Ok(Argument { name: &input.name, solidity_type: &input.ty, value, is_hash })
+        Ok::<_, EventDecoderError>(Argument {
+            name: &input.name,
+            solidity_type: &input.ty,
+            value,
+            is_hash,
+        })
     });
     Ok(DecodedEvent { event, arguments: arguments.collect::<Result<_, _>>()? })
 }

@@ -1,7 +1,11 @@
 //! Stops operations from another thread.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::thread;
 use std::time::Duration;
 
 /// A handle that stops operations from another thread. A clone is the same handle.
@@ -89,6 +93,79 @@ impl Stop {
     pub(crate) fn ring(&self) {
         let _gate = self.bell.gate.lock().unwrap_or_else(PoisonError::into_inner);
         self.bell.rung.notify_all();
+    }
+}
+
+/// Future of an operation that runs in a thread of its own. Dropping the future ends the operation.
+#[derive(Debug)]
+#[must_use = "dropping the future ends the operation"]
+pub struct Pending<T> {
+    shared: Arc<Mutex<State<T>>>,
+    stop: Stop,
+    /// `true` once the result was returned. After that, dropping the future stops nothing: the
+    /// result may contain a follower, which must continue.
+    is_done: bool,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    result: Option<thread::Result<T>>,
+    task: Option<Waker>,
+}
+
+fn lock<T>(shared: &Mutex<State<T>>) -> MutexGuard<'_, State<T>> {
+    // No code panics while it holds this lock, so the data behind a poisoned lock is still
+    // consistent.
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<T: Send + 'static> Pending<T> {
+    /// Runs `work`, which `stop` ends, in a thread of its own.
+    pub(crate) fn spawn(stop: Stop, work: impl FnOnce() -> T + Send + 'static) -> Self {
+        let shared = Arc::new(Mutex::new(State { result: None, task: None }));
+        let of_thread = Arc::clone(&shared);
+        thread::spawn(move || {
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+            let mut state = lock(&of_thread);
+            state.result = Some(result);
+            let task = state.task.take();
+            drop(state);
+            task.map(Waker::wake)
+        });
+        Self { shared, stop, is_done: false }
+    }
+}
+
+impl<T> Future for Pending<T> {
+    type Output = T;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        let shared = Arc::clone(&self.shared);
+        let mut state = lock(&shared);
+        match state.result.take() {
+            Some(Ok(result)) => {
+                self.get_mut().is_done = true;
+                Poll::Ready(result)
+            }
+            Some(Err(panic)) => {
+                drop(state);
+                std::panic::resume_unwind(panic)
+            }
+            None => {
+                let earlier = state.task.replace(context.waker().clone());
+                drop(state);
+                drop(earlier);
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<T> Drop for Pending<T> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.stop.set();
+        }
     }
 }
 

@@ -40,9 +40,9 @@ fn types_can_be_shared_between_threads() {
 #[test]
 fn errors_are_errors() {
     each!(
-        error: BuildError, CursorFileCause, CursorFileError, EndpointError, FetchError, FollowError,
-        Incomplete, LogsError, RpcError,
+        error: BuildError, EndpointError, FetchError, FileError, FollowError, Incomplete, LogsError,
+        RpcError,
     );
     #[cfg(feature = "abi")]
-    each!(error: DecodeError, EventDecoderError);
+    each!(error: EventDecoderError);
 }

@@ -20,8 +20,8 @@ use super::refused::Refused;
 use super::rules::Subject;
 use super::start::{Next, Start};
 use super::{
-    Action, Answer, AnswerError, Config, Event, Failure, Fault, FollowNote, NextBlocks, Question,
-    QuestionId, Removed, Source, Started, StoreId, Update, UpdateId,
+    Action, Answer, AnswerError, Config, Event, Failure, Fault, FollowNote, News, NextBlocks,
+    Question, QuestionId, Removed, Source, Started, StoreId, UpdateId,
 };
 use crate::eth::header::{BlockRef, HeaderBuf};
 use crate::eth::log::LocatedLog;
@@ -909,8 +909,8 @@ impl Follower {
     fn deliver(&mut self, delivery: Delivery) {
         let Stage::Following(chain) = &mut self.stage else { return };
         let update = match delivery {
-            Delivery::Started => self.started.take().map(Update::Started),
-            Delivery::Anchored => chain.anchors_mut().take_unreported().map(Update::Anchored),
+            Delivery::Started => self.started.take().map(News::Started),
+            Delivery::Anchored => chain.anchors_mut().take_unreported().map(News::Anchored),
             Delivery::Batch(batch) => batch_update(chain, batch),
         };
         let Some(update) = update else { return };
@@ -1017,7 +1017,7 @@ fn matters(chain: &Chain, batch: Batch) -> bool {
     }
 }
 
-fn batch_update(chain: &Chain, batch: Batch) -> Option<Update> {
+fn batch_update(chain: &Chain, batch: Batch) -> Option<News> {
     let finalized = chain.finalized();
     match batch {
         Batch::Reorg => {
@@ -1027,7 +1027,7 @@ fn batch_update(chain: &Chain, batch: Batch) -> Option<Update> {
                 logs.map(|log| LocatedLog { removed: true, ..log }).collect::<Vec<_>>()
             };
             let from = chain.rules().subject.from;
-            Some(Update::Removed(Removed {
+            Some(News::Removed(Removed {
                 ancestor: reorg.ancestor,
                 blocks: reorg.removed.len(),
                 logs: reorg.removed.iter().flat_map(removed).collect(),
@@ -1038,7 +1038,7 @@ fn batch_update(chain: &Chain, batch: Batch) -> Option<Update> {
         Batch::Blocks(count) => {
             let blocks = || chain.blocks().pending().take(count);
             let last = blocks().last()?.at;
-            Some(Update::Blocks(NextBlocks {
+            Some(News::Blocks(NextBlocks {
                 last,
                 blocks: count,
                 logs: blocks().flat_map(|block| block.logs().iter().cloned()).collect(),

@@ -24,7 +24,7 @@
 //! 4. Send [`Event::Tick`] at the time that [`Follower::wake_at`] returns.
 //!
 //! # What is never lost
-//! Before an [`Update`] adds or removes logs, [`Action::Store`] stores a cursor that announces the
+//! Before an [`News`] adds or removes logs, [`Action::Store`] stores a cursor that announces the
 //! update. After [`Event::Acknowledged`], a cursor is stored that records the update as processed.
 //! So if the process is killed at any time, all runs together deliver each log at least once. A
 //! later run also removes the logs of reorganised blocks that an earlier run may have delivered.
@@ -238,7 +238,7 @@ pub enum Action {
     /// Replace the stored cursor with this one. The reply is [`Event::Stored`].
     Store(StoreId, Cursor),
     /// Deliver this update to the reader. The reply is [`Event::Acknowledged`].
-    Update(UpdateId, Update),
+    Update(UpdateId, News),
     /// Show this note to the user.
     Note(FollowNote),
     /// The follower has ended: at its last block, at the head, after [`Event::Stop`], or with a
@@ -357,7 +357,7 @@ pub struct StoreId(pub u64);
 #[serde(transparent)]
 pub struct UpdateId(pub u64);
 
-/// Update for the reader. At most one update is unacknowledged at a time.
+/// News for the reader: the content of an update. At most one update is unacknowledged at a time.
 ///
 /// # JSON
 /// `serde` writes an object: `update` is `"started"`, `"anchored"`, `"removed"` or `"blocks"`; the
@@ -366,7 +366,7 @@ pub struct UpdateId(pub u64);
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(tag = "update", rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Update {
+pub enum News {
     /// The first update of each run, with the resolved configuration.
     Started(Started),
     /// The chain contains this anchor, so all blocks up to it are authentic. Each run delivers this
@@ -414,7 +414,7 @@ pub struct Removed {
     pub finalized: Option<BlockRef>,
 }
 
-/// Update with the next blocks of the chain and their matching logs.
+/// News with the next blocks of the chain and their matching logs.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct NextBlocks {

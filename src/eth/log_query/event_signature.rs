@@ -1,4 +1,4 @@
-//! Event signatures such as `Transfer(address,address,uint256)`, and their hash.
+//! Events such as `Transfer(address,address,uint256)`, their canonical signatures, and the hash of these.
 
 use alloc::string::String;
 
@@ -7,107 +7,116 @@ use chainsieve_lanes::hash::keccak256;
 
 use crate::eth::json::excerpt;
 
-/// Reason why a text is not the canonical signature of an event. Offsets are in bytes.
+/// Reason why a text declares no event that has a topic. Offsets are in bytes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EventSignatureError {
     /// The name before the parenthesis is missing, or Solidity does not allow it.
     #[error("{0:?} is not the name of an event")]
     Name(String),
-    /// A type is not an ABI type in its canonical spelling.
-    ///
-    /// Argument names, `indexed` and white space give this error too.
+    /// A type is not an ABI type.
     #[error("{found:?} at {at} is not a type of the ABI")]
     Type {
         /// The text that was found where a type was expected.
         found: String,
-        /// Offset of this text in the signature.
+        /// Offset of this text.
         at: usize,
     },
-    /// A type is written in its short form, whose hash is not the topic of the event.
-    #[error("{found:?} at {at} is short for {canonical:?}: the hash needs the long form")]
-    Alias {
-        /// The short form.
-        found: &'static str,
-        /// The canonical form.
-        canonical: &'static str,
-        /// Offset of the short form in the signature.
-        at: usize,
-    },
-    /// The signature does not continue with the expected text.
+    /// The event is anonymous: no topic of its logs identifies it.
+    #[error("an anonymous event has no topic of its own")]
+    Anonymous,
+    /// The text does not continue as expected.
     #[error("expected {expected} at {at}")]
     Expected {
         /// The expected text.
         expected: &'static str,
-        /// Offset in the signature at which the text was expected.
+        /// Offset at which the text was expected.
         at: usize,
     },
 }
 
-/// Returns the first topic of an event that is not anonymous: the hash of its signature.
+/// Returns the first topic of an event: the Keccak-256 hash of its canonical signature.
 ///
-/// The hash is Keccak-256. The signature must be in canonical form: the name of the event and the
-/// types of all arguments, indexed or not, without argument names and without white space. Write
-/// `uint256` instead of `uint`, a tuple instead of a struct, `address` instead of a contract, and
-/// `uint8` instead of an enum. The function does not correct the text, because the hash of a text
-/// in any other form is not the topic of an event.
+/// The text is the signature, or a declaration as Solidity has it: with `event`, `indexed`, names of
+/// arguments, white space and a semicolon, which are not part of the signature. `uint` and `int` stand
+/// for `uint256` and `int256`. Write a tuple instead of a struct, `address` instead of a contract, and
+/// `uint8` instead of an enum: only the contract's source says what these names mean.
 ///
 /// # Errors
-/// Returns an error if the text is not a canonical signature.
+/// Returns an error if the text declares no event, or an anonymous one.
 ///
 /// # Examples
 /// ```
 /// use chainsieve::alloy_primitives::b256;
 /// use chainsieve::eth::log_query::event_topic;
+/// let topic = b256!("0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef");
+/// assert_eq!(event_topic("Transfer(address,address,uint256)")?, topic);
+/// let declaration = "event Transfer(address indexed from, address indexed to, uint value);";
+/// assert_eq!(event_topic(declaration)?, topic);
 /// assert_eq!(
-///     event_topic("Transfer(address,address,uint256)")?,
-///     b256!("0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef")
-/// );
-/// assert_eq!(
-///     event_topic("Transfer(address,address,uint)").unwrap_err().to_string(),
-///     r#""uint" at 25 is short for "uint256": the hash needs the long form"#
+///     event_topic("Transfer(IERC20,address)").unwrap_err().to_string(),
+///     r#""IERC20" at 9 is not a type of the ABI"#
 /// );
 /// # Ok::<(), chainsieve::eth::log_query::EventSignatureError>(())
 /// ```
-pub fn event_topic(signature: &str) -> Result<B256, EventSignatureError> {
-    check(signature)?;
-    Ok(B256::new(keccak256(signature.as_bytes())))
+pub fn event_topic(event: &str) -> Result<B256, EventSignatureError> {
+    Ok(B256::new(keccak256(canonical(event)?.as_bytes())))
 }
 
-fn check(signature: &str) -> Result<(), EventSignatureError> {
-    let name_end = signature.find('(').unwrap_or(signature.len());
-    let name = &signature[..name_end];
-    let in_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '$';
-    if name.is_empty()
-        || name.starts_with(|c: char| c.is_ascii_digit())
-        || !name.chars().all(in_name)
+fn is_in_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '$'
+}
+
+fn is_name(name: &str) -> bool {
+    let begins_with_digit = name.starts_with(|c: char| c.is_ascii_digit());
+    !name.is_empty() && !begins_with_digit && name.chars().all(is_in_name)
+}
+
+/// Returns the offset after white space that begins at `at`.
+fn after_space(text: &str, at: usize) -> usize {
+    text.len() - text[at..].trim_ascii_start().len()
+}
+
+/// Returns the canonical signature of an event.
+fn canonical(text: &str) -> Result<String, EventSignatureError> {
+    let mut at = after_space(text, 0);
+    if let Some(rest) = text[at..].strip_prefix("event")
+        && rest.starts_with(|c: char| c.is_ascii_whitespace())
     {
+        at = after_space(text, text.len() - rest.len());
+    }
+    let name_end = text[at..].find('(').map_or(text.len(), |length| at + length);
+    let name = &text[at..name_end];
+    if !is_name(name) || name == "event" {
         return Err(EventSignatureError::Name(excerpt(name)));
     }
-    let bytes = signature.as_bytes();
-    let mut at = name_end;
+    let mut signature = String::from(name);
+    at = name_end;
     let mut depth = 0_usize;
     // `after_type` is `true` if a type has just ended, and `after_open` if a list has just begun.
     // These flags decide which characters may follow.
     let (mut after_type, mut after_open) = (false, false);
     loop {
-        match bytes.get(at) {
+        match text.as_bytes().get(at) {
             Some(b'(') if !after_type => {
                 (depth, after_open) = (depth + 1, true);
+                signature.push('(');
                 at += 1;
             }
             Some(b',') if after_type => {
                 after_type = false;
+                signature.push(',');
                 at += 1;
             }
             // The list of arguments may be empty, but a tuple must have at least one field.
             Some(b')') if after_type || (after_open && depth == 1) => {
                 depth -= 1;
+                signature.push(')');
                 at += 1;
                 if depth == 0 {
                     break;
                 }
-                at = after_dimensions(signature, at)?;
+                at = after_argument(text, at, depth, &mut signature)?;
                 after_type = true;
             }
             _ if depth == 0 => return Err(EventSignatureError::Expected { expected: "(", at }),
@@ -115,32 +124,66 @@ fn check(signature: &str) -> Result<(), EventSignatureError> {
                 return Err(EventSignatureError::Expected { expected: "a comma or )", at });
             }
             _ => {
-                let rest = &signature[at..];
-                let len = rest.find([',', '(', ')', '[']).unwrap_or(rest.len());
-                check_type(&rest[..len], at)?;
-                at = after_dimensions(signature, at + len)?;
+                let rest = &text[at..];
+                let ends = |c: char| c.is_ascii_whitespace() || matches!(c, ',' | '(' | ')' | '[');
+                let length = rest.find(ends).unwrap_or(rest.len());
+                signature.push_str(canonical_type(&rest[..length], at)?);
+                at = after_argument(text, at + length, depth, &mut signature)?;
                 (after_type, after_open) = (true, false);
             }
         }
+        at = after_space(text, at);
     }
-    if at < signature.len() {
+    at = after_space(text, at);
+    if text[at..].starts_with("anonymous") {
+        return Err(EventSignatureError::Anonymous);
+    }
+    if text[at..].starts_with(';') {
+        at = after_space(text, at + 1);
+    }
+    if at < text.len() {
         return Err(EventSignatureError::Expected { expected: "the end", at });
     }
-    Ok(())
+    Ok(signature)
 }
 
-/// Returns the offset after the array dimensions, such as `[]` or `[3]`, that begin at `at`.
-fn after_dimensions(signature: &str, mut at: usize) -> Result<usize, EventSignatureError> {
-    while let Some(rest) = signature[at..].strip_prefix('[') {
+/// Returns the offset after what follows the type of an argument: array dimensions, such as `[]` or
+/// `[3]`, which are appended to the signature, and `indexed` and a name, which are not. Fields of a tuple
+/// have no names.
+fn after_argument(
+    text: &str,
+    at: usize,
+    depth: usize,
+    signature: &mut String,
+) -> Result<usize, EventSignatureError> {
+    let mut end = at;
+    while let Some(rest) = text[end..].strip_prefix('[') {
         let size = rest.split(']').next().unwrap_or_default();
-        let sound = rest.len() > size.len() && (size.is_empty() || is_number(size));
-        if !sound {
+        let is_length = is_number(size) && size.parse::<u64>().is_ok();
+        if rest.len() == size.len() || !(size.is_empty() || is_length) {
             let expected = "the length of an array and ]";
-            return Err(EventSignatureError::Expected { expected, at: at + 1 });
+            return Err(EventSignatureError::Expected { expected, at: end + 1 });
         }
-        at += size.len() + 2;
+        end += size.len() + 2;
     }
-    Ok(at)
+    signature.push_str(&text[at..end]);
+    if depth > 1 {
+        return Ok(end);
+    }
+    let word = |at: usize| {
+        let start = after_space(text, at);
+        let rest = &text[start..];
+        let word = &rest[..rest.find(|c| !is_in_name(c)).unwrap_or(rest.len())];
+        // Arguments of events are never references.
+        let is_reference = matches!(word, "memory" | "storage" | "calldata");
+        let is_one = start > at && is_name(word) && !is_reference;
+        is_one.then(|| (word, start + word.len()))
+    };
+    match word(end) {
+        Some(("indexed", after)) => Ok(word(after).map_or(after, |(_, after)| after)),
+        Some((_, after)) => Ok(after),
+        None => Ok(end),
+    }
 }
 
 /// Returns `true` if the text is a decimal number above 0 without leading zeros.
@@ -154,19 +197,12 @@ fn size_in(text: &str, range: core::ops::RangeInclusive<u16>) -> Option<u16> {
     text.parse().ok().filter(|size| is_number(text) && range.contains(size))
 }
 
-fn check_type(found: &str, at: usize) -> Result<(), EventSignatureError> {
-    let aliases = [
-        ("uint", "uint256"),
-        ("int", "int256"),
-        ("fixed", "fixed128x18"),
-        ("ufixed", "ufixed128x18"),
-        ("byte", "bytes1"),
-    ];
-    if let Some(&(found, canonical)) = aliases.iter().find(|(alias, _)| *alias == found) {
-        return Err(EventSignatureError::Alias { found, canonical, at });
-    }
+/// Returns the canonical name of a type.
+fn canonical_type(found: &str, at: usize) -> Result<&str, EventSignatureError> {
     let bits = |size: &str| size_in(size, 8..=256).is_some_and(|size| size.is_multiple_of(8));
-    let sound = match found {
+    let is_type = match found {
+        "uint" => return Ok("uint256"),
+        "int" => return Ok("int256"),
         "address" | "bool" | "bytes" | "string" | "function" => true,
         _ => {
             let unsigned = found.strip_prefix('u').unwrap_or(found);
@@ -181,7 +217,7 @@ fn check_type(found: &str, at: usize) -> Result<(), EventSignatureError> {
             }
         }
     };
-    if sound { Ok(()) } else { Err(EventSignatureError::Type { found: excerpt(found), at }) }
+    if is_type { Ok(found) } else { Err(EventSignatureError::Type { found: excerpt(found), at }) }
 }
 
 #[cfg(test)]
@@ -251,6 +287,21 @@ mod tests {
         assert!(event_topic("$_a9()").is_ok());
     }
 
+    /// What a declaration has beside the signature does not change the topic.
+    #[test]
+    fn declarations() {
+        for (declaration, signature) in [
+            ("event E (bool)", None),
+            (" event E( bool ) ; ", Some("E(bool)")),
+            ("event E(uint a, int[2] indexed b)", Some("E(uint256,int256[2])")),
+            ("E(address indexed)", Some("E(address)")),
+            ("E((uint,bool)[] pairs,\n  bytes32 indexed $id)", Some("E((uint256,bool)[],bytes32)")),
+            ("E(bool indexed indexed)", Some("E(bool)")),
+        ] {
+            assert_eq!(super::canonical(declaration).ok().as_deref(), signature, "{declaration}");
+        }
+    }
+
     #[test]
     fn what_is_no_signature() {
         let cases = [
@@ -263,16 +314,21 @@ mod tests {
             ("E(", r#""" at 2 is not a type of the ABI"#),
             ("E(bool", "expected a comma or ) at 6"),
             ("E(bool))", "expected the end at 7"),
-            ("E(bool) ", "expected the end at 7"),
+            ("E(bool) x", "expected the end at 8"),
+            ("event(bool)", r#""event" is not the name of an event"#),
+            ("function f(bool)", r#""function f" is not the name of an event"#),
+            ("event E(bool) anonymous;", "an anonymous event has no topic of its own"),
             ("E(bool,)", r#""" at 7 is not a type of the ABI"#),
             ("E(,bool)", r#""" at 2 is not a type of the ABI"#),
-            ("E(bool, bool)", r#"" bool" at 7 is not a type of the ABI"#),
-            ("E(address indexed)", r#""address indexed" at 2 is not a type of the ABI"#),
+            ("E(bool indexed a b)", "expected a comma or ) at 17"),
+            ("E(string memory)", "expected a comma or ) at 9"),
+            ("E((bool a))", "expected a comma or ) at 8"),
+            ("E(bool [])", "expected a comma or ) at 7"),
+            ("E(tuple(bool))", r#""tuple" at 2 is not a type of the ABI"#),
+            ("E(byte)", r#""byte" at 2 is not a type of the ABI"#),
             ("E(())", r#""" at 3 is not a type of the ABI"#),
             ("E((bool)x)", "expected a comma or ) at 8"),
             ("E(bool(bool))", "expected a comma or ) at 6"),
-            ("E(uint)", r#""uint" at 2 is short for "uint256": the hash needs the long form"#),
-            ("E(uint[])", r#""uint" at 2 is short for "uint256": the hash needs the long form"#),
             ("E(uint7)", r#""uint7" at 2 is not a type of the ABI"#),
             ("E(uint264)", r#""uint264" at 2 is not a type of the ABI"#),
             ("E(uint08)", r#""uint08" at 2 is not a type of the ABI"#),

@@ -172,8 +172,7 @@ impl LogQuery {
     /// Sets the first topic to the hash of an event's signature ([`event_topic`]).
     ///
     /// # Errors
-    /// Returns an error if the text is not a signature in canonical form, because its hash would
-    /// not be the topic of any event.
+    /// Returns an error if the text is neither the signature nor the declaration of an event.
     pub fn event(self, signature: &str) -> Result<Self, EventSignatureError> {
         Ok(self.topic0(event_topic(signature)?))
     }

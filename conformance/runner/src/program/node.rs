@@ -247,6 +247,7 @@ fn provider(
 ) -> anyhow::Result<Provider> {
     let endpoint = endpoint.map_err(|error| UsageError(error.as_str())).context(option)?;
     let builder = Provider::builder()
+        .trust_head()
         .endpoint(endpoint)
         .timeout(Duration::from_secs(args.timeout))
         .retries(args.retries)

@@ -166,7 +166,8 @@ fn audit_core(
         Fate::Answered
     };
     let node = Proxy::start(([127, 0, 0, 1], 0).into(), source, rule).expect("started");
-    let provider = Provider::builder().url(&node.url()).retries(0).build().expect("a URL");
+    let provider =
+        Provider::builder().url(&node.url()).retries(0).trust_head().build().expect("a URL");
     audit_rpc(&provider.nodes()[0], from..=140, |_| {})
 }
 
@@ -256,7 +257,8 @@ fn blocks_without_spent_outputs_need_no_note() {
     });
     let node = Proxy::start(([127, 0, 0, 1], 0).into(), source, |_, _, _| Fate::Answered);
     let node = node.expect("started");
-    let provider = Provider::builder().url(&node.url()).retries(0).build().expect("a URL");
+    let provider =
+        Provider::builder().url(&node.url()).retries(0).trust_head().build().expect("a URL");
     let report = audit_rpc(&provider.nodes()[0], 0..=100, |_| {}).unwrap();
     assert!(report.agrees() && report.notes.is_empty(), "{report:?}");
     let note = |names_prevouts| {

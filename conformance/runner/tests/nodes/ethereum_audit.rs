@@ -12,7 +12,13 @@ use chainsieve_provider::{Provider, RpcError};
 use serde_json::{Value, json};
 
 fn audit_url(url: &str, timeout: Duration) -> Result<AuditReport, AuditError> {
-    let provider = Provider::builder().url(url).retries(0).timeout(timeout).build().expect("a URL");
+    let provider = Provider::builder()
+        .url(url)
+        .trust_head()
+        .retries(0)
+        .timeout(timeout)
+        .build()
+        .expect("a URL");
     audit_node(&provider.nodes()[0], FIRST..=LAST, |_| {})
 }
 
@@ -109,7 +115,7 @@ fn without_any_at_the_end(params: &Value) -> Value {
 }
 
 fn logs(url: &str, filter: &Value) -> Value {
-    let provider = Provider::new(url).expect("a URL");
+    let provider = Provider::trusting_head(url).expect("a URL");
     provider.nodes()[0].call("eth_getLogs", &json!([filter])).expect("logs")
 }
 
@@ -221,7 +227,7 @@ fn what_is_proven_outlasts_a_failure() {
     let report = audit_with(|method, params, url| match method {
         "eth_getBlockByNumber" if params[0] == "0x10dde60" => Some(Ok(Value::Null)),
         "eth_getBlockReceipts" => {
-            let provider = Provider::new(url).expect("a URL");
+            let provider = Provider::trusting_head(url).expect("a URL");
             let mut receipts: Value =
                 provider.nodes()[0].call("eth_getBlockReceipts", params).unwrap();
             receipts[3]["blockNumber"] = json!("0x1");

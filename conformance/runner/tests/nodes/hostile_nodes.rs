@@ -23,7 +23,11 @@ fn node(
 }
 
 fn audit(node: &Proxy) -> Result<AuditReport, AuditError> {
-    let provider = Provider::builder().url(&node.url()).retries(0).timeout(Duration::from_secs(60));
+    let provider = Provider::builder()
+        .url(&node.url())
+        .trust_head()
+        .retries(0)
+        .timeout(Duration::from_secs(60));
     audit_node(&provider.build().expect("a URL").nodes()[0], FIRST..=LAST, |_| {})
 }
 
@@ -146,7 +150,8 @@ fn no_secret_is_shown() {
                 (it == method).then(|| http(body.as_bytes()))
             });
             let url = format!("{}/{KEY}", node.url());
-            let provider = Provider::builder().url(&url).retries(0).build().expect("a URL");
+            let provider =
+                Provider::builder().url(&url).retries(0).trust_head().build().expect("a URL");
             let shown = match audit_node(&provider.nodes()[0], FIRST..=LAST, |_| {}) {
                 Ok(report) => serde_json::to_string(&report).expect("JSON"),
                 Err(error) => error.to_string(),
@@ -168,7 +173,8 @@ fn a_bitcoin_node_may_answer_anything() {
             Fate::Bytes(response.clone())
         });
         let node = node.expect("started");
-        let provider = Provider::builder().url(&node.url()).retries(0).build().expect("a URL");
+        let provider =
+            Provider::builder().url(&node.url()).retries(0).trust_head().build().expect("a URL");
         let error = audit_rpc(&provider.nodes()[0], 0..=1, |_| {}).expect_err("no node");
         let is_malformed = matches!(error, AuditError::Rpc { error: RpcError::Malformed(_), .. });
         assert!(is_malformed, "{result}: {error:?}");

@@ -7,7 +7,6 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use chainsieve::alloy_primitives::{Address, B256};
 use chainsieve::eth::log_query::{BlockSelection, BlockTag, LogQuery, event_topic};
-use chainsieve_provider::EventDecoder;
 use serde_json::value::RawValue;
 
 use crate::args::UsageError;
@@ -89,7 +88,7 @@ fn from_flags(args: &QueryArgs, reader: &Reader) -> anyhow::Result<LogQuery> {
         topic_set(&args.topic3, "--topic3", reader)?,
     ];
     for signature in &args.event {
-        let hash = topic_of_event(signature)
+        let hash = event_topic(signature)
             .with_context(|| format!("--event {}", shorten(signature)))
             .map_err(|error| Exit::Usage.error(error))?;
         topics[0].get_or_insert_default().push(hash);
@@ -106,27 +105,6 @@ fn from_flags(args: &QueryArgs, reader: &Reader) -> anyhow::Result<LogQuery> {
         };
     }
     Ok(query)
-}
-
-/// The first topic of an event: by its canonical signature, or by a declaration as Solidity and `cast`
-/// write it, with `indexed`, argument names and `uint`. Types that the ABI does not know are an error.
-fn topic_of_event(signature: &str) -> anyhow::Result<B256> {
-    let error = match event_topic(signature) {
-        Ok(topic) => return Ok(topic),
-        Err(error) => error,
-    };
-    let declared = signature.trim();
-    let declared = declared.strip_prefix("event ").unwrap_or(declared);
-    // If the text is neither a canonical signature nor a declaration, the error for the canonical
-    // signature is returned, because it contains the position of the mistake.
-    let events = EventDecoder::new().signature(&format!("event {declared}")).map_err(|_| error)?;
-    let signature = events.iter().next().context("the signature declares no event")?.signature();
-    // A declaration may contain types that the ABI does not know. If such a type is a typing error,
-    // the hash of the declaration would select no log.
-    match event_topic(&signature) {
-        Err(error) if signature != declared => Err(error).context(signature),
-        topic => Ok(topic?),
-    }
 }
 
 /// Returns the topics of a position: `None` if none was given, an empty list for `any`.

@@ -106,7 +106,9 @@ fn receipts(blocks: u64, size: u64) -> String {
 pub(crate) fn builder(args: &RpcArgs, endpoints: Vec<Endpoint>, stop: Stop) -> (Builder, Bar) {
     let bar = Bar::default();
     let notes = bar.clone();
+    // Each command says itself what follows from a missing anchor.
     let mut builder = Provider::builder()
+        .trust_head()
         .timeout(Duration::from_secs(args.timeout))
         .retries(args.retries)
         .batch(args.batch)

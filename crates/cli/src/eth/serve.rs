@@ -112,9 +112,6 @@ fn configured(args: &ServeArgs, mut server: RpcServerBuilder) -> RpcServerBuilde
     if let Some(first) = args.index_from {
         server = server.index_from(first);
     }
-    if args.trust_head {
-        server = server.trust_head();
-    }
     if args.unverified == Unverified::Pass {
         server = server.pass_unverified();
     }

@@ -1,7 +1,6 @@
 //! A light client of the beacon chain that asks servers and keeps its state in a folder.
 
 use std::fmt;
-use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -12,21 +11,19 @@ use std::time::{Duration, Instant};
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::anchor::network::Network;
 use chainsieve::eth::anchor::sync::{
-    Action, Answer, Config, Event, OpenQuestion, Question, QuestionId, Syncer,
+    Action, Answer, Event, OpenQuestion, Question, QuestionId, Syncer,
 };
 use chainsieve::eth::anchor::sync_committee::{
-    self, Anchor, Bootstrap, Evidence, LightClient, Request, Update,
+    self, Anchor, Bootstrap, LightClient, Request, Update,
 };
+use thiserror::Error;
 
-use super::builder::BeaconBuilder;
-use super::error::{BeaconError, BeaconFileCause, MAX_FILE};
-use super::link::LinkOptions;
 use super::server::BeaconServer;
-use crate::anchor::AnchorSource;
-use crate::durable_file::{self, DurableFile};
-use crate::node::transport::unix_time;
-use crate::node::{Node, RpcError};
-use crate::note::{Note, Stage};
+use crate::durable_file::{self, DurableFile, FileError};
+use crate::error::BuildError;
+use crate::nodes::RpcError;
+use crate::nodes::transport::unix_time;
+use crate::report::{Note, Stage};
 use crate::stop::Stop;
 
 /// Minimum time between two rounds of [`BeaconClient::watch`].
@@ -37,12 +34,12 @@ const PROMPT: Duration = Duration::from_secs(2);
 /// Longest time for which a stop is not noticed during a wait for servers.
 const STOP_CHECK: Duration = Duration::from_millis(100);
 /// Name of the file in the folder.
-const FILE: &str = "light-client.json";
+pub(super) const FILE: &str = "light-client.json";
 
 /// Light client of the beacon chain: brings hashes of finalised blocks that no server vouches for.
 ///
 /// It starts from a checkpoint: the root of a finalised beacon block that the caller trusts. As an
-/// [`AnchorSource`], it returns the newest finalised execution block.
+/// [`AnchorSource`](crate::AnchorSource), it returns the newest finalised execution block.
 ///
 /// ```no_run
 /// use chainsieve::eth::anchor::network::Network;
@@ -57,20 +54,20 @@ const FILE: &str = "light-client.json";
 /// ```
 #[derive(Debug)]
 pub struct BeaconClient {
-    servers: Vec<BeaconServer>,
-    stop: Stop,
-    poll: Duration,
+    pub(super) servers: Vec<BeaconServer>,
+    pub(super) stop: Stop,
+    pub(super) poll: Duration,
     /// `true` if the servers are asked for the newest signed header.
-    optimistic: bool,
+    pub(super) optimistic: bool,
     /// Held while servers are asked, so that two calls do not ask the same question.
-    round: Mutex<Requests>,
+    pub(super) round: Mutex<Requests>,
     /// Never held during a request: a server that stalls delays nobody who reads the light client.
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
 }
 
 /// Requests of threads whose answers may come late.
 #[derive(Debug)]
-struct Requests {
+pub(super) struct Requests {
     sender: Sender<Came>,
     came: Receiver<Came>,
     /// The last question that a thread sent. Numbers of questions ascend.
@@ -81,11 +78,11 @@ struct Requests {
 type Came = (OpenQuestion, Result<Received, RpcError>);
 
 #[derive(Debug)]
-struct State {
-    syncer: Syncer,
-    file: Option<DurableFile>,
+pub(super) struct State {
+    pub(super) syncer: Syncer,
+    pub(super) file: Option<DurableFile>,
     /// `true` if the light client has learnt something that is not stored yet.
-    is_new: bool,
+    pub(super) is_new: bool,
 }
 
 /// Result of asking every server once.
@@ -96,7 +93,7 @@ pub struct BeaconRound {
     pub finalized: Anchor,
     /// The newest signed header. It may leave the chain again, and right after a start, few members of
     /// the committee may have signed it: see its [grade](Anchor::grade). Without
-    /// [`BeaconBuilder::optimistic`], it is the newest one of an update that was needed anyway.
+    /// [`BeaconBuilder::optimistic`](super::BeaconBuilder::optimistic), it is the newest one of an update that was needed anyway.
     pub optimistic: Anchor,
     /// Number of servers that answered in the last round, and sent nothing that is proven invalid.
     /// With 0, nothing is known about newer headers.
@@ -131,11 +128,6 @@ enum Received {
 }
 
 impl BeaconClient {
-    /// Returns a builder with default settings.
-    pub fn builder(network: Network) -> BeaconBuilder {
-        BeaconBuilder::new(network)
-    }
-
     /// Reads the light client in a folder, also while another process uses it; `None` if there is
     /// none.
     ///
@@ -143,55 +135,9 @@ impl BeaconClient {
     /// Returns a [`BeaconError`] if the file cannot be read, or is damaged.
     pub fn read(folder: &Path, network: Network) -> Result<Option<LightClient>, BeaconError> {
         let path = folder.join(FILE);
-        let failed = |cause| BeaconError::File { path: path.clone(), cause };
-        let text = durable_file::read(&path, MAX_FILE).map_err(|cause| failed(cause.into()))?;
-        let read = |text: String| LightClient::from_json(&text, network, unix_time());
-        text.map(read).transpose().map_err(|error| failed(error.into()))
-    }
-
-    pub(super) fn open(
-        builder: BeaconBuilder,
-        servers: Vec<BeaconServer>,
-    ) -> Result<Self, BeaconError> {
-        let BeaconBuilder {
-            network, checkpoint, folder, restart, poll, optimistic, options, ..
-        } = builder;
-        // Without servers, nothing is written, and another process may use the folder.
-        let written = folder.as_deref().filter(|_| !servers.is_empty());
-        let file = written.map(open_folder).transpose()?;
-        let mut client = None;
-        if let Some(folder) = folder.as_deref().filter(|_| !restart) {
-            client = Self::read(folder, network.clone())?;
-        }
-        let mut config = Config::new(servers.len());
-        config.poll = poll.unwrap_or(config.poll);
-        config.optimistic = optimistic;
-        let syncer = match (client, checkpoint) {
-            (Some(client), given) => {
-                let stored = client.trust().checkpoint.root;
-                if let Some(given) = given.filter(|&given| given != stored) {
-                    let path = folder.unwrap_or_default().join(FILE);
-                    return Err(BeaconError::OtherCheckpoint { path, stored, given });
-                }
-                Syncer::resume(client, config)
-            }
-            (None, Some(root)) => Syncer::start(network, root, config),
-            (None, None) => {
-                return Err(folder.map_or(BeaconError::NoStart, |folder| {
-                    BeaconError::NoCheckpoint(folder.join(FILE))
-                }));
-            }
-        };
-        let (stop, poll) = (options.stop, config.poll);
-        let (sender, came) = mpsc::channel();
-        Ok(Self {
-            servers,
-            stop,
-            poll,
-            optimistic,
-            round: Mutex::new(Requests { sender, came, sent: None }),
-            state: Mutex::new(State { syncer, file, is_new: false }),
-        })
+        let Some(text) = durable_file::read(&path, MAX_FILE)? else { return Ok(None) };
+        let client = LightClient::from_json(&text, network, unix_time());
+        Ok(Some(client.map_err(|error| FileError::invalid(&path, &error))?))
     }
 
     /// Returns the servers, in the order in which they were given.
@@ -204,12 +150,12 @@ impl BeaconClient {
         self.state().syncer.client().cloned()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks every server for newer headers, and stores what became known. If the servers were asked
-    /// less than the [poll interval](BeaconBuilder::poll) ago, or if there are none, no request is
+    /// less than the [poll interval](super::BeaconBuilder::poll) ago, or if there are none, no request is
     /// sent.
     ///
     /// The result is valid although servers fail: its [`answered`](BeaconRound::answered) tells how
@@ -325,7 +271,7 @@ impl BeaconClient {
             Err(error) => {
                 let why = error.to_string();
                 let server = &self.servers[question.server];
-                server.transport().note(&Note::NoChain(why.clone()));
+                server.transport.note(&Note::NoChain(why.clone()));
                 let server = server.endpoint().to_string();
                 failures.push(ServerFailure { server, is_proven: false, why });
                 None
@@ -358,7 +304,7 @@ impl BeaconClient {
                     let server = &self.servers[server];
                     let (is_proven, why) = (refusal.is_proven(), refusal.to_string());
                     let note = if is_proven { Note::Refused } else { Note::NoChain };
-                    server.transport().note(&note(why.clone()));
+                    server.transport.note(&note(why.clone()));
                     let server = server.endpoint().to_string();
                     failures.push(ServerFailure { server, is_proven, why });
                 }
@@ -368,7 +314,7 @@ impl BeaconClient {
         }
     }
 
-    /// Asks the servers for newer headers until [stopped](BeaconBuilder::stop), and passes each
+    /// Asks the servers for newer headers until [stopped](super::BeaconBuilder::stop), and passes each
     /// round to `on_round`. A server that does not answer [delays](Self::advance) nothing.
     ///
     /// # Errors
@@ -388,46 +334,12 @@ impl BeaconClient {
     }
 }
 
-/// The newest finalised execution block: the servers are asked each time, at most once in a
-/// [poll interval](BeaconBuilder::poll). A server that does not answer [delays](BeaconClient::advance)
-/// nothing. If no server answers, the block from before is still
-/// authentic, and is returned. It is returned whatever its [grade](Anchor::grade): compare that of
-/// [`light_client`](BeaconClient::light_client), and the age of its checkpoint.
-impl AnchorSource for BeaconClient {
-    fn blocks(&self) -> Result<Vec<B256>, String> {
-        let finalized = self.advance().map_err(|error| error.to_string())?.finalized;
-        let hash = finalized.execution.bound_hash();
-        let slot = finalized.beacon.slot;
-        hash.map(|hash| vec![hash]).ok_or_else(|| BeaconError::NoExecution { slot }.to_string())
-    }
-
-    /// The [poll interval](BeaconBuilder::poll); `None` without servers.
-    fn refresh(&self) -> Option<Duration> {
-        (!self.servers.is_empty()).then_some(self.poll)
-    }
-
-    /// The newest block that at least two thirds [signed](LightClient::supermajority), if the client
-    /// [asks for optimistic headers](BeaconBuilder::optimistic). A newer one that fewer signed does not
-    /// take it back.
-    fn head(&self) -> Option<B256> {
-        let state = self.state();
-        let client = state.syncer.client().filter(|_| self.optimistic)?;
-        let newest = client.supermajority();
-        match newest.evidence {
-            Evidence::Finalized(_) | Evidence::Optimistic(_) => newest.execution.bound_hash(),
-            // The checkpoint is not signed, and a forced header by fewer.
-            _ => None,
-        }
-    }
-
-    /// By [`link`](BeaconClient::link): the history contract, or parent hashes.
-    fn link(&self, number: u64, nodes: &[Node]) -> Result<Option<B256>, String> {
-        let linked = Self::link(self, number, LinkOptions::new(nodes));
-        linked.map(|(shown, _)| Some(shown.hash)).map_err(|error| error.to_string())
-    }
-}
-
 impl Requests {
+    pub(super) fn new() -> Self {
+        let (sender, came) = mpsc::channel();
+        Self { sender, came, sent: None }
+    }
+
     /// Asks a server in a thread of its own.
     fn send(&mut self, question: OpenQuestion, server: &BeaconServer) {
         let (server, sender) = (server.clone(), self.sender.clone());
@@ -472,21 +384,11 @@ impl State {
         if self.is_new
             && let (Some(file), Some(client)) = (&self.file, self.syncer.client())
         {
-            file.write(&client.to_json()).map_err(|error| BeaconError::File {
-                path: file.path().to_owned(),
-                cause: error.into(),
-            })?;
+            file.write(&client.to_json())?;
         }
         self.is_new = false;
         Ok(())
     }
-}
-
-fn open_folder(folder: &Path) -> Result<DurableFile, BeaconError> {
-    let failed = |path: PathBuf, cause: BeaconFileCause| BeaconError::File { path, cause };
-    fs::create_dir_all(folder).map_err(|error| failed(folder.to_owned(), error.into()))?;
-    let path = folder.join(FILE);
-    DurableFile::open(&path).map_err(|cause| failed(path, cause.into()))
 }
 
 /// Notes how many of the missing periods are done, before a server is asked for the next ones.
@@ -498,7 +400,7 @@ fn progress(syncer: &Syncer, server: &BeaconServer, from: &mut Option<u64>) {
     let from = *from.get_or_insert(period);
     if now > from {
         let (done, total) = (period - from, now - from);
-        server.transport().note(&Note::Progress { stage: Stage::Periods, done, total });
+        server.transport.note(&Note::Progress { stage: Stage::Periods, done, total });
     }
 }
 
@@ -518,4 +420,97 @@ fn ask(server: &BeaconServer, question: Question) -> Result<Received, RpcError> 
         }
         other => Err(RpcError::Malformed(format!("{other:?} is not known in this version"))),
     }
+}
+
+/// Maximum size of the file of a light client, which has about 200 kB.
+pub(super) const MAX_FILE: u64 = 4 << 20;
+
+/// Reason why a light client of the beacon chain could not start or go on, or leads to no earlier block.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum BeaconError {
+    /// A URL or one of its headers is invalid.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// No checkpoint was given, and the folder has no light client to go on with.
+    #[error("no checkpoint was given, and {} does not exist", .0.display())]
+    NoCheckpoint(PathBuf),
+    /// Neither a checkpoint nor a folder was given.
+    #[error("neither a checkpoint nor a folder with a light client was given")]
+    NoStart,
+    /// The light client in the folder started from another checkpoint than the one that was given.
+    #[error("{}: the light client started from checkpoint {stored}, not {given}", .path.display())]
+    OtherCheckpoint {
+        /// Path of the file.
+        path: PathBuf,
+        /// Checkpoint of the light client in the file.
+        stored: B256,
+        /// The checkpoint that was given.
+        given: B256,
+    },
+    /// The file of the light client could not be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// No server sent a valid bootstrap of the checkpoint.
+    #[error("no server has a valid bootstrap of checkpoint {checkpoint}{}", listed(.failures))]
+    NoBootstrap {
+        /// Root of the trusted block.
+        checkpoint: B256,
+        /// Reasons, at least one for each server that was asked.
+        failures: Vec<ServerFailure>,
+    },
+    /// The newest finalised header is older than Capella, and binds no execution block.
+    #[error(
+        "the finalised header of slot {slot} is older than Capella, and binds no execution block"
+    )]
+    NoExecution {
+        /// Slot of the header.
+        slot: u64,
+    },
+    /// No node has the finalised block, so its header is not known.
+    #[error("no node has the finalised block {hash}{}", listed(.failures))]
+    NoHead {
+        /// Hash of the block.
+        hash: B256,
+        /// Reasons, one for each node that failed.
+        failures: Vec<String>,
+    },
+    /// The block is after the finalised one.
+    #[error("block {number} is after the finalised block, {finalized}")]
+    NotFinal {
+        /// Number of the block.
+        number: u64,
+        /// Number of the finalised block.
+        finalized: u64,
+    },
+    /// No source leads to the block.
+    #[error("no source leads to block {number}{}", listed(.failures))]
+    Unreachable {
+        /// Number of the block.
+        number: u64,
+        /// Reasons why sources failed.
+        failures: Vec<String>,
+    },
+    /// Only parent hashes lead to the block, and they need too many headers.
+    #[error(
+        "only {headers} headers lead to block {number}: the limit is {limit}{}",
+        listed(.failures)
+    )]
+    TooManyHeaders {
+        /// Number of the block.
+        number: u64,
+        /// Number of headers between.
+        headers: u64,
+        /// Maximum number of headers.
+        limit: u64,
+        /// Reasons why shorter ways failed.
+        failures: Vec<String>,
+    },
+    /// A [`Stop`](crate::Stop) was set.
+    #[error("stopped")]
+    Stopped,
+}
+
+fn listed(failures: &[impl fmt::Display]) -> String {
+    failures.iter().fold(String::new(), |text, failure| text + &format!("; {failure}"))
 }

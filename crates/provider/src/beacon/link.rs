@@ -13,12 +13,10 @@ use chainsieve::eth::anchor::plan::{Head, Milestones, Plan, Sources, Step, plan}
 use chainsieve::eth::anchor::sync_committee::Anchor;
 use chainsieve::eth::header::{HeaderBuf, HeaderView};
 use serde_json::json;
-use thiserror::Error;
 
-use super::client::BeaconClient;
-use super::error::BeaconError;
-use crate::node::{Node, RpcError};
-use crate::nodes::{Unaccepted, ask};
+use super::client::{BeaconClient, BeaconError};
+use crate::nodes::ask::{Unaccepted, ask};
+use crate::nodes::{Node, RpcError};
 
 /// The most headers that are fetched for one link, unless [`LinkOptions::max_headers`] says otherwise:
 /// as many as the history contract reaches back.
@@ -80,61 +78,6 @@ impl<'a> LinkOptions<'a> {
     }
 }
 
-/// Reason why no links lead to a block.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum LinkFetchError {
-    /// The light client failed.
-    #[error(transparent)]
-    Beacon(#[from] BeaconError),
-    /// No node has the finalised block, so its header is not known.
-    #[error("no node has the finalised block {hash}{}", listed(.failures))]
-    NoHead {
-        /// Hash of the block.
-        hash: B256,
-        /// Reasons, one for each node that failed.
-        failures: Vec<String>,
-    },
-    /// The block is after the finalised one.
-    #[error("block {number} is after the finalised block, {finalized}")]
-    NotFinal {
-        /// Number of the block.
-        number: u64,
-        /// Number of the finalised block.
-        finalized: u64,
-    },
-    /// No source leads to the block.
-    #[error("no source leads to block {number}{}", listed(.failures))]
-    Unreachable {
-        /// Number of the block.
-        number: u64,
-        /// Reasons why sources failed.
-        failures: Vec<String>,
-    },
-    /// Only parent hashes lead to the block, and they need too many headers.
-    #[error(
-        "only {headers} headers lead to block {number}: the limit is {limit}{}",
-        listed(.failures)
-    )]
-    TooManyHeaders {
-        /// Number of the block.
-        number: u64,
-        /// Number of headers between.
-        headers: u64,
-        /// Maximum number of headers.
-        limit: u64,
-        /// Reasons why shorter ways failed.
-        failures: Vec<String>,
-    },
-    /// A [`Stop`](crate::Stop) was set.
-    #[error("stopped")]
-    Stopped,
-}
-
-fn listed(failures: &[String]) -> String {
-    failures.iter().fold(String::new(), |text, failure| text + "; " + failure)
-}
-
 /// A source that failed, so that the next plan does without it.
 #[derive(Clone, Copy)]
 enum Missing {
@@ -153,19 +96,19 @@ impl BeaconClient {
     /// The light client is not advanced first: see [`sync`](Self::sync).
     ///
     /// # Errors
-    /// Returns a [`LinkFetchError`] if the block is not final, or if no source leads to it.
+    /// Returns a [`BeaconError`] if the block is not final, or if no source leads to it.
     pub fn link(
         &self,
         number: u64,
         options: LinkOptions<'_>,
-    ) -> Result<(Anchored, LinkedBlock), LinkFetchError> {
+    ) -> Result<(Anchored, LinkedBlock), BeaconError> {
         let client = self.light_client().ok_or(BeaconError::NoStart)?;
         let anchor = client.finalized().clone();
         let network = client.network().clone();
         let head = head_of(&anchor, options.nodes)?;
         if number > head.view().number() {
             let finalized = head.view().number();
-            return Err(LinkFetchError::NotFinal { number, finalized });
+            return Err(BeaconError::NotFinal { number, finalized });
         }
         let (fetched, failures) = (Vec::new(), Vec::new());
         Search { client: self, network, anchor, head, options, fetched, failures }.run(number)
@@ -173,17 +116,17 @@ impl BeaconClient {
 }
 
 /// Returns the header of the block that a beacon header binds.
-fn head_of(anchor: &Anchor, nodes: &[Node]) -> Result<HeaderBuf, LinkFetchError> {
+fn head_of(anchor: &Anchor, nodes: &[Node]) -> Result<HeaderBuf, BeaconError> {
     let slot = anchor.beacon.slot;
     let hash = anchor.execution.bound_hash().ok_or(BeaconError::NoExecution { slot })?;
     let asked = ask(nodes, |node| Ok(node.header_by_hash(hash)?));
     asked.map_err(|unanswered| {
         if unanswered.is_stopped() {
-            return LinkFetchError::Stopped;
+            return BeaconError::Stopped;
         }
         let failed = unanswered.0.into_iter().filter_map(|(node, why)| Some((node, why?)));
         let failures = failed.map(|(node, why)| format!("{}: {why}", node.name())).collect();
-        LinkFetchError::NoHead { hash, failures }
+        BeaconError::NoHead { hash, failures }
     })
 }
 
@@ -207,7 +150,7 @@ struct Fetched {
 }
 
 impl Search<'_, '_> {
-    fn run(mut self, number: u64) -> Result<(Anchored, LinkedBlock), LinkFetchError> {
+    fn run(mut self, number: u64) -> Result<(Anchored, LinkedBlock), BeaconError> {
         let chain = Milestones::of(&self.network);
         let at = Head { number: self.head.view().number(), slot: self.anchor.beacon.slot };
         let mut sources = Sources {
@@ -219,12 +162,12 @@ impl Search<'_, '_> {
         loop {
             let planned = plan(at, &[number], &chain, &sources);
             if !planned.unreachable.is_empty() {
-                return Err(LinkFetchError::Unreachable { number, failures: self.failures });
+                return Err(BeaconError::Unreachable { number, failures: self.failures });
             }
             let headers = headers_of(&planned);
             if headers > self.options.max_headers {
                 let (limit, failures) = (self.options.max_headers, self.failures);
-                return Err(LinkFetchError::TooManyHeaders { number, headers, limit, failures });
+                return Err(BeaconError::TooManyHeaders { number, headers, limit, failures });
             }
             match self.fetch(&planned, at.number, number) {
                 Ok(linked) => return Ok(linked),
@@ -233,7 +176,7 @@ impl Search<'_, '_> {
                 Err(Missing::Summaries) => sources.summaries = false,
                 Err(Missing::Proofs) => sources.header_proofs = false,
                 Err(Missing::Headers) => sources.headers = false,
-                Err(Missing::Stopped) => return Err(LinkFetchError::Stopped),
+                Err(Missing::Stopped) => return Err(BeaconError::Stopped),
             }
         }
     }

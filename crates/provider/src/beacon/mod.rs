@@ -1,13 +1,252 @@
 //! A light client of the beacon chain, over servers of the Beacon API that nobody trusts.
 
-mod builder;
 mod client;
-mod error;
 mod link;
 mod server;
 
-pub use builder::BeaconBuilder;
-pub use client::{BeaconClient, BeaconRound, ServerFailure};
-pub use error::{BeaconError, BeaconFileCause};
-pub use link::{FindProof, LinkFetchError, LinkOptions, LinkedBlock};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::anchor::network::Network;
+use chainsieve::eth::anchor::sync::{Config, Syncer};
+use chainsieve::eth::anchor::sync_committee::Evidence;
+
+use self::client::{FILE, Requests, State};
+use crate::anchor::AnchorSource;
+use crate::durable_file::{DurableFile, FileError};
+use crate::nodes::{Endpoint, Node, NoteSink, Options};
+use crate::provider::builder::Endpoints;
+use crate::report::Note;
+use crate::stop::Stop;
+
+pub use client::{BeaconClient, BeaconError, BeaconRound, ServerFailure};
+pub use link::{FindProof, LinkOptions, LinkedBlock};
 pub use server::BeaconServer;
+
+/// Configures and creates a light client of the beacon chain.
+///
+/// ```
+/// use chainsieve::eth::anchor::network::Network;
+/// use chainsieve_provider::BeaconClient;
+/// let folder = std::env::temp_dir().join("chainsieve-doc-beacon");
+/// let checkpoint = "0x9bcb90ec3a294591b77dd2a58e973578715cdc0e6eeeb286bc06dd120057f18b";
+/// let client = BeaconClient::builder(Network::mainnet())
+///     .checkpoint(checkpoint.parse()?)
+///     .url("https://beacon.example")
+///     .url("http://127.0.0.1:5052")
+///     .folder(&folder)
+///     .build()?;
+/// assert_eq!(client.servers().len(), 2);
+/// # drop(client);
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use]
+pub struct BeaconBuilder {
+    endpoints: Endpoints,
+    network: Network,
+    checkpoint: Option<B256>,
+    folder: Option<PathBuf>,
+    restart: bool,
+    poll: Option<Duration>,
+    optimistic: bool,
+    options: Options,
+}
+
+impl BeaconBuilder {
+    /// Adds a server of the Beacon API by its http or https URL. Without servers, the light client in
+    /// the folder is used as it is.
+    ///
+    /// With several servers, each is asked, so that one of them cannot hide newer blocks.
+    pub fn url(mut self, url: &str) -> Self {
+        self.endpoints.add(Endpoint::new(url));
+        self
+    }
+
+    /// Adds a server by its endpoint. In all other respects, this is the same as [`url`](Self::url).
+    pub fn endpoint(mut self, endpoint: Endpoint) -> Self {
+        self.endpoints.add(Ok(endpoint));
+        self
+    }
+
+    /// Adds an HTTP header, `Name: value`, to the requests for the last URL. If there is no URL yet,
+    /// [`build`](Self::build) returns an error.
+    pub fn header(mut self, header: &str) -> Self {
+        self.endpoints.add_header(header);
+        self
+    }
+
+    /// Sets the root of a finalised beacon block that the caller trusts. It is needed unless the
+    /// folder has a light client.
+    pub fn checkpoint(mut self, root: B256) -> Self {
+        self.checkpoint = Some(root);
+        self
+    }
+
+    /// Sets the folder in which the light client is stored, to go on later. It is created if it does
+    /// not exist. Only one process at a time can use it. Another one can read it: without servers,
+    /// the folder is only read.
+    pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.folder = Some(folder.into());
+        self
+    }
+
+    /// Starts from the checkpoint even if the folder has a light client, which is replaced.
+    pub fn restart(mut self) -> Self {
+        self.restart = true;
+        self
+    }
+
+    /// Sets the time after which the servers are asked for newer headers again (default: 2 minutes).
+    pub fn poll(mut self, poll: Duration) -> Self {
+        self.poll = Some(poll);
+        self
+    }
+
+    /// Asks each server for its newest signed header, too: one more request in each round. That header
+    /// is not final. It is returned as [`BeaconRound::optimistic`](crate::BeaconRound::optimistic),
+    /// and changes no anchor. The newest one that two thirds signed is the
+    /// [`head`](crate::AnchorSource::head) of the client. A server without such headers is one of the
+    /// [failures](crate::BeaconRound::failures).
+    pub fn optimistic(mut self) -> Self {
+        self.optimistic = true;
+        self
+    }
+
+    /// Sets the timeout of each request (default: 30 s).
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.options.timeout = timeout;
+        self
+    }
+
+    /// Sets the maximum number of retries of a failed request, with growing back-off (default: 5).
+    pub fn retries(mut self, retries: u32) -> Self {
+        self.options.retries = retries;
+        self
+    }
+
+    /// Sets the handle that stops all requests and waits.
+    pub fn stop(mut self, stop: Stop) -> Self {
+        self.options.stop = stop;
+        self
+    }
+
+    /// Sets a callback that receives notes, for a log or a progress bar, with the endpoint of the
+    /// server that the note describes.
+    pub fn on_note(mut self, sink: impl Fn(&Endpoint, &Note) + Send + Sync + 'static) -> Self {
+        self.options.on_note = Some(NoteSink(Arc::new(sink)));
+        self
+    }
+
+    /// Creates the light client. No request is sent yet; the light client in the folder is read.
+    ///
+    /// # Errors
+    /// Returns a [`BeaconError`] if a URL is invalid, if there is nothing to start from, or if the
+    /// folder cannot be used.
+    pub fn build(self) -> Result<BeaconClient, BeaconError> {
+        let Self { endpoints, network, checkpoint, folder, restart, poll, optimistic, options } =
+            self;
+        let endpoints = endpoints.build()?.into_iter();
+        let server = |endpoint| BeaconServer::new(endpoint, network.clone(), options.clone());
+        let servers: Vec<BeaconServer> = endpoints.map(server).collect();
+        // Without servers, nothing is written, and another process may use the folder.
+        let written = folder.as_deref().filter(|_| !servers.is_empty());
+        let file = written.map(open_folder).transpose()?;
+        let mut client = None;
+        if let Some(folder) = folder.as_deref().filter(|_| !restart) {
+            client = BeaconClient::read(folder, network.clone())?;
+        }
+        let mut config = Config::new(servers.len());
+        config.poll = poll.unwrap_or(config.poll);
+        config.optimistic = optimistic;
+        let syncer = match (client, checkpoint) {
+            (Some(client), given) => {
+                let stored = client.trust().checkpoint.root;
+                if let Some(given) = given.filter(|&given| given != stored) {
+                    let path = folder.unwrap_or_default().join(FILE);
+                    return Err(BeaconError::OtherCheckpoint { path, stored, given });
+                }
+                Syncer::resume(client, config)
+            }
+            (None, Some(root)) => Syncer::start(network, root, config),
+            (None, None) => {
+                return Err(folder.map_or(BeaconError::NoStart, |folder| {
+                    BeaconError::NoCheckpoint(folder.join(FILE))
+                }));
+            }
+        };
+        let (stop, poll) = (options.stop, config.poll);
+        Ok(BeaconClient {
+            servers,
+            stop,
+            poll,
+            optimistic,
+            round: Mutex::new(Requests::new()),
+            state: Mutex::new(State { syncer, file, is_new: false }),
+        })
+    }
+}
+
+impl BeaconClient {
+    /// Returns a builder with default settings.
+    pub fn builder(network: Network) -> BeaconBuilder {
+        BeaconBuilder {
+            endpoints: Endpoints::default(),
+            network,
+            checkpoint: None,
+            folder: None,
+            restart: false,
+            poll: None,
+            optimistic: false,
+            options: Options::default(),
+        }
+    }
+}
+
+fn open_folder(folder: &Path) -> Result<DurableFile, FileError> {
+    fs::create_dir_all(folder).map_err(|error| FileError::io(folder, &error))?;
+    DurableFile::open(&folder.join(FILE))
+}
+
+/// The newest finalised execution block: the servers are asked each time, at most once in a
+/// [poll interval](BeaconBuilder::poll). A server that does not answer [delays](BeaconClient::advance)
+/// nothing. If no server answers, the block from before is still
+/// authentic, and is returned. It is returned whatever its [grade](chainsieve::eth::anchor::sync_committee::Anchor::grade): compare that of
+/// [`light_client`](BeaconClient::light_client), and the age of its checkpoint.
+impl AnchorSource for BeaconClient {
+    fn blocks(&self) -> Result<Vec<B256>, String> {
+        let finalized = self.advance().map_err(|error| error.to_string())?.finalized;
+        let hash = finalized.execution.bound_hash();
+        let slot = finalized.beacon.slot;
+        hash.map(|hash| vec![hash]).ok_or_else(|| BeaconError::NoExecution { slot }.to_string())
+    }
+
+    /// The [poll interval](BeaconBuilder::poll); `None` without servers.
+    fn refresh(&self) -> Option<Duration> {
+        (!self.servers.is_empty()).then_some(self.poll)
+    }
+
+    /// The newest block that at least two thirds [signed](chainsieve::eth::anchor::sync_committee::LightClient::supermajority), if the client
+    /// [asks for optimistic headers](BeaconBuilder::optimistic). A newer one that fewer signed does not
+    /// take it back.
+    fn head(&self) -> Option<B256> {
+        let state = self.state();
+        let client = state.syncer.client().filter(|_| self.optimistic)?;
+        let newest = client.supermajority();
+        match newest.evidence {
+            Evidence::Finalized(_) | Evidence::Optimistic(_) => newest.execution.bound_hash(),
+            // The checkpoint is not signed, and a forced header by fewer.
+            _ => None,
+        }
+    }
+
+    /// By [`link`](BeaconClient::link): the history contract, or parent hashes.
+    fn link(&self, number: u64, nodes: &[Node]) -> Result<Option<B256>, String> {
+        let linked = Self::link(self, number, LinkOptions::new(nodes));
+        linked.map(|(shown, _)| Some(shown.hash)).map_err(|error| error.to_string())
+    }
+}

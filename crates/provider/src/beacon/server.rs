@@ -10,8 +10,8 @@ use chainsieve::eth::anchor::header_proof::SummariesProof;
 use chainsieve::eth::anchor::network::{Fork, Network};
 use chainsieve::eth::anchor::sync_committee::{Bootstrap, Update, UpdateChunks, UpdateKind};
 
-use crate::node::transport::{Bytes, Transport};
-use crate::node::{Endpoint, Options, RpcError};
+use crate::nodes::transport::{Bytes, Transport};
+use crate::nodes::{Endpoint, Options, RpcError};
 
 /// Maximum size of a bootstrap, which has 25 kB as SSZ and 55 kB as JSON.
 const MAX_BOOTSTRAP: u64 = 1 << 20;
@@ -35,7 +35,7 @@ const SUMMARIES: [&str; 2] = ["/eth/v1/lodestar/states/", "/nimbus/v1/debug/beac
 /// [`BeaconClient`](crate::BeaconClient) asks several servers and proves their answers.
 #[derive(Debug, Clone)]
 pub struct BeaconServer {
-    transport: Transport,
+    pub(super) transport: Transport,
     network: Network,
     /// `true` once an answer as SSZ was refused or could not be read.
     only_json: Arc<AtomicBool>,
@@ -49,10 +49,6 @@ impl BeaconServer {
     /// Returns the server's URL. Its `Display` shows only scheme, host and port.
     pub fn endpoint(&self) -> &Endpoint {
         self.transport.endpoint()
-    }
-
-    pub(super) fn transport(&self) -> &Transport {
-        &self.transport
     }
 
     /// Requests the bootstrap of a block. Servers have it for the first blocks of finalised epochs.

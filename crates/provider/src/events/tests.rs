@@ -102,7 +102,8 @@ fn an_indexed_text_is_its_hash() {
 fn what_names_no_event_is_refused() {
     let of = |text: &str| EventDecoder::new().signature(text);
     assert!(matches!(of("Transfer"), Err(EventDecoderError::Signature(_))));
-    assert!(matches!(of("event A() anonymous"), Err(EventDecoderError::Anonymous(_))));
+    let anonymous = EventDecoderError::Signature(EventSignatureError::Anonymous);
+    assert_eq!(of("event A() anonymous").err(), Some(anonymous));
     let deep = format!("event A({}uint256{} a)", "(".repeat(100_000), ")".repeat(100_000));
     assert!(matches!(of(&deep), Err(EventDecoderError::TooDeep(_))));
     let deep = format!("event A(uint256{} a)", "[]".repeat(33));
@@ -118,4 +119,48 @@ fn what_names_no_event_is_refused() {
         &Log::new_unchecked(usdt, vec![TRANSFER], Bytes::new()),
         chainsieve::eth::log_query::Semantics::Geth
     ));
+}
+
+/// A query and a decoder read the same texts as the same event.
+#[test]
+fn queries_and_decoders_read_the_same_texts() {
+    for text in [
+        "Transfer(address,address,uint256)",
+        "event Transfer(address indexed from, address indexed to, uint value);",
+        " Transfer(address from, address to, uint256 indexed) ",
+        "E()",
+        "event $_a9(bool)",
+        "E((address,uint)[] pairs,\n    bytes32 indexed id)",
+        "E((bool,(int8[]))[2] nested, bytes1[3][] list)",
+    ] {
+        let query = LogQuery::new().event(text).expect(text);
+        let events = EventDecoder::new().signature(text).expect(text);
+        assert_eq!(events.query(), query, "{text}");
+    }
+    for text in [
+        "",
+        "Transfer",
+        "(bool)",
+        "E (bool)",
+        "E(bool",
+        "E(bool))",
+        "E(bool,)",
+        "E(())",
+        "E(unit256)",
+        "E(uint7)",
+        "E(uint08)",
+        "E(byte)",
+        "E(IERC20 token)",
+        "E(Contract.Enum e)",
+        "E(string memory)",
+        "E((bool a))",
+        "E(bool[0])",
+        "E(bool a b)",
+        "event(bool)",
+        "function f(bool)",
+        "event E(bool) anonymous",
+    ] {
+        LogQuery::new().event(text).expect_err(text);
+        EventDecoder::new().signature(text).expect_err(text);
+    }
 }

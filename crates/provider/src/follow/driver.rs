@@ -2,23 +2,29 @@
 //! passes updates to the reader, and stores cursors.
 
 use std::collections::VecDeque;
+use std::io;
 use std::ops::RangeInclusive;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
+use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::follow::{
     Action, Answer, Event, Failure, Fault, Follower, Question, QuestionId,
 };
 use chainsieve::eth::header::BlockRef;
-use chainsieve::eth::log_query::BlockTag;
+use chainsieve::eth::log_query::{BlockTag, CompiledQuery};
 
-use super::cursor_file::CursorFile;
-use super::shared::Shared;
-use super::{CandidateIndex, FollowError, FollowStatus, LogUpdate};
-use crate::node::{Node, RpcError, unix_time};
-use crate::nodes::once;
-use crate::note::Note;
-use crate::provider::Provider;
-use crate::transactions;
+use super::index::CandidateIndex;
+use super::updates::{FollowError, FollowStatus, LogUpdate, Shared};
+use crate::anchor::AnchorSource;
+use crate::durable_file::DurableFile;
+use crate::nodes::ask::once;
+use crate::nodes::{Node, RpcError, unix_time};
+use crate::provider::{Provider, logs};
+use crate::report::Note;
+use crate::stop::Stop;
 
 pub(super) struct Driver {
     provider: Provider,
@@ -27,8 +33,9 @@ pub(super) struct Driver {
     /// Index of the node that was asked last.
     asked: usize,
     follower: Follower,
-    file: Option<CursorFile>,
-    index: Option<Box<dyn CandidateIndex>>,
+    file: Option<DurableFile>,
+    /// The index, and the queries of which it knows candidates.
+    index: Option<(Box<dyn CandidateIndex>, Vec<CompiledQuery>)>,
     shared: Arc<Shared>,
 }
 
@@ -49,8 +56,8 @@ impl Driver {
     pub(super) fn new(
         provider: Provider,
         follower: Follower,
-        file: Option<CursorFile>,
-        index: Option<Box<dyn CandidateIndex>>,
+        file: Option<DurableFile>,
+        index: Option<(Box<dyn CandidateIndex>, Vec<CompiledQuery>)>,
         shared: Arc<Shared>,
     ) -> Self {
         Self { provider, node: 0, asked: 0, follower, file, index, shared }
@@ -67,7 +74,7 @@ impl Driver {
     /// Runs until the follower is stopped or ends by itself, and reports the result.
     pub(super) fn run(&mut self) {
         let ended = self.go();
-        self.shared.set_status(self.status());
+        self.shared.state().status = self.status();
         self.shared.end(ended);
     }
 
@@ -80,16 +87,18 @@ impl Driver {
                 // Acknowledgements that were sent before the stop are still stored: without these
                 // acknowledgements, the next run would deliver the same updates again. All other
                 // pending actions are dropped.
-                if let Some(id) = self.shared.take_acknowledged() {
+                let acknowledged = self.shared.state().acknowledged.take();
+                if let Some(id) = acknowledged {
                     actions.extend(self.handle(Event::Acknowledged(id)));
                 }
                 actions.retain(|action| matches!(action, Action::Store(..) | Action::End(_)));
                 actions.extend(self.handle(Event::Stop));
             }
-            for hash in self.shared.take_anchors() {
+            let newer = std::mem::take(&mut self.shared.state().anchors);
+            for hash in newer {
                 actions.extend(self.handle(Event::Anchor(hash)));
             }
-            self.shared.set_status(self.status());
+            self.shared.state().status = self.status();
             match actions.pop_front() {
                 Some(Action::End(ended)) => return ended.map_err(|fault| self.fault(fault)),
                 Some(action) => match self.act(action) {
@@ -103,7 +112,7 @@ impl Driver {
                     let wait = self.follower.wake_at();
                     let wait = wait.map(|at| at.saturating_sub(unix_time()));
                     self.provider.stop().wait_for(wait, || self.shared.has_event());
-                    let id = self.shared.take_acknowledged();
+                    let id = self.shared.state().acknowledged.take();
                     actions.extend(self.handle(id.map_or(Event::Tick, Event::Acknowledged)));
                 }
             }
@@ -115,7 +124,7 @@ impl Driver {
     fn store_all(&mut self) {
         for action in self.handle(Event::Stop) {
             if let (Action::Store(_, cursor), Some(file)) = (action, &self.file) {
-                drop(file.write(&cursor));
+                drop(file.write(&cursor.to_json()));
             }
         }
     }
@@ -162,14 +171,14 @@ impl Driver {
             Action::Ask(id, question) => self.ask(id, &question),
             Action::Store(id, cursor) => {
                 if let Some(file) = &self.file {
-                    file.write(&cursor)?;
+                    file.write(&cursor.to_json())?;
                 }
                 Ok(self.handle(Event::Stored(id)))
             }
-            Action::Update(id, update) => {
+            Action::Update(id, news) => {
                 // With a cursor file, the caller need not store a cursor.
                 let cursor = if self.file.is_some() { None } else { self.follower.cursor() };
-                self.shared.give(LogUpdate { id, update, cursor });
+                self.shared.give(LogUpdate { id, news, cursor });
                 Ok(Vec::new())
             }
             Action::Note(note) => {
@@ -205,10 +214,11 @@ impl Driver {
                 return Ok(self.answer(id, answer.map_err(Clone::clone)));
             }
             Question::IndexedBlock(number) => {
-                Ok(Answer::Block(self.index(|index| index.block(*number))?))
+                Ok(Answer::Block(self.index(|index, _| index.block(*number))?))
             }
             Question::Candidates(numbers) => {
-                let (candidates, end) = self.index(|index| index.candidates(numbers.clone()))?;
+                let (candidates, end) =
+                    self.index(|index, queries| index.candidates(queries, numbers.clone()))?;
                 let hashes: Vec<_> = candidates.iter().map(|block| block.hash).collect();
                 let mut headers = Vec::with_capacity(hashes.len());
                 let came = node.headers_of(&hashes, |header| headers.push(header));
@@ -263,7 +273,7 @@ impl Driver {
         let nodes: Vec<Node> = nodes.collect();
         let mut actions = Vec::new();
         // The current node stays the one for headers and receipts, which it served.
-        let came = transactions::ask(&nodes, self.node, blocks, |index, at, received| {
+        let came = logs::ask_transactions(&nodes, self.node, blocks, |index, at, received| {
             self.asked = index;
             let received = received.as_ref().map(Option::as_ref).map_err(failure);
             actions.extend(self.answer(id, Ok(Answer::Transactions(at, received))));
@@ -333,11 +343,11 @@ impl Driver {
 
     fn index<T>(
         &mut self,
-        ask: impl FnOnce(&mut dyn CandidateIndex) -> Result<T, String>,
+        ask: impl FnOnce(&mut dyn CandidateIndex, &[CompiledQuery]) -> Result<T, String>,
     ) -> Result<T, FollowError> {
         let none = || FollowError::Index("there is no index".into());
-        let index = self.index.as_deref_mut().ok_or_else(none)?;
-        ask(index).map_err(FollowError::Index)
+        let (index, queries) = self.index.as_mut().ok_or_else(none)?;
+        ask(&mut **index, queries).map_err(FollowError::Index)
     }
 
     fn answer(&mut self, id: QuestionId, answer: Result<Answer<'_>, RpcError>) -> Vec<Action> {
@@ -377,5 +387,59 @@ fn failure(error: &RpcError) -> Failure {
         Failure::of_connection(reason)
     } else {
         Failure::of_answer(reason)
+    }
+}
+
+/// Shortest interval between two calls, so that a source which returns 0 keeps no core busy.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+/// Asks an anchor source again and again, until the follower ends.
+pub(super) struct NewerAnchors {
+    pub(super) source: Arc<dyn AnchorSource>,
+    /// The blocks that the source returned last.
+    pub(super) known: Vec<B256>,
+    /// Node to which notes are attributed.
+    pub(super) node: Node,
+    pub(super) shared: Arc<Shared>,
+    /// Set when the follower ends.
+    pub(super) stop: Stop,
+}
+
+impl NewerAnchors {
+    /// Starts the thread, unless the source never returns a newer block.
+    ///
+    /// The thread is not joined: a call of the source in progress may take long, and must delay
+    /// neither an update nor a shutdown.
+    pub(super) fn spawn(self) -> io::Result<()> {
+        if self.source.refresh().is_none() {
+            return Ok(());
+        }
+        let thread = thread::Builder::new().name("chainsieve-anchor".into());
+        thread.spawn(move || self.run()).map(drop)
+    }
+
+    fn run(mut self) {
+        while let Some(interval) = self.source.refresh() {
+            if self.stop.wait_timeout(interval.max(SHORTEST)) {
+                return;
+            }
+            let blocks = catch_unwind(AssertUnwindSafe(|| self.source.blocks()));
+            let blocks = blocks.unwrap_or_else(|_| Err("the anchor source has panicked".into()));
+            if self.stop.is_set() {
+                return;
+            }
+            match blocks {
+                Ok(blocks) => {
+                    let is_newer = |block: &B256| !self.known.contains(block);
+                    let newer: Vec<_> = blocks.iter().copied().filter(is_newer).collect();
+                    self.known = blocks;
+                    if !newer.is_empty() {
+                        self.shared.state().anchors = newer;
+                        self.stop.ring();
+                    }
+                }
+                Err(error) => self.node.note(&Note::NoNewerAnchor(error)),
+            }
+        }
     }
 }

@@ -1,9 +1,7 @@
 //! A follower of logs, past and live, that runs in a thread of its own.
 
-mod cursor_file;
 mod driver;
-mod newer_anchors;
-mod shared;
+pub(crate) mod index;
 mod updates;
 
 use std::fmt;
@@ -13,99 +11,23 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use chainsieve::eth::follow::{
-    Config, Cursor, Fault, Follower, Indexed, StartError, Update, UpdateId,
-};
-use chainsieve::eth::header::BlockRef;
+use chainsieve::eth::follow::{Config, Cursor, Follower, Indexed};
 use chainsieve::eth::log_query::{BlockTag, LogQuery};
-use thiserror::Error;
 
-pub use self::cursor_file::{CursorFileCause, CursorFileError};
-#[cfg(feature = "tokio")]
-pub use self::updates::LogUpdateStream;
-pub use self::updates::LogUpdates;
-use crate::error::FetchError;
+use crate::durable_file::{DurableFile, FileError};
 use crate::provider::Provider;
 use crate::stop::Stop;
-use cursor_file::CursorFile;
-use driver::Driver;
-use newer_anchors::NewerAnchors;
-use shared::Shared;
+use driver::{Driver, NewerAnchors};
+use updates::Shared;
 
-/// An update of a follower.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
-#[non_exhaustive]
-pub struct LogUpdate {
-    /// Number of the update in this run.
-    pub id: UpdateId,
-    /// The update itself, such as new blocks with their logs, or blocks removed by a
-    /// reorganisation.
-    pub update: Update,
-    /// Cursor for resuming after this update; `None` if there is a
-    /// [cursor file](FollowBuilder::cursor_file).
-    ///
-    /// A caller that stores the cursor in one transaction with its results of the update needs no
-    /// cursor file.
-    pub cursor: Option<Cursor>,
-}
+pub use index::CandidateIndex;
+#[cfg(feature = "tokio")]
+pub use updates::LogUpdateStream;
+pub use updates::{FollowError, FollowStatus, LogUpdate, LogUpdates};
 
-/// Reason why a follower could not start, or ended by itself.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum FollowError {
-    /// At the start, the chain's id or the anchor's hashes could not be fetched.
-    #[error(transparent)]
-    Fetch(#[from] FetchError),
-    /// The query or the cursor is invalid for a follower.
-    #[error(transparent)]
-    Start(#[from] StartError),
-    /// The nodes' answers do not allow the follower to continue.
-    #[error("{node}: {fault}")]
-    Fault {
-        /// Scheme, host and port of the node that was asked last.
-        node: String,
-        /// Reason why the follower cannot continue.
-        fault: Box<Fault>,
-    },
-    /// The cursor file could not be read or written.
-    #[error("cursor, {0}")]
-    Cursor(#[from] CursorFileError),
-    /// The index could not be read.
-    #[error("{0}")]
-    Index(String),
-    /// The system could not start a thread.
-    #[error("cannot start a thread: {0}")]
-    Thread(String),
-    /// The follower's thread has panicked.
-    #[error("the follower has panicked")]
-    Panicked,
-}
-
-/// An index of past blocks that finds the candidates of a query without headers from nodes.
-pub trait CandidateIndex: Send {
-    /// Returns the range of indexed blocks, without those that may still leave the chain; `None` if
-    /// there are no such blocks.
-    ///
-    /// # Errors
-    /// Returns the reason if the index cannot be read.
-    fn blocks(&mut self) -> Result<Option<RangeInclusive<u64>>, String>;
-
-    /// Returns the number and hash of an indexed block.
-    ///
-    /// # Errors
-    /// Returns the reason if the index cannot be read.
-    fn block(&mut self, number: u64) -> Result<BlockRef, String>;
-
-    /// Returns the first candidates of a range, in order, and the block up to which the list is
-    /// complete.
-    ///
-    /// # Errors
-    /// Returns the reason if the index cannot be read.
-    fn candidates(
-        &mut self,
-        numbers: RangeInclusive<u64>,
-    ) -> Result<(Vec<BlockRef>, BlockRef), String>;
-}
+/// Maximum size of a cursor file. Every cursor is smaller than this maximum: it contains the logs
+/// of some hundred full blocks at most.
+const MAX_CURSOR: u64 = 4 << 30;
 
 /// Configures and starts a follower. The builder is `Send`, but not `Sync`, because its
 /// [`CandidateIndex`] only has to be `Send`.
@@ -139,13 +61,13 @@ impl Provider {
     /// of [`logs`](Self::logs) are. If a block leaves the chain, its logs are delivered again as removed.
     ///
     /// ```no_run
-    /// use chainsieve_provider::chainsieve::eth::follow::Update;
+    /// use chainsieve_provider::chainsieve::eth::follow::News;
     /// use chainsieve_provider::{LogQuery, Provider};
-    /// let provider = Provider::new("http://127.0.0.1:8545")?;
+    /// let provider = Provider::trusting_head("http://127.0.0.1:8545")?;
     /// let query = LogQuery::new().event("Transfer(address,address,uint256)")?;
     /// let following = provider.follow(&query).cursor_file("transfers.cursor").start()?;
     /// for update in following.updates() {
-    ///     if let Update::Blocks(blocks) = &update.update {
+    ///     if let News::Blocks(blocks) = &update.news {
     ///         blocks.logs.iter().for_each(|log| println!("{}", log.to_json()));
     ///     }
     ///     following.acknowledge(&update);
@@ -155,7 +77,7 @@ impl Provider {
     /// ```
     pub fn follow(&self, query: &LogQuery) -> FollowBuilder {
         // Placeholders: `start` sets the chain's id and profile.
-        let adjust = Config::new(0, crate::nodes::unknown_chain(0), query.clone());
+        let adjust = Config::new(0, crate::nodes::ask::unknown_chain(0), query.clone());
         FollowBuilder { provider: self.clone(), cursor: None, file: None, index: None, adjust }
     }
 }
@@ -169,7 +91,7 @@ impl FollowBuilder {
 
     /// Adds a query that is answered in the same pass, over the same blocks.
     /// [`Config::queries_of`] of [`Following::config`] returns the queries that a log matches.
-    pub fn and(mut self, query: &LogQuery) -> Self {
+    pub fn also(mut self, query: &LogQuery) -> Self {
         self.adjust.more_queries.push(query.clone());
         self
     }
@@ -195,8 +117,12 @@ impl FollowBuilder {
         self
     }
 
-    /// Sets an index that finds the candidates among past blocks, without headers from nodes. The
-    /// index must contain the candidates of all followed queries.
+    /// Sets an index that finds the candidates among past blocks, without headers from nodes: an
+    /// [`Index`](chainsieve::eth::index::Index) with block hashes, for example.
+    ///
+    /// Its newest blocks are not used, as many as [`keep`](Self::keep) says: a reorganisation may remove
+    /// them, and the follower must then know their headers. An index proves nothing: whoever built it
+    /// vouches for it.
     pub fn index(mut self, index: impl CandidateIndex + 'static) -> Self {
         self.index = Some(Box::new(index));
         self
@@ -239,7 +165,7 @@ impl FollowBuilder {
     ///
     /// The [anchor](crate::AnchorSource) is asked here, and again while the follower runs if it
     /// [may return newer blocks](crate::AnchorSource::refresh). Only the nodes vouch for blocks after
-    /// the last trusted block on their chain; [`Update::Anchored`] reports that block.
+    /// the last trusted block on their chain; [`News::Anchored`](chainsieve::eth::follow::News::Anchored) reports that block.
     ///
     /// The nodes must have the blocks that the anchor returns here. A newer block that the nodes do
     /// not have yet is requested again until they have it.
@@ -251,13 +177,13 @@ impl FollowBuilder {
         let Self { cursor, file, mut index, adjust, .. } = self;
         let stop = self.provider.stop().child();
         let provider = self.provider.with_stop(stop.clone());
-        let file = file.as_deref().map(CursorFile::open).transpose()?;
+        let file = file.as_deref().map(DurableFile::open).transpose()?;
         let cursor = match &file {
-            Some(file) => file.read()?.or(cursor),
+            Some(file) => stored_cursor(file)?.or(cursor),
             None => cursor,
         };
         let indexed = match &mut index {
-            Some(index) => indexed(&mut **index).map_err(FollowError::Index)?,
+            Some(index) => indexed(&mut **index, adjust.keep).map_err(FollowError::Index)?,
             None => None,
         };
         let config = Config {
@@ -282,6 +208,8 @@ impl FollowBuilder {
             stop: stop.child(),
         });
         let ended = anchors.as_ref().map(|anchors| anchors.stop.clone());
+        let all = std::iter::once(&config.query).chain(&config.more_queries);
+        let index = index.map(|index| (index, all.map(LogQuery::compile).collect()));
         let mut driver = Driver::new(provider, follower, file, index, Arc::clone(&shared));
         let panics = Arc::clone(&shared);
         let run = move || {
@@ -305,9 +233,22 @@ impl FollowBuilder {
     }
 }
 
-fn indexed(index: &mut dyn CandidateIndex) -> Result<Option<Indexed>, String> {
-    let Some(blocks) = index.blocks()? else { return Ok(None) };
-    Ok(Some(Indexed { first: *blocks.start(), last: index.block(*blocks.end())? }))
+/// Reads the cursor of an earlier run; `None` if the file does not exist.
+fn stored_cursor(file: &DurableFile) -> Result<Option<Cursor>, FileError> {
+    let Some(text) = file.read(MAX_CURSOR)? else { return Ok(None) };
+    let cursor = Cursor::from_json(&text);
+    cursor.map(Some).map_err(|error| FileError::invalid(&file.path, &error))
+}
+
+/// Returns the blocks of an index that are used: not the `newest` ones.
+fn indexed(index: &mut dyn CandidateIndex, newest: usize) -> Result<Option<Indexed>, String> {
+    let Some((first, last)) = index.blocks()?.map(RangeInclusive::into_inner) else {
+        return Ok(None);
+    };
+    match last.checked_sub(newest as u64).filter(|last| *last >= first) {
+        Some(last) => Ok(Some(Indexed { first, last: index.block(last)? })),
+        None => Ok(None),
+    }
 }
 
 /// Handle of a running follower. Dropping the handle stops the follower as
@@ -319,20 +260,6 @@ pub struct Following {
     stop: Stop,
     config: Config,
     thread: Option<JoinHandle<()>>,
-}
-
-/// Progress of a follower.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
-#[non_exhaustive]
-pub struct FollowStatus {
-    /// The latest block that the nodes named; `None` before the first answer.
-    pub head: Option<BlockRef>,
-    /// Number of the next header to link.
-    pub next: Option<u64>,
-    /// The last block that was delivered and acknowledged.
-    pub last: Option<BlockRef>,
-    /// Number of blocks whose receipts were verified in this run.
-    pub verified: u64,
 }
 
 impl Following {
@@ -358,12 +285,12 @@ impl Following {
 
     /// Returns the follower's progress.
     pub fn status(&self) -> FollowStatus {
-        self.shared.status()
+        self.shared.state().status
     }
 
     /// Returns `false` once the follower has ended.
     pub fn is_running(&self) -> bool {
-        self.shared.ended().is_none()
+        self.shared.state().ended.is_none()
     }
 
     /// Stops the follower, and waits until its cursor is stored. Returns the follower's progress.
@@ -372,7 +299,7 @@ impl Following {
     /// Returns the reason if the follower had already ended by itself with an error.
     pub fn shutdown(mut self) -> Result<FollowStatus, FollowError> {
         self.end()?;
-        Ok(self.shared.status())
+        Ok(self.shared.state().status)
     }
 
     fn end(&mut self) -> Result<(), FollowError> {
@@ -384,7 +311,7 @@ impl Following {
         if thread.is_some_and(|thread| thread.join().is_err()) {
             return Err(FollowError::Panicked);
         }
-        self.shared.ended().unwrap_or(Ok(()))
+        self.shared.state().ended.clone().unwrap_or(Ok(()))
     }
 }
 

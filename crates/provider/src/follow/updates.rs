@@ -1,10 +1,83 @@
-//! Readers of a follower's updates: a blocking iterator and a stream.
+//! What a follower reports: updates, its progress and its end. Readers of updates are a blocking iterator and a
+//! stream.
 
-use std::sync::Arc;
+#[cfg(feature = "tokio")]
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+#[cfg(feature = "tokio")]
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use super::LogUpdate;
-use super::shared::Shared;
+use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::follow::{Cursor, Fault, News, StartError, UpdateId};
+use chainsieve::eth::header::BlockRef;
+use thiserror::Error;
+
+use crate::durable_file::FileError;
+use crate::error::FetchError;
+
+/// An update of a follower.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
+pub struct LogUpdate {
+    /// Number of the update in this run.
+    pub id: UpdateId,
+    /// What is new, such as new blocks with their logs, or blocks removed by a
+    /// reorganisation.
+    pub news: News,
+    /// Cursor for resuming after this update; `None` if there is a
+    /// [cursor file](super::FollowBuilder::cursor_file).
+    ///
+    /// A caller that stores the cursor in one transaction with its results of the update needs no
+    /// cursor file.
+    pub cursor: Option<Cursor>,
+}
+
+/// Reason why a follower could not start, or ended by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum FollowError {
+    /// At the start, the chain's id or the anchor's hashes could not be fetched.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    /// The query or the cursor is invalid for a follower.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The nodes' answers do not allow the follower to continue.
+    #[error("{node}: {fault}")]
+    Fault {
+        /// Scheme, host and port of the node that was asked last.
+        node: String,
+        /// Reason why the follower cannot continue.
+        fault: Box<Fault>,
+    },
+    /// The cursor file could not be read or written.
+    #[error("cursor, {0}")]
+    Cursor(#[from] FileError),
+    /// The index could not be read.
+    #[error("{0}")]
+    Index(String),
+    /// The system could not start a thread.
+    #[error("cannot start a thread: {0}")]
+    Thread(String),
+    /// The follower's thread has panicked.
+    #[error("the follower has panicked")]
+    Panicked,
+}
+
+/// Progress of a follower.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
+pub struct FollowStatus {
+    /// The latest block that the nodes named; `None` before the first answer.
+    pub head: Option<BlockRef>,
+    /// Number of the next header to link.
+    pub next: Option<u64>,
+    /// The last block that was delivered and acknowledged.
+    pub last: Option<BlockRef>,
+    /// Number of blocks whose receipts were verified in this run.
+    pub verified: u64,
+}
 
 /// A reader of a follower's updates, in order.
 ///
@@ -81,5 +154,140 @@ impl futures_core::Stream for LogUpdateStream {
         context: &mut std::task::Context<'_>,
     ) -> std::task::Poll<Option<LogUpdate>> {
         self.0.shared.poll(self.0.number, context.waker())
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// The update that no reader has taken yet. The follower delivers one update at a time.
+    update: Option<LogUpdate>,
+    pub(super) acknowledged: Option<UpdateId>,
+    /// Newer anchors that the follower's thread has not taken yet. They replace older ones.
+    pub(super) anchors: Vec<B256>,
+    pub(super) status: FollowStatus,
+    pub(super) ended: Option<Result<(), FollowError>>,
+    #[cfg(feature = "tokio")]
+    tasks: BTreeMap<u64, Waker>,
+    #[cfg(feature = "tokio")]
+    readers: u64,
+}
+
+/// The state that the follower's thread and its users share.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+    /// Wakes readers: notified when there is an update, and when the follower ends.
+    reader: Condvar,
+}
+
+impl Shared {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        // No code panics while it holds this lock, so the data behind a poisoned lock is still
+        // consistent.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn notify_reader(&self, state: MutexGuard<'_, State>) {
+        #[cfg(feature = "tokio")]
+        let tasks = {
+            let mut state = state;
+            std::mem::take(&mut state.tasks)
+        };
+        #[cfg(not(feature = "tokio"))]
+        drop(state);
+        self.reader.notify_all();
+        // The lock is released first: a woken task may own a reader, whose drop takes the lock.
+        #[cfg(feature = "tokio")]
+        tasks.into_values().for_each(Waker::wake);
+    }
+
+    /// Makes an update available to the readers, and wakes them.
+    pub(super) fn give(&self, update: LogUpdate) {
+        let mut state = self.state();
+        state.update = Some(update);
+        self.notify_reader(state);
+    }
+
+    pub(super) fn end(&self, ended: Result<(), FollowError>) {
+        let mut state = self.state();
+        state.ended.get_or_insert(ended);
+        self.notify_reader(state);
+    }
+
+    pub(super) fn acknowledge(&self, id: UpdateId) {
+        let mut state = self.state();
+        // An acknowledgement that arrives late must not replace the acknowledgement of a later
+        // update.
+        state.acknowledged = state.acknowledged.max(Some(id));
+    }
+
+    /// Returns `true` if there is an acknowledgement or an anchor for the follower's thread.
+    pub(super) fn has_event(&self) -> bool {
+        let state = self.state();
+        state.acknowledged.is_some() || !state.anchors.is_empty()
+    }
+
+    /// Waits for the next update. Returns `None` if the follower has ended or the deadline has
+    /// passed.
+    pub(super) fn next(&self, deadline: Option<Instant>) -> Option<LogUpdate> {
+        let mut state = self.state();
+        loop {
+            // An update that was delivered before the end is returned before the end is reported.
+            if let Some(update) = state.update.take() {
+                return Some(update);
+            }
+            // The follower's thread has ended, so nothing would end the wait.
+            if state.ended.is_some() {
+                return None;
+            }
+            state = match deadline {
+                None => self.reader.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(deadline) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return None;
+                    }
+                    let waited = self.reader.wait_timeout(state, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+
+    /// Registers a new reader and returns its number.
+    #[cfg(feature = "tokio")]
+    pub(super) fn new_reader(&self) -> u64 {
+        let mut state = self.state();
+        state.readers += 1;
+        state.readers
+    }
+
+    /// Removes a dropped reader, so that its task is not woken any more.
+    #[cfg(feature = "tokio")]
+    pub(super) fn remove_reader(&self, number: u64) {
+        let task = self.state().tasks.remove(&number);
+        // The task may own another reader, whose drop takes the lock. So this function does not
+        // hold the lock while it drops the task.
+        drop(task);
+    }
+
+    /// Returns the next update, or registers the reader's task to be woken when there is one.
+    #[cfg(feature = "tokio")]
+    pub(super) fn poll(&self, reader: u64, task: &Waker) -> std::task::Poll<Option<LogUpdate>> {
+        let mut state = self.state();
+        // As in `next`: an update that was delivered before the end is returned before the end is
+        // reported.
+        if let Some(update) = state.update.take() {
+            return std::task::Poll::Ready(Some(update));
+        }
+        // The follower's thread has ended, so nothing would wake the task.
+        if state.ended.is_some() {
+            return std::task::Poll::Ready(None);
+        }
+        let earlier = state.tasks.insert(reader, task.clone());
+        // The replaced task may own another reader, whose drop takes the lock.
+        drop(state);
+        drop(earlier);
+        std::task::Poll::Pending
     }
 }

@@ -13,13 +13,11 @@ use chainsieve::eth::transactions::{
     BlockTransactions, ClaimedTransactions, UnknownTransaction, VerifiedTransactions,
 };
 
-use super::flight::Flights;
 use super::header::BlockHeader;
-use super::memory::{Kept, Size, kept};
-use super::observer::Wrong;
-use super::source::{ClaimedHashes, Missing, Part, Source};
+use super::memory::{Flights, Kept, Size, kept};
+use super::source::{ClaimedHashes, Missing, Part, Source, Wrong};
 use super::store::Kind;
-use crate::nodes::{Unaccepted, ask};
+use crate::nodes::ask::{Unaccepted, ask};
 
 /// Most ommers of a block (Yellow Paper 11.1).
 const MOST_OMMERS: usize = 2;
@@ -136,7 +134,7 @@ impl Bodies {
         &self,
         source: &Source,
         block: &ChainBlock<'_>,
-        body: crate::node::body::Body,
+        body: crate::nodes::body::Body,
     ) {
         if let Ok(transactions) = body.transactions.complete()
             && let Ok(transactions) = transactions.verify(block.transactions_root)

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use chainsieve::alloy_primitives::{B256, Bytes};
 use chainsieve::eth::header::{BlockRef, ChainBlock, HeaderBuf};
 
-use super::flight::Flights;
-use super::memory::{Kept, Size, kept};
+use super::memory::{Flights, Kept, Size, kept};
 use super::source::Source;
 use super::store::Kind;
-use crate::node::Node;
-use crate::nodes::{Unanswered, ask, ask_if_any};
+use crate::nodes::Node;
+use crate::nodes::ask::{Unanswered, ask, ask_if_any};
 
 /// The header of a block.
 #[derive(Debug, Clone)]

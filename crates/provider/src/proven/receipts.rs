@@ -11,14 +11,11 @@ use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{LogQuery, Semantics};
 use chainsieve::eth::receipts::{BlockReceipts, BloomAgreement, VerifyError};
 
-use super::filter_trust::FilterTrust;
-use super::flight::Flights;
-use super::memory::{Kept, Size, kept};
-use super::observer::{Found, Wrong};
-use super::source::{Missing, Part, Source};
+use super::memory::{Flights, Kept, Size, kept};
+use super::source::{FilterTrust, Found, Missing, Part, Source, Wrong};
 use super::store::Kind;
-use crate::node::{Node, ReceiptRoom, ReceivedReceipts};
-use crate::nodes::{Unaccepted, ask};
+use crate::nodes::ask::{Unaccepted, ask};
+use crate::nodes::{Node, ReceiptRoom, ReceivedReceipts};
 
 /// All receipts of a block, which its header commits to.
 #[derive(Debug)]
@@ -175,7 +172,7 @@ fn verify(
     receipts: BlockReceipts,
 ) -> Result<BlockReceipts, VerifyError> {
     let (number, root) = (block.number, block.receipts_root);
-    let profile = filters.profile();
+    let profile = &filters.profile;
     let verified = receipts.verify_by_profile(profile, number, root, block.bloom.into())?;
     if let BloomAgreement::Missing { log_index, .. } = verified.header_bloom() {
         filters.lacks_bits(BlockRef::from(*block), log_index, &*source.observer);
@@ -200,7 +197,7 @@ fn fetch(
             }
             // Of a chain whose headers need not commit to its receipts, a mismatch says nothing. A node that
             // tells the same by several methods tells it once.
-            let commits = filters.profile().at(at.number).receipts == ReceiptsScope::EveryLog;
+            let commits = filters.profile.at(at.number).receipts == ReceiptsScope::EveryLog;
             if commits && !error.is_undecidable() {
                 let mut accused = accused.borrow_mut();
                 if !accused.iter().any(|own: &Node| own.is_same(node)) {

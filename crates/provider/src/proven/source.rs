@@ -1,17 +1,19 @@
-//! Where blocks come from: the disk and the nodes. Reasons why neither has a part of a block.
+//! Where blocks come from: the disk and the nodes. Reasons why neither has a part of a block, whether filters
+//! are believed, and what the caller is told of all this.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chainsieve::alloy_primitives::{B256, Bytes, U256};
+use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::receipts::BlockReceipts;
 use chainsieve::eth::transactions::{ClaimedTransactions, UnknownTransaction};
 
-use super::observer::Observer;
 use super::store::{Kind, Store};
-use crate::node::Node;
-use crate::nodes::Unanswered;
+use crate::nodes::Node;
+use crate::nodes::ask::Unanswered;
 
 /// A part of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,4 +134,106 @@ impl Source {
             store.put(kind, root, encodings.as_ref());
         }
     }
+}
+
+/// Number of blocks after which no further ones are noted that refute filters.
+const MOST_REFUTING: usize = 64;
+
+/// What the chain's profile assumes of filters, and the blocks that refute it.
+#[derive(Debug)]
+pub(crate) struct FilterTrust {
+    pub(crate) profile: ChainProfile,
+    /// `true` once the filter of a proven block lacked bits of a log, although the profile rules that out.
+    are_refuted: AtomicBool,
+    /// Such blocks of the chain; not all, if there are many.
+    refuting: Mutex<Vec<BlockRef>>,
+}
+
+impl FilterTrust {
+    pub(super) fn new(profile: ChainProfile) -> Self {
+        Self { profile, are_refuted: AtomicBool::new(false), refuting: Mutex::default() }
+    }
+
+    /// Returns `true` if a "no" of the filter of the block with this number proves that the block has no
+    /// matching log: the profile says so, and no block refuted it.
+    pub(crate) fn prove_absence(&self, number: u64) -> bool {
+        self.profile.at(number).bloom.proves_absence() && !self.are_refuted()
+    }
+
+    /// Returns `true` if the filter of a block of the chain lacks bits of a log, so that filters of this
+    /// chain prove nothing.
+    pub(crate) fn are_refuted(&self) -> bool {
+        self.are_refuted.load(Ordering::SeqCst)
+    }
+
+    fn refuting(&self) -> MutexGuard<'_, Vec<BlockRef>> {
+        self.refuting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a block whose filter lacks bits of a log. Where the profile does not rule that out, it says
+    /// nothing.
+    pub(super) fn lacks_bits(&self, block: BlockRef, log_index: u64, observer: &dyn Observer) {
+        if !self.profile.at(block.number).bloom.proves_absence() {
+            return;
+        }
+        let mut refuting = self.refuting();
+        if refuting.contains(&block) {
+            return;
+        }
+        if refuting.len() < MOST_REFUTING {
+            refuting.push(block);
+        }
+        let is_first = !self.are_refuted.swap(true, Ordering::SeqCst);
+        drop(refuting);
+        observer.filter_lacks_bits(block, log_index, is_first);
+    }
+
+    /// Believes the filters again, if all blocks that refuted them have left the chain: under a head that a
+    /// node names, such a block may be made up. Returns those that have left now.
+    pub(super) fn forget(&self, removed: &[B256]) -> Vec<B256> {
+        let mut refuting = self.refuting();
+        if refuting.is_empty() || refuting.len() >= MOST_REFUTING {
+            return Vec::new();
+        }
+        let left = refuting.iter().map(|block| block.hash).filter(|hash| removed.contains(hash));
+        let left: Vec<B256> = left.collect();
+        refuting.retain(|block| !left.contains(&block.hash));
+        if refuting.is_empty() {
+            self.are_refuted.store(false, Ordering::SeqCst);
+        }
+        left
+    }
+}
+
+/// A part of a block from a node that the header refutes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wrong {
+    Receipts,
+    Transactions,
+    Withdrawals,
+}
+
+/// Where the receipts of a block were found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    Memory,
+    Disk,
+    Nodes,
+}
+
+/// Is told what happens. Each function may be called from any thread.
+pub(crate) trait Observer: fmt::Debug + Send + Sync {
+    /// A node sent something that the header refutes.
+    fn wrong(&self, node: &Node, wrong: Wrong);
+
+    /// The receipts of a block were asked for, and found here.
+    fn found(&self, found: Found);
+
+    /// Logs of a block were given with transaction hashes that a node claims, because the type of a
+    /// transaction is unknown.
+    fn hashes_claimed(&self, block: BlockRef);
+
+    /// The filter of a block lacks bits of a log that its receipts have, although the chain's profile rules
+    /// that out. `is_first` is `true` if all filters were believed until now.
+    fn filter_lacks_bits(&self, block: BlockRef, log_index: u64, is_first: bool);
 }

@@ -9,7 +9,6 @@ use std::thread::{self, JoinHandle};
 
 use chainsieve::alloy_primitives::{B256, Bytes};
 use redb::{Database, Durability, ReadableDatabase as _, ReadableTable as _, TableDefinition};
-use thiserror::Error;
 
 /// Name of the file in the folder.
 const FILE: &str = "blocks.redb";
@@ -30,14 +29,6 @@ pub(crate) enum Kind {
     Transactions = 2,
     /// One header, by its hash.
     Header = 3,
-}
-
-/// Reason why the store cannot be opened.
-#[derive(Debug, Error)]
-#[error("{path}: {error}")]
-pub(crate) struct StoreError {
-    path: String,
-    error: redb::Error,
 }
 
 /// The store. It is written by one thread, so that nobody waits for the disk.
@@ -74,9 +65,9 @@ fn key(kind: Kind, root: B256) -> [u8; 33] {
 impl Store {
     /// Opens the store in a folder, or creates it. `limit` is the maximum number of bytes of all
     /// values; the oldest ones are removed first.
-    pub(crate) fn open(folder: &Path, limit: u64) -> Result<Self, StoreError> {
+    pub(crate) fn open(folder: &Path, limit: u64) -> Result<Self, String> {
         let path = folder.join(FILE);
-        let failed = |error: redb::Error| StoreError { path: path.display().to_string(), error };
+        let failed = |error: redb::Error| format!("{}: {error}", path.display());
         let mut builder = Database::builder();
         builder.set_cache_size(CACHE);
         let database = builder.create(&path).map_err(|error| failed(error.into()))?;

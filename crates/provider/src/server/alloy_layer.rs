@@ -37,12 +37,12 @@ use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 use tower::{Service, ServiceExt as _};
 
-use super::Proven;
 use super::call::{Call, Written};
 use super::clients::Client;
-use super::methods::{self, list_of};
-use super::refusal::{ErrorObject, Refusal};
-use super::unverified::is_never_passed;
+use super::error::{ErrorObject, Refusal};
+use super::methods::list_of;
+use super::rpc::is_never_passed;
+use super::{Proven, methods};
 
 /// A layer that makes the answers of alloy's provider proven ones.
 ///
@@ -123,6 +123,15 @@ impl<P: Provider<N>, N: Network> ProvenProvider<P, N> {
     }
 }
 
+/// Forwards methods to the provider below.
+macro_rules! forward {
+    ($(fn $name:ident $(<$life:lifetime>)? ($($argument:ident: $of:ty),*) -> $result:ty;)+) => {
+        $(fn $name $(<$life>)? (&self, $($argument: $of),*) -> $result {
+            self.inner.$name($($argument),*)
+        })+
+    };
+}
+
 // The methods that are proven go to the own client, by the trait's own code. All others are forwarded, because
 // layers below may answer them, or add something to them: the trait's own code would leave these out.
 #[async_trait]
@@ -131,41 +140,35 @@ impl<P: Provider<N>, N: Network> Provider<N> for ProvenProvider<P, N> {
         &self.root
     }
 
-    fn get_accounts(&self) -> ProviderCall<NoParams, Vec<Address>> {
-        self.inner.get_accounts()
-    }
-
-    fn get_blob_base_fee(&self) -> ProviderCall<NoParams, U128, u128> {
-        self.inner.get_blob_base_fee()
-    }
-
-    fn call(&self, tx: N::TransactionRequest) -> EthCall<N, Bytes> {
-        self.inner.call(tx)
-    }
-
-    fn call_many<'req>(
-        &self,
-        bundles: &'req [Bundle],
-    ) -> EthCallMany<'req, N, Vec<Vec<EthCallResponse>>> {
-        self.inner.call_many(bundles)
-    }
-
-    fn simulate<'req>(
-        &self,
-        payload: &'req SimulatePayload,
-    ) -> RpcWithBlock<&'req SimulatePayload, Vec<SimulatedBlock<N::BlockResponse>>> {
-        self.inner.simulate(payload)
-    }
-
-    fn create_access_list<'a>(
-        &self,
-        request: &'a N::TransactionRequest,
-    ) -> RpcWithBlock<&'a N::TransactionRequest, AccessListResult> {
-        self.inner.create_access_list(request)
-    }
-
-    fn estimate_gas(&self, tx: N::TransactionRequest) -> EthCall<N, U64, u64> {
-        self.inner.estimate_gas(tx)
+    forward! {
+        fn get_accounts() -> ProviderCall<NoParams, Vec<Address>>;
+        fn get_blob_base_fee() -> ProviderCall<NoParams, U128, u128>;
+        fn call(tx: N::TransactionRequest) -> EthCall<N, Bytes>;
+        fn call_many<'req>(bundles: &'req [Bundle])
+            -> EthCallMany<'req, N, Vec<Vec<EthCallResponse>>>;
+        fn simulate<'req>(payload: &'req SimulatePayload)
+            -> RpcWithBlock<&'req SimulatePayload, Vec<SimulatedBlock<N::BlockResponse>>>;
+        fn create_access_list<'a>(request: &'a N::TransactionRequest)
+            -> RpcWithBlock<&'a N::TransactionRequest, AccessListResult>;
+        fn estimate_gas(tx: N::TransactionRequest) -> EthCall<N, U64, u64>;
+        fn get_gas_price() -> ProviderCall<NoParams, U128, u128>;
+        fn get_max_priority_fee_per_gas() -> ProviderCall<NoParams, U128, u128>;
+        fn get_account_info(address: Address) -> RpcWithBlock<Address, AccountInfo>;
+        fn get_account(address: Address) -> RpcWithBlock<Address, TrieAccount>;
+        fn get_balance(address: Address) -> RpcWithBlock<Address, U256, U256>;
+        fn get_code_at(address: Address) -> RpcWithBlock<Address, Bytes>;
+        fn get_proof(address: Address, keys: Vec<StorageKey>)
+            -> RpcWithBlock<(Address, Vec<StorageKey>), EIP1186AccountProofResponse>;
+        fn get_storage_at(address: Address, key: U256)
+            -> RpcWithBlock<(Address, U256), StorageValue>;
+        fn get_storage_values(requests: StorageValuesRequest)
+            -> RpcWithBlock<(StorageValuesRequest,), StorageValuesResponse>;
+        fn get_transaction_count(address: Address)
+            -> RpcWithBlock<Address, U64, u64, fn(U64) -> u64>;
+        fn syncing() -> ProviderCall<NoParams, SyncStatus>;
+        fn get_client_version() -> ProviderCall<NoParams, String>;
+        fn get_sha3(data: &[u8]) -> ProviderCall<(String,), B256>;
+        fn get_net_version() -> ProviderCall<NoParams, U64, u64>;
     }
 
     async fn estimate_eip1559_fees_with(
@@ -186,60 +189,6 @@ impl<P: Provider<N>, N: Network> Provider<N> for ProvenProvider<P, N> {
         reward_percentiles: &[f64],
     ) -> TransportResult<FeeHistory> {
         self.inner.get_fee_history(block_count, last_block, reward_percentiles).await
-    }
-
-    fn get_gas_price(&self) -> ProviderCall<NoParams, U128, u128> {
-        self.inner.get_gas_price()
-    }
-
-    fn get_max_priority_fee_per_gas(&self) -> ProviderCall<NoParams, U128, u128> {
-        self.inner.get_max_priority_fee_per_gas()
-    }
-
-    fn get_account_info(&self, address: Address) -> RpcWithBlock<Address, AccountInfo> {
-        self.inner.get_account_info(address)
-    }
-
-    fn get_account(&self, address: Address) -> RpcWithBlock<Address, TrieAccount> {
-        self.inner.get_account(address)
-    }
-
-    fn get_balance(&self, address: Address) -> RpcWithBlock<Address, U256, U256> {
-        self.inner.get_balance(address)
-    }
-
-    fn get_code_at(&self, address: Address) -> RpcWithBlock<Address, Bytes> {
-        self.inner.get_code_at(address)
-    }
-
-    fn get_proof(
-        &self,
-        address: Address,
-        keys: Vec<StorageKey>,
-    ) -> RpcWithBlock<(Address, Vec<StorageKey>), EIP1186AccountProofResponse> {
-        self.inner.get_proof(address, keys)
-    }
-
-    fn get_storage_at(
-        &self,
-        address: Address,
-        key: U256,
-    ) -> RpcWithBlock<(Address, U256), StorageValue> {
-        self.inner.get_storage_at(address, key)
-    }
-
-    fn get_storage_values(
-        &self,
-        requests: StorageValuesRequest,
-    ) -> RpcWithBlock<(StorageValuesRequest,), StorageValuesResponse> {
-        self.inner.get_storage_values(requests)
-    }
-
-    fn get_transaction_count(
-        &self,
-        address: Address,
-    ) -> RpcWithBlock<Address, U64, u64, fn(U64) -> u64> {
-        self.inner.get_transaction_count(address)
     }
 
     async fn send_raw_transaction(
@@ -277,22 +226,6 @@ impl<P: Provider<N>, N: Network> Provider<N> for ProvenProvider<P, N> {
         N::TxEnvelope: RpcRecv,
     {
         self.inner.fill_transaction(tx).await
-    }
-
-    fn syncing(&self) -> ProviderCall<NoParams, SyncStatus> {
-        self.inner.syncing()
-    }
-
-    fn get_client_version(&self) -> ProviderCall<NoParams, String> {
-        self.inner.get_client_version()
-    }
-
-    fn get_sha3(&self, data: &[u8]) -> ProviderCall<(String,), B256> {
-        self.inner.get_sha3(data)
-    }
-
-    fn get_net_version(&self) -> ProviderCall<NoParams, U64, u64> {
-        self.inner.get_net_version()
     }
 
     async fn raw_request<S, R>(&self, method: Cow<'static, str>, params: S) -> TransportResult<R>

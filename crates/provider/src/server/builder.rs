@@ -10,25 +10,21 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use chainsieve::eth::header::BlockRef;
-use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::{Notify, Semaphore};
 
-use super::block_parts::Lookups;
-use super::chain::Chain;
-use super::clients::{Budget, Bytes, Clients};
-use super::compare::{self, Compare};
-use super::events::{Events, RpcServerEvent};
+use super::chain::{Chain, Journal};
+use super::clients::{Budget, Bytes, Clients, RpcServerLimits};
+use super::compare::Compare;
+use super::error::RpcServerError;
 use super::filters::Filters;
 use super::head::TrustedBlocks;
 use super::http::{Front, Hosts, Origins};
 use super::index::FilterIndex;
-use super::journal::Journal;
-use super::metrics::Metrics;
-use super::observed::Observed;
-use super::{Proven, listen};
-use crate::error::FetchError;
+use super::methods::Lookups;
+use super::operator::{Events, Metrics, Observed, RpcServerEvent};
+use super::{Proven, compare, listen};
 use crate::proven::{Blocks, Options, Store};
 use crate::provider::Provider;
 use crate::stop::Stop;
@@ -42,105 +38,6 @@ const AHEAD: usize = 256;
 /// Time after which blocks that could not be added to the index are asked for again.
 const INDEX_RETRY: Duration = Duration::from_secs(10);
 
-/// Limits of what clients may ask for and hold. Each has an error of its own, and is counted.
-///
-/// A client is an IPv4 address, or a network of 64 bits of IPv6.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct RpcServerLimits {
-    /// Maximum number of blocks of a query (default: 100,000).
-    pub max_blocks: u64,
-    /// Maximum number of blocks of a query whose filter does not rule a match out (default: 10,000).
-    pub max_candidates: u64,
-    /// Maximum number of logs in an answer (default: 100,000).
-    pub max_logs: u64,
-    /// Maximum number of calls that are worked on at the same time (default: 128). Further ones
-    /// wait. Calls that read little, such as `eth_blockNumber`, are not counted.
-    pub max_calls: u64,
-    /// Maximum number of these of one client (default: 32).
-    pub max_calls_of_client: u64,
-    /// Maximum time that a call waits for others to end (default: 10 s).
-    pub max_wait: Duration,
-    /// Maximum time for the answer to a call (default: 10 minutes).
-    pub call_timeout: Duration,
-    /// Maximum number of connections (default: 1,000).
-    pub max_connections: u32,
-    /// Maximum number of connections of one client (default: 200).
-    pub max_connections_of_client: u32,
-    /// `true` if a proxy stands in front of the endpoint: the client is then the last address in
-    /// `X-Forwarded-For`, and connections are not counted for each client (default: `false`).
-    pub behind_proxy: bool,
-    /// Maximum number of subscriptions (default: 10,000).
-    pub max_subscriptions: u64,
-    /// Maximum number of subscriptions of one client (default: 2,000).
-    pub max_subscriptions_of_client: u64,
-    /// Maximum number of subscriptions of a connection (default: 100).
-    pub max_subscriptions_of_connection: u32,
-    /// Maximum number of installed filters (default: 10,000).
-    pub max_filters: usize,
-    /// Maximum number of filters of one client (default: 1,000).
-    pub max_filters_of_client: u64,
-    /// Maximum size of filters and subscriptions in bytes (default: 64 MiB). One client may have a quarter.
-    pub filter_memory: u64,
-    /// Maximum number of calls in a batch (default: 1,000, as in go-ethereum).
-    pub max_batch: u32,
-    /// Maximum size of a request in bytes (default: 1 MiB).
-    pub max_request: u32,
-    /// Maximum time until a request was sent, and between two requests of a connection (default: 30 s).
-    pub request_timeout: Duration,
-    /// Maximum size of an answer in bytes (default: 128 MiB).
-    pub max_answer: u32,
-    /// Maximum size of all requests and answers that are worked on, or that clients have not read yet, in
-    /// bytes (default: 512 MiB). One client may have a quarter, or one larger answer. A client that reads
-    /// fewer than 8 KiB a second may be cut off after half a minute.
-    pub answer_memory: u64,
-    /// Maximum number of headers in memory, at 368 bytes (default: 1,000,000).
-    pub max_headers: u64,
-    /// Maximum size of proven headers, receipts and bodies in memory in bytes (default: 256 MiB). Receipts
-    /// get nine sixteenths, bodies four, and headers, the hashes of transactions, and the blocks of
-    /// transactions one each.
-    pub memory: u64,
-    /// Maximum size of proven receipts and transactions on disk in bytes (default: 4 GiB).
-    pub disk: u64,
-    /// Number of blocks that are fetched at the same time for one query (default: 8).
-    pub parallel: usize,
-    /// Time until a subscription asks again for a block that no upstream had (default: 1 s).
-    pub retry: Duration,
-}
-
-impl Default for RpcServerLimits {
-    fn default() -> Self {
-        Self {
-            max_blocks: 100_000,
-            max_candidates: 10_000,
-            max_logs: 100_000,
-            max_calls: 128,
-            max_calls_of_client: 32,
-            max_wait: Duration::from_secs(10),
-            call_timeout: Duration::from_secs(600),
-            max_connections: 1000,
-            max_connections_of_client: 200,
-            behind_proxy: false,
-            max_subscriptions: 10_000,
-            max_subscriptions_of_client: 2000,
-            max_subscriptions_of_connection: 100,
-            max_filters: 10_000,
-            max_filters_of_client: 1000,
-            filter_memory: 64 << 20,
-            max_batch: 1000,
-            max_request: 1 << 20,
-            request_timeout: Duration::from_secs(30),
-            max_answer: 128 << 20,
-            answer_memory: 512 << 20,
-            max_headers: 1_000_000,
-            memory: 256 << 20,
-            disk: 4 << 30,
-            parallel: 8,
-            retry: Duration::from_secs(1),
-        }
-    }
-}
-
 /// Configures and starts an endpoint: see [`Provider::serve`].
 #[must_use]
 pub struct RpcServerBuilder {
@@ -150,7 +47,6 @@ pub struct RpcServerBuilder {
     index_from: Option<u64>,
     limits: RpcServerLimits,
     poll: Duration,
-    trust_head: bool,
     pass_unverified: bool,
     max_head_age: Option<Duration>,
     compare: bool,
@@ -163,34 +59,6 @@ impl fmt::Debug for RpcServerBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RpcServerBuilder").field("provider", &self.provider).finish_non_exhaustive()
     }
-}
-
-/// Reason why an endpoint does not start.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum RpcServerError {
-    /// The provider has no anchor, and the head was not declared as trusted.
-    #[error(
-        "nothing is trusted: give the provider an anchor, or trust the head that upstreams name"
-    )]
-    NoAnchor,
-    /// The upstreams do not name their chain.
-    #[error(transparent)]
-    Fetch(#[from] FetchError),
-    /// The address cannot be listened on.
-    #[error("{address}: {error}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// The error of the operating system.
-        error: std::io::Error,
-    },
-    /// No block could be verified.
-    #[error("no head: {0}")]
-    NoHead(String),
-    /// A thread or the store of blocks cannot be opened.
-    #[error("{0}")]
-    Open(String),
 }
 
 /// A running endpoint. It ends when it is dropped.
@@ -206,7 +74,8 @@ pub struct RpcServer {
 impl Provider {
     /// Returns a builder for an endpoint that gives only proven answers of this provider's nodes.
     ///
-    /// What is trusted comes from the provider's [anchor](crate::Builder::anchor).
+    /// What is trusted comes from the provider's [anchor](crate::Builder::anchor), or from the head that
+    /// its nodes name.
     ///
     /// # Examples
     /// ```no_run
@@ -228,7 +97,6 @@ impl Provider {
             index_from: None,
             limits: RpcServerLimits::default(),
             poll: Duration::from_secs(2),
-            trust_head: false,
             pass_unverified: false,
             max_head_age: None,
             compare: true,
@@ -274,13 +142,6 @@ impl RpcServerBuilder {
     /// Sets the interval at which a newer head is asked for (default: 2 s).
     pub fn poll(mut self, interval: Duration) -> Self {
         self.poll = interval;
-        self
-    }
-
-    /// Trusts the head that the upstreams name, if the provider has no anchor. Answers are then as
-    /// authentic as that head.
-    pub fn trust_head(mut self) -> Self {
-        self.trust_head = true;
         self
     }
 
@@ -372,9 +233,6 @@ impl RpcServerBuilder {
     /// Opens everything but an address.
     fn open(self) -> Result<Arc<Proven>, RpcServerError> {
         let anchor = self.provider.0.settings.anchor.clone();
-        if anchor.is_none() && !self.trust_head {
-            return Err(RpcServerError::NoAnchor);
-        }
         let stop = self.provider.stop().child();
         let provider = self.provider.with_stop(stop.clone());
         let (chain_id, profile) = (provider.chain_id()?, provider.profile()?);
@@ -383,17 +241,16 @@ impl RpcServerBuilder {
             .iter()
             .map(|node| node.with_max_answer(MAX_ANSWER).with_large_answers(LARGE_ANSWERS));
         let nodes: Vec<_> = nodes.collect();
-        let opened = |error: &dyn fmt::Display| RpcServerError::Open(error.to_string());
         let store = match &self.folder {
             None => None,
             Some(folder) => {
-                super::create_folder(folder).map_err(|error| opened(&error))?;
-                Some(Store::open(folder, self.limits.disk).map_err(|error| opened(&error))?)
+                super::create_folder(folder).map_err(RpcServerError::Open)?;
+                Some(Store::open(folder, self.limits.disk).map_err(RpcServerError::Open)?)
             }
         };
         let index = self.index.as_deref();
         let index = index.map(|folder| FilterIndex::open(folder, self.index_from, chain_id));
-        let index = index.transpose().map_err(|error| opened(&error))?;
+        let index = index.transpose().map_err(RpcServerError::Open)?;
         let metrics = Arc::new(Metrics::new(&nodes));
         let (compare, answers) = Compare::new(self.compare);
         let journal = Arc::new(Journal::new());

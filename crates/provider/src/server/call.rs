@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::Proven;
 use super::clients::{Client, Held};
-use super::refusal::Refusal;
+use super::error::Refusal;
 use crate::stop::Stop;
 
 /// Number of bytes that are reserved at once while an answer is written.
@@ -36,10 +36,10 @@ pub(super) struct Written {
 /// A call of a client, or the work for a subscription.
 #[derive(Debug)]
 pub(super) struct Call {
-    proven: Arc<Proven>,
-    client: Arc<Client>,
+    pub(super) proven: Arc<Proven>,
+    pub(super) client: Arc<Client>,
     /// Set when nobody waits for the answer any more.
-    stop: Stop,
+    pub(super) stop: Stop,
     /// Bytes that the answer may still take. The calls of a batch share it.
     room: Arc<AtomicU64>,
     held: Mutex<Held>,
@@ -62,18 +62,6 @@ impl Call {
     ) -> Self {
         let held = Mutex::new(proven.passing.part(&client));
         Self { proven, client, stop, room, held }
-    }
-
-    pub(super) const fn proven(&self) -> &Arc<Proven> {
-        &self.proven
-    }
-
-    pub(super) fn client(&self) -> &Arc<Client> {
-        &self.client
-    }
-
-    pub(super) const fn stop(&self) -> &Stop {
-        &self.stop
     }
 
     /// Returns an error if nobody waits for the answer any more, so that the work for it ends.

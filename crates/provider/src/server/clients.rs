@@ -1,21 +1,121 @@
-//! What each client holds: connections, calls, filters, and bytes that wait until it reads them.
+//! The limits, and what each client holds: connections, calls, filters, and bytes that wait until it reads
+//! them.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use super::builder::RpcServerLimits;
-use super::metrics::Metrics;
-use super::refusal::Refusal;
+use super::error::Refusal;
+use super::operator::Metrics;
 
 /// Number of clients after which those that left are looked for.
 const MANY: usize = 1024;
 
 /// Number of subscriptions of a client for which is worked at the same time.
 const BACKGROUND: usize = 8;
+
+/// Limits of what clients may ask for and hold. Each has an error of its own, and is counted.
+///
+/// A client is an IPv4 address, or a network of 64 bits of IPv6.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct RpcServerLimits {
+    /// Maximum number of blocks of a query (default: 100,000).
+    pub max_blocks: u64,
+    /// Maximum number of blocks of a query whose filter does not rule a match out (default: 10,000).
+    pub max_candidates: u64,
+    /// Maximum number of logs in an answer (default: 100,000).
+    pub max_logs: u64,
+    /// Maximum number of calls that are worked on at the same time (default: 128). Further ones
+    /// wait. Calls that read little, such as `eth_blockNumber`, are not counted.
+    pub max_calls: u64,
+    /// Maximum number of these of one client (default: 32).
+    pub max_calls_of_client: u64,
+    /// Maximum time that a call waits for others to end (default: 10 s).
+    pub max_wait: Duration,
+    /// Maximum time for the answer to a call (default: 10 minutes).
+    pub call_timeout: Duration,
+    /// Maximum number of connections (default: 1,000).
+    pub max_connections: u32,
+    /// Maximum number of connections of one client (default: 200).
+    pub max_connections_of_client: u32,
+    /// `true` if a proxy stands in front of the endpoint: the client is then the last address in
+    /// `X-Forwarded-For`, and connections are not counted for each client (default: `false`).
+    pub behind_proxy: bool,
+    /// Maximum number of subscriptions (default: 10,000).
+    pub max_subscriptions: u64,
+    /// Maximum number of subscriptions of one client (default: 2,000).
+    pub max_subscriptions_of_client: u64,
+    /// Maximum number of subscriptions of a connection (default: 100).
+    pub max_subscriptions_of_connection: u32,
+    /// Maximum number of installed filters (default: 10,000).
+    pub max_filters: usize,
+    /// Maximum number of filters of one client (default: 1,000).
+    pub max_filters_of_client: u64,
+    /// Maximum size of filters and subscriptions in bytes (default: 64 MiB). One client may have a quarter.
+    pub filter_memory: u64,
+    /// Maximum number of calls in a batch (default: 1,000, as in go-ethereum).
+    pub max_batch: u32,
+    /// Maximum size of a request in bytes (default: 1 MiB).
+    pub max_request: u32,
+    /// Maximum time until a request was sent, and between two requests of a connection (default: 30 s).
+    pub request_timeout: Duration,
+    /// Maximum size of an answer in bytes (default: 128 MiB).
+    pub max_answer: u32,
+    /// Maximum size of all requests and answers that are worked on, or that clients have not read yet, in
+    /// bytes (default: 512 MiB). One client may have a quarter, or one larger answer. A client that reads
+    /// fewer than 8 KiB a second may be cut off after half a minute.
+    pub answer_memory: u64,
+    /// Maximum number of headers in memory, at 368 bytes (default: 1,000,000).
+    pub max_headers: u64,
+    /// Maximum size of proven headers, receipts and bodies in memory in bytes (default: 256 MiB). Receipts
+    /// get nine sixteenths, bodies four, and headers, the hashes of transactions, and the blocks of
+    /// transactions one each.
+    pub memory: u64,
+    /// Maximum size of proven receipts and transactions on disk in bytes (default: 4 GiB).
+    pub disk: u64,
+    /// Number of blocks that are fetched at the same time for one query (default: 8).
+    pub parallel: usize,
+    /// Time until a subscription asks again for a block that no upstream had (default: 1 s).
+    pub retry: Duration,
+}
+
+impl Default for RpcServerLimits {
+    fn default() -> Self {
+        Self {
+            max_blocks: 100_000,
+            max_candidates: 10_000,
+            max_logs: 100_000,
+            max_calls: 128,
+            max_calls_of_client: 32,
+            max_wait: Duration::from_secs(10),
+            call_timeout: Duration::from_secs(600),
+            max_connections: 1000,
+            max_connections_of_client: 200,
+            behind_proxy: false,
+            max_subscriptions: 10_000,
+            max_subscriptions_of_client: 2000,
+            max_subscriptions_of_connection: 100,
+            max_filters: 10_000,
+            max_filters_of_client: 1000,
+            filter_memory: 64 << 20,
+            max_batch: 1000,
+            max_request: 1 << 20,
+            request_timeout: Duration::from_secs(30),
+            max_answer: 128 << 20,
+            answer_memory: 512 << 20,
+            max_headers: 1_000_000,
+            memory: 256 << 20,
+            disk: 4 << 30,
+            parallel: 8,
+            retry: Duration::from_secs(1),
+        }
+    }
+}
 
 /// The clients that hold something now, by their address.
 #[derive(Debug)]
@@ -245,6 +345,31 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         self.shrink_to(0);
+    }
+}
+
+/// The connections that one is counted among.
+#[derive(Debug)]
+pub(super) struct Open {
+    _of_client: Option<Counted>,
+    _all: Counted,
+}
+
+impl Open {
+    /// Counts a connection of a client. The error is the name of the limit that it would exceed.
+    pub(super) fn new(
+        client: &Client,
+        all: &Arc<AtomicU64>,
+        limits: &RpcServerLimits,
+    ) -> Result<Self, &'static str> {
+        // Behind a proxy, all connections have its address.
+        let of_client = (!limits.behind_proxy)
+            .then(|| Counted::new(&client.connections, limits.max_connections_of_client.into()));
+        match (of_client, Counted::new(all, limits.max_connections.into())) {
+            (Some(None), _) => Err("connections_of_client"),
+            (_, None) => Err("connections"),
+            (of_client, Some(all)) => Ok(Self { _of_client: of_client.flatten(), _all: all }),
+        }
     }
 }
 

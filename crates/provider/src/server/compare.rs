@@ -14,8 +14,8 @@ use chainsieve::eth::log_query::LogQuery;
 use quick_cache::sync::Cache;
 
 use super::Proven;
-use super::events::{LogDifferences, RpcServerEvent};
-use crate::node::{Node, RpcError};
+use super::operator::{LogDifferences, RpcServerEvent};
+use crate::nodes::{Node, RpcError};
 
 /// Number of answers that may wait for their comparison. Further ones are not compared.
 const WAITING: usize = 16;
@@ -101,7 +101,7 @@ impl Proven {
                 return;
             }
             let (query, range, logs) = (query.clone(), range.clone(), logs.to_vec());
-            let without_filters = self.blocks.are_filters_refuted();
+            let without_filters = self.blocks.filters.are_refuted();
             let hash = logs.is_empty().then(|| self.compare.hash(&query, &range));
             let answer = Answer { query, range, last, logs, without_filters };
             // A full queue loses a comparison, and no answer.
@@ -139,7 +139,7 @@ impl Proven {
             self.read_claimed_blocks(range, logs, &answered);
         }
         // The answer rests on filters that lack bits: the node may be right.
-        if self.blocks.are_filters_refuted() != *without_filters {
+        if self.blocks.filters.are_refuted() != *without_filters {
             return;
         }
         if is_cut {

@@ -9,12 +9,11 @@ use chainsieve::eth::header::{BlockRef, ChainBlock};
 use chainsieve::eth::log_query::BlockTag;
 
 use super::Proven;
-use super::chain::HeadSource;
-use super::events::RpcServerEvent;
-use super::journal::BlockHeader;
+use super::chain::{BlockHeader, HeadSource};
+use super::operator::RpcServerEvent;
 use crate::error::FetchError;
-use crate::node::{Node, RpcError};
-use crate::nodes::{first_of, trusted_header};
+use crate::nodes::ask::{first_of, trusted_header};
+use crate::nodes::{Node, RpcError};
 
 /// The blocks that an anchor trusts now, so that their headers are fetched once. Their number is that of the
 /// anchor's hashes.
@@ -57,7 +56,7 @@ impl Proven {
                 Ok(()) => failed = None,
                 Err(_) if self.stop.is_set() => return,
                 Err(why) => {
-                    self.metrics.head_failed();
+                    self.metrics.head_failures.inc();
                     // The same reason is said once.
                     if failed.as_ref() != Some(&why) {
                         self.events.log(&RpcServerEvent::HeadFailed { why: why.clone() });
@@ -129,7 +128,7 @@ impl Proven {
         }
         let finalized = finalized.map(|block| block.number);
         if let Some(finalized) = finalized {
-            self.metrics.set_finalized(finalized);
+            self.metrics.finalized.set(finalized);
         }
         if newest.is_some() || is_newly_final {
             self.events.log(&RpcServerEvent::Head { head: now, finalized, removed });
@@ -145,7 +144,7 @@ impl Proven {
             let named = |tag: BlockTag| {
                 first_of(
                     nodes,
-                    || crate::node::named(tag),
+                    || crate::nodes::named(tag),
                     |node| {
                         let header = node.header_at(tag)?;
                         Ok(header.map(|header| (header, self.blocks.index_of(node))))
@@ -175,7 +174,7 @@ impl Proven {
     /// Fetches what the installed filters will ask for, if a block may have it.
     pub(super) fn look_ahead(&self, block: &BlockHeader) {
         let block = ChainBlock::from(block);
-        let proves_absence = self.blocks.filters_prove_absence(block.number);
+        let proves_absence = self.blocks.filters.prove_absence(block.number);
         if self.filters.len() > 0 && self.filters.may_match(&block, proves_absence) {
             // A failure shows when a client asks.
             self.blocks.fetch_together(&[block]);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -23,15 +23,13 @@ use tower::util::BoxCloneService;
 use tower::{ServiceBuilder, ServiceExt as _, service_fn};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
-use super::Proven;
-use super::builder::RpcServerError;
-use super::clients::{Client, Held};
+use super::clients::{Client, Held, Open};
+use super::error::{Refusal, RpcServerError};
 use super::index::FilterIndex;
-use super::listen::{Input, Open, forwarded_for};
-use super::refusal::Refusal;
 use super::rpc::Caller;
-use super::websocket;
-use crate::node::transport::unix_time;
+use super::websocket::Input;
+use super::{Proven, websocket};
+use crate::nodes::transport::unix_time;
 
 /// Name of the HTTP header of an answer that nobody proved.
 pub(super) const UNVERIFIED: &str = "chainsieve-unverified";
@@ -318,6 +316,12 @@ fn has(headers: &HeaderMap, name: HeaderName, word: &str) -> bool {
     values.any(|value| value.split(',').any(|own| own.trim().eq_ignore_ascii_case(word)))
 }
 
+/// Returns the client's address that a proxy names: the last one, which it added itself.
+fn forwarded_for(value: &str) -> Option<IpAddr> {
+    let last = value.rsplit(',').next()?.trim();
+    last.parse().ok().or_else(|| last.parse::<SocketAddr>().ok().map(|address| address.ip()))
+}
+
 /// Returns `true` if the origin of a page is a server on this machine.
 fn is_of_this_machine(origin: &[u8]) -> bool {
     let host = str::from_utf8(origin).ok().and_then(|text| text.split_once("://")).map(|it| it.1);
@@ -348,7 +352,7 @@ fn text(status: StatusCode, why: impl Into<String>) -> Response<Pieces> {
 
 fn health(proven: &Proven) -> Response<Pieces> {
     let head = proven.chain.head();
-    let age = head.map(|_| unix_time().as_secs().saturating_sub(proven.metrics.head_time()));
+    let age = head.map(|_| unix_time().as_secs().saturating_sub(proven.metrics.head_time.get()));
     let limit = proven.max_head_age.map(|age| age.as_secs());
     let is_young = age.zip(limit).is_none_or(|(age, limit)| age <= limit);
     let is_ready = head.is_some() && is_young;

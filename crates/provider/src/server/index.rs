@@ -1,6 +1,7 @@
 //! An index of the filters of final blocks, in a folder. It is written while blocks become final, and
 //! read in place of the headers of past blocks.
 
+use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -11,30 +12,11 @@ use chainsieve::eth::index::{Candidates, Folder, Index, IndexError, Settings, Wr
 use chainsieve::eth::log_query::CompiledQuery;
 
 use super::Proven;
-use super::events::RpcServerEvent;
+use super::operator::RpcServerEvent;
+use crate::follow::index::{NO_HASHES, with_hashes};
 
 /// Number of blocks that are added at once. An end of the process loses no more than these.
 const PIECE: u64 = 8192;
-
-/// Reason why an index cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum FilterIndexError {
-    #[error("{path}: {error}")]
-    Index { path: String, error: IndexError },
-    #[error("{0}")]
-    Folder(String),
-    #[error("{path}: the index has no block hashes: build it with them (--block-hashes)")]
-    NoHashes { path: String },
-    #[error("{path}: the index has the label {label}, but the chain has the id {chain_id}")]
-    OtherChain { path: String, label: String, chain_id: u64 },
-    #[error("{path}: the index begins at block {first}, and the newest final block is {number}")]
-    NotFinal { path: String, first: u64, number: u64 },
-    #[error(
-        "{path}: block {number} of the index is {own}, but that of the chain is {found}: the index is \
-         not used; remove the folder to build it anew"
-    )]
-    OtherBranch { path: String, number: u64, own: B256, found: B256 },
-}
 
 /// The index, open for reading and for writing.
 #[derive(Debug)]
@@ -63,16 +45,12 @@ struct Reader {
 
 impl FilterIndex {
     /// Opens the index in a folder, or prepares to create it.
-    pub(super) fn open(
-        folder: &Path,
-        from: Option<u64>,
-        chain_id: u64,
-    ) -> Result<Self, FilterIndexError> {
-        let path = || folder.display().to_string();
-        let failed = |error| FilterIndexError::Index { path: path(), error };
-        super::create_folder(folder).map_err(FilterIndexError::Folder)?;
-        let folder = Folder::new(folder);
-        let index = match Index::open(folder.clone()) {
+    pub(super) fn open(folder: &Path, from: Option<u64>, chain_id: u64) -> Result<Self, String> {
+        let path = folder.display();
+        let failed = |error: IndexError| format!("{path}: {error}");
+        super::create_folder(folder)?;
+        let storage = Folder::new(folder);
+        let index = match Index::open(storage.clone()) {
             Ok(index) => Some(index),
             Err(IndexError::NoIndex) => None,
             Err(error) => return Err(failed(error)),
@@ -82,26 +60,24 @@ impl FilterIndex {
             Some(index) => index.settings().clone(),
         };
         if !settings.has_block_hashes() {
-            return Err(FilterIndexError::NoHashes { path: path() });
+            return Err(format!("{path}: {NO_HASHES}"));
         }
         // Other labels are the builder's own words.
         if (settings.label() == MAINNET) != (chain_id == 1) {
-            let label = settings.label().to_owned();
-            return Err(FilterIndexError::OtherChain { path: path(), label, chain_id });
+            let label = settings.label();
+            return Err(format!(
+                "{path}: the index has the label {label}, but the chain has the id {chain_id}"
+            ));
         }
-        let writer = Writer::open(folder.clone(), &settings).map_err(failed)?;
+        let writer = Writer::open(storage.clone(), &settings).map_err(failed)?;
         let reader = RwLock::new(Reader { index, ..Reader::default() });
         let (writer, unreadable) = (Mutex::new(Some(writer)), Mutex::default());
-        Ok(Self { folder, from, settings, writer, reader, unreadable })
+        Ok(Self { folder: storage, from, settings, writer, reader, unreadable })
     }
 
     /// Unlocks the folder, unless blocks are added now.
     pub(super) fn close(&self) -> bool {
         self.writer.try_lock().map(|mut writer| *writer = None).is_ok()
-    }
-
-    fn path(&self) -> String {
-        self.folder.path().display().to_string()
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Reader> {
@@ -112,8 +88,15 @@ impl FilterIndex {
         self.reader.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn failed(&self, error: IndexError) -> FilterIndexError {
-        FilterIndexError::Index { path: self.path(), error }
+    fn failed(&self, why: impl fmt::Display) -> String {
+        format!("{}: {why}", self.folder.path().display())
+    }
+
+    fn of_other_branch(&self, number: u64, own: B256, found: B256) -> String {
+        self.failed(format_args!(
+            "block {number} of the index is {own}, but that of the chain is {found}: the index is not \
+             used; remove the folder to build it anew"
+        ))
     }
 
     /// Returns the numbers of the blocks that are part of the verified chain.
@@ -137,7 +120,7 @@ impl FilterIndex {
         proves_absence: impl Fn(u64) -> bool,
         range: &RangeInclusive<u64>,
         limit: u64,
-    ) -> Result<Option<Indexed>, FilterIndexError> {
+    ) -> Result<Option<Indexed>, String> {
         let reader = self.read();
         let (Some(index), Some(numbers)) = (&reader.index, reader.numbers()) else {
             return Ok(None);
@@ -157,27 +140,13 @@ impl FilterIndex {
         }
         let numbers: Vec<u64> =
             bitmap.map_or_else(|| (from..=to).collect(), |bitmap| bitmap.iter().collect());
-        // Hashes are read from one section of the index at a time.
-        let (mut first, mut hashes) = (0, Vec::new());
-        let hash = |number: u64| {
-            let place = |first: u64| usize::try_from(number.checked_sub(first)?).ok();
-            if place(first).is_none_or(|at| at >= hashes.len()) {
-                let around = index.hashes_around(number).map_err(|error| self.failed(error))?;
-                (first, hashes) =
-                    around.ok_or_else(|| FilterIndexError::NoHashes { path: self.path() })?;
-            }
-            let hash = place(first).and_then(|at| hashes.get(at)).copied().unwrap_or_default();
-            Ok(BlockRef { number, hash })
-        };
-        let candidates: Vec<BlockRef> =
-            numbers.into_iter().map(hash).collect::<Result<_, FilterIndexError>>()?;
+        let candidates = with_hashes(index, numbers).map_err(|why| self.failed(why))?;
         Ok(Some(Indexed { blocks: from..=to, count, candidates }))
     }
 
     /// Returns the reason why the index could not be read, if it is another one than before.
-    pub(super) fn unreadable(&self, error: &FilterIndexError) -> Option<String> {
+    pub(super) fn unreadable(&self, why: String) -> Option<String> {
         let mut before = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
-        let why = error.to_string();
         (before.replace(why.clone()).as_ref() != Some(&why)).then_some(why)
     }
 
@@ -191,7 +160,7 @@ impl FilterIndex {
 
     /// Notes that the block is part of the verified chain, and reads what was written. Returns `true`
     /// if no block was known to be one before. Does nothing if the chain gave up blocks since then.
-    fn verified(&self, block: BlockRef, since: u64) -> Result<bool, FilterIndexError> {
+    fn verified(&self, block: BlockRef, since: u64) -> Result<bool, String> {
         let mut reader = self.write();
         if reader.reorganisations != since {
             return Ok(false);
@@ -208,9 +177,7 @@ impl FilterIndex {
             Some(own) if own == block.hash => Ok(reader.verified.replace(block).is_none()),
             own => {
                 reader.verified = None;
-                let (path, number, found) = (self.path(), block.number, block.hash);
-                let own = own.unwrap_or_default();
-                Err(FilterIndexError::OtherBranch { path, number, own, found })
+                Err(self.of_other_branch(block.number, own.unwrap_or_default(), block.hash))
             }
         }
     }
@@ -270,16 +237,16 @@ impl Proven {
             Some(writer) => Ok(writer),
             None => Writer::open(index.folder.clone(), &index.settings),
         };
-        let mut writer = opened.map_err(|error| index.failed(error).to_string())?;
+        let mut writer = opened.map_err(|error| index.failed(error))?;
         let since = index.read().reorganisations;
         self.compare_index(index, &writer, finalized, since)?;
         if let Some(first) = index.from.filter(|from| *from > finalized.number)
             && writer.numbers().is_none()
         {
             let number = finalized.number;
-            return Err(
-                FilterIndexError::NotFinal { path: index.path(), first, number }.to_string()
-            );
+            return Err(index.failed(format_args!(
+                "the index begins at block {first}, and the newest final block is {number}"
+            )));
         }
         while !self.stop.is_set() && index.read().reorganisations == since {
             let next = match writer.numbers() {
@@ -295,16 +262,15 @@ impl Proven {
             for (part, numbers) in headers.parts() {
                 if let Err(error) = writer.append(&part.part(numbers)) {
                     index.distrust();
-                    return Err(index.failed(error).to_string());
+                    return Err(index.failed(error));
                 }
             }
-            writer.sync().map_err(|error| index.failed(error).to_string())?;
+            writer.sync().map_err(|error| index.failed(error))?;
             let hash = headers.hash(last).ok_or("the headers end early")?;
             // From now on, the index is asked about these blocks.
             self.chain.forget(&(next..=last));
             let is_first = index.verified(BlockRef { number: last, hash }, since);
-            let is_first = is_first.map_err(|error| error.to_string())?;
-            self.note_index(index, is_first || last - next + 1 == PIECE);
+            self.note_index(index, is_first? || last - next + 1 == PIECE);
         }
         *slot = Some(writer);
         Ok(())
@@ -336,11 +302,10 @@ impl Proven {
         let found = headers.hash(number).ok_or("the headers end early")?;
         if found != own {
             index.distrust();
-            let path = index.path();
-            return Err(FilterIndexError::OtherBranch { path, number, own, found }.to_string());
+            return Err(index.of_other_branch(number, own, found));
         }
         let is_first = index.verified(BlockRef { number, hash: own }, since);
-        self.note_index(index, is_first.map_err(|error| error.to_string())?);
+        self.note_index(index, is_first?);
         Ok(())
     }
 

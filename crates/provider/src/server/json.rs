@@ -3,9 +3,11 @@
 use alloy_consensus::transaction::{Recovered, SignerRecoverable as _, TransactionInfo};
 use alloy_consensus::{EMPTY_ROOT_HASH, Header, Transaction as _, TxEnvelope};
 use alloy_eips::eip2718::{Decodable2718 as _, Typed2718 as _};
-use alloy_rlp::Decodable as _;
+use alloy_rlp::Decodable;
 use alloy_rpc_types_eth::{Transaction, Withdrawal};
-use chainsieve::alloy_primitives::{Address, B256, Bloom, Bytes, TxKind, U64, U128, keccak256};
+use chainsieve::alloy_primitives::{
+    Address, B256, Bloom, Bytes, TxKind, U64, U128, U256, keccak256,
+};
 use chainsieve::eth::header::{BlockRef, ChainBlock, HeaderBuf};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::receipts::{BlockReceipts, DEPOSIT_TYPE, Outcome, Receipt};
@@ -14,9 +16,8 @@ use serde_json::{Map, Value, json};
 
 use super::Proven;
 use super::call::{Answer, Call};
-use super::deposit::{Deposit, is_deposit, proven_nonce};
-use super::journal::BlockHeader;
-use super::refusal::Refusal;
+use super::chain::BlockHeader;
+use super::error::Refusal;
 use crate::proven::{Body, Missing, Part};
 
 /// Gas of a blob (EIP-4844).
@@ -337,4 +338,77 @@ fn receipt(
         put("depositReceiptVersion", json!(receipt.deposit_receipt_version.map(U64::from)));
     }
     Ok(Value::Object(json))
+}
+
+/// A deposit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Deposit {
+    source_hash: B256,
+    pub(super) from: Address,
+    pub(super) to: TxKind,
+    mint: U256,
+    value: U256,
+    gas: u64,
+    is_system: bool,
+    input: Bytes,
+}
+
+/// Returns `true` if an encoding is that of a deposit.
+pub(super) fn is_deposit(encoding: &[u8]) -> bool {
+    encoding.first() == Some(&DEPOSIT_TYPE)
+}
+
+/// Returns the nonce of a deposit, if its receipt proves it: before Canyon, the receipts root covers none.
+pub(super) fn proven_nonce(receipt: &Receipt) -> Option<u64> {
+    receipt.deposit_nonce.filter(|_| receipt.deposit_receipt_version.is_some())
+}
+
+impl Deposit {
+    pub(super) fn decode(encoding: &[u8]) -> Result<Self, alloy_rlp::Error> {
+        let mut rest = encoding.strip_prefix(&[DEPOSIT_TYPE]).unwrap_or_default();
+        let mut fields = alloy_rlp::Header::decode_bytes(&mut rest, true)?;
+        let deposit = Self {
+            source_hash: Decodable::decode(&mut fields)?,
+            from: Decodable::decode(&mut fields)?,
+            to: Decodable::decode(&mut fields)?,
+            mint: Decodable::decode(&mut fields)?,
+            value: Decodable::decode(&mut fields)?,
+            gas: Decodable::decode(&mut fields)?,
+            is_system: Decodable::decode(&mut fields)?,
+            input: Decodable::decode(&mut fields)?,
+        };
+        if rest.is_empty() && fields.is_empty() {
+            Ok(deposit)
+        } else {
+            Err(alloy_rlp::Error::UnexpectedLength)
+        }
+    }
+
+    /// Returns the members that depend on no block. Members of a signature are zero, as op-geth writes them.
+    pub(super) fn json(&self, hash: B256) -> Map<String, Value> {
+        let mut json = json!({
+            "type": U64::from(DEPOSIT_TYPE),
+            "hash": hash,
+            "sourceHash": self.source_hash,
+            "from": self.from,
+            "to": self.to.to(),
+            "value": self.value,
+            "gas": U64::from(self.gas),
+            "gasPrice": "0x0",
+            "input": self.input,
+            "v": "0x0",
+            "r": "0x0",
+            "s": "0x0",
+        });
+        if !self.mint.is_zero() {
+            json["mint"] = json!(self.mint);
+        }
+        if self.is_system {
+            json["isSystemTx"] = json!(true);
+        }
+        match json {
+            Value::Object(members) => members,
+            _ => Map::new(),
+        }
+    }
 }

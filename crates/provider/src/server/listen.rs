@@ -1,9 +1,9 @@
 //! Accepts connections of clients, and ends those that read or write too slowly.
 
 use std::io::{self, Write as _};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -15,9 +15,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::clients::{Counted, Held};
+use super::clients::Open;
 use super::http::Front;
-use super::metrics::Metrics;
+use super::operator::Metrics;
+use super::websocket::Input;
 
 /// Time in which a client must take [`LEAST`] bytes of what is sent to it, unless it takes all of it.
 const PACE: Duration = Duration::from_secs(30);
@@ -48,27 +49,11 @@ pub(super) async fn accept(listener: TcpListener, front: Arc<Front>) {
     }
 }
 
-/// The connections that one is counted among.
-#[derive(Debug)]
-pub(super) struct Open {
-    _of_client: Option<Counted>,
-    _all: Counted,
-}
-
 fn begin(stream: TcpStream, address: SocketAddr, front: &Arc<Front>) {
     let proven = &front.proven;
     let client = proven.clients.of(address.ip());
     let limits = &proven.limits;
-    // Behind a proxy, all connections have its address.
-    let of_client = (!limits.behind_proxy)
-        .then(|| Counted::new(&client.connections, limits.max_connections_of_client.into()));
-    let all = Counted::new(&proven.connections, limits.max_connections.into());
-    let open = match (of_client, all) {
-        (Some(None), _) => Err("connections_of_client"),
-        (_, None) => Err("connections"),
-        (of_client, Some(all)) => Ok(Open { _of_client: of_client.flatten(), _all: all }),
-    };
-    let open = match open {
+    let open = match Open::new(&client, &proven.connections, limits) {
         Ok(open) => Arc::new(open),
         Err(limit) => {
             proven.metrics.limit_reached(limit);
@@ -82,8 +67,7 @@ fn begin(stream: TcpStream, address: SocketAddr, front: &Arc<Front>) {
     let _ = stream.set_nodelay(true);
     // In a larger buffer, a slow reader's progress would not show for long.
     let _ = SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER);
-    let input =
-        Arc::new(Input { limit: u64::from(limits.max_request) + HEADS, reading: Mutex::default() });
+    let input = Arc::new(Input::new(u64::from(limits.max_request) + HEADS));
     let timeout = limits.request_timeout;
     let service = front.of_connection(address.ip(), client, Arc::clone(&input), Arc::clone(&open));
     let metrics = Arc::clone(&proven.metrics);
@@ -99,71 +83,6 @@ fn begin(stream: TcpStream, address: SocketAddr, front: &Arc<Front>) {
         let _ = connection.with_upgrades().await;
         drop(open);
     });
-}
-
-/// What was read of a message over a WebSocket that is not complete yet.
-#[derive(Debug)]
-pub(super) struct Input {
-    limit: u64,
-    /// `None` before the WebSocket begins.
-    reading: Mutex<Option<Reading>>,
-}
-
-#[derive(Debug)]
-struct Reading {
-    held: Held,
-    /// When the first of these bytes was read.
-    begun: Option<Instant>,
-}
-
-impl Input {
-    fn reading(&self) -> MutexGuard<'_, Option<Reading>> {
-        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Counts what is read from now on.
-    pub(super) fn begin(&self, held: Held) {
-        *self.reading() = Some(Reading { held, begun: None });
-    }
-
-    /// Returns what was counted, for a message that is complete.
-    pub(super) fn take(&self) -> Option<Held> {
-        let mut reading = self.reading();
-        let reading = reading.as_mut()?;
-        reading.begun = None;
-        let next = reading.held.of_same();
-        Some(std::mem::replace(&mut reading.held, next))
-    }
-
-    /// Counts some bytes no longer, which belong to no message.
-    pub(super) fn give_back(&self, bytes: u64) {
-        if let Some(reading) = &mut *self.reading() {
-            let left = reading.held.bytes().saturating_sub(bytes);
-            reading.held.shrink_to(left);
-            if left == 0 {
-                reading.begun = None;
-            }
-        }
-    }
-
-    /// Returns `true` if a message is not complete after so long.
-    pub(super) fn is_late(&self, limit: Duration) -> bool {
-        let reading = self.reading();
-        let begun = reading.as_ref().and_then(|reading| reading.begun);
-        begun.is_some_and(|begun| begun.elapsed() > limit)
-    }
-
-    fn add(&self, bytes: usize) -> io::Result<()> {
-        let mut reading = self.reading();
-        let Some(Reading { held, begun }) = &mut *reading else { return Ok(()) };
-        begun.get_or_insert_with(Instant::now);
-        // The client is told nothing: it is in the middle of a message.
-        let full = || io::Error::from(io::ErrorKind::OutOfMemory);
-        if held.bytes() + bytes as u64 > self.limit {
-            return Err(full());
-        }
-        held.grow(bytes as u64).map_err(|_| full())
-    }
 }
 
 /// A connection whose other end must take what is sent to it.
@@ -253,10 +172,4 @@ impl AsyncWrite for Paced {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
     }
-}
-
-/// Returns the client's address that a proxy names: the last one, which it added itself.
-pub(super) fn forwarded_for(value: &str) -> Option<IpAddr> {
-    let last = value.rsplit(',').next()?.trim();
-    last.parse().ok().or_else(|| last.parse::<SocketAddr>().ok().map(|address| address.ip()))
 }

@@ -17,16 +17,15 @@ use chainsieve::eth::scan;
 
 use super::Proven;
 use super::call::Call;
-use super::chain::{Headers, HeadersError};
-use super::events::RpcServerEvent;
+use super::chain::{BlockHeader, Change, Headers, HeadersError};
+use super::error::Refusal;
 use super::index::Indexed;
-use super::journal::{BlockHeader, Change};
-use super::refusal::Refusal;
+use super::operator::RpcServerEvent;
 use crate::error::FetchError;
-use crate::held;
-use crate::in_order::in_order;
-use crate::node::Node;
+use crate::nodes::Node;
+use crate::nodes::ask::in_order;
 use crate::proven::{Missing, Part};
+use crate::provider::chain::bytes_of;
 use crate::stop::Stop;
 
 /// The rules by which logs match: those of go-ethereum.
@@ -141,15 +140,15 @@ impl Call {
     /// Asks once more if filters turned out to prove nothing meanwhile, because the answer may rest on
     /// them.
     fn while_filters_hold<T>(&self, ask: impl Fn() -> T) -> T {
-        let are_refuted = self.blocks.are_filters_refuted();
+        let are_refuted = self.blocks.filters.are_refuted();
         let answer = ask();
-        if self.blocks.are_filters_refuted() == are_refuted { answer } else { ask() }
+        if self.blocks.filters.are_refuted() == are_refuted { answer } else { ask() }
     }
 
     fn logs_now(&self, query: &LogQuery) -> Result<Vec<LocatedLog>, Refusal> {
         if let BlockSelection::AtHash(hash) = *query.blocks() {
             let unknown = || Refusal::UnknownBlock("unknown block".to_owned());
-            let block = self.block_of(hash, false, self.stop())?.ok_or_else(unknown)?;
+            let block = self.block_of(hash, false, &self.stop)?.ok_or_else(unknown)?;
             self.check_profile(block.at.number)?;
             let block = ChainBlock::from(&*block);
             return self.limited(self.blocks.logs(&block, query, SEMANTICS)?);
@@ -183,17 +182,17 @@ impl Call {
         let (first, last) = (*range.start(), *range.end());
         let limit = self.limits.max_candidates;
         let indexed = self.index.as_ref().and_then(|index| {
-            let proves_absence = |number| self.blocks.filters_prove_absence(number);
+            let proves_absence = |number| self.blocks.filters.prove_absence(number);
             index.candidates(compiled, proves_absence, range, limit).unwrap_or_else(|error| {
                 // The headers can be fetched instead.
-                if let Some(why) = index.unreadable(&error) {
+                if let Some(why) = index.unreadable(error) {
                     self.events.log(&RpcServerEvent::IndexFailed { why });
                 }
                 None
             })
         });
         let Some(Indexed { blocks, count, candidates }) = indexed else {
-            return Ok(vec![Span::Headers(self.headers(range.clone(), self.stop())?)]);
+            return Ok(vec![Span::Headers(self.headers(range.clone(), &self.stop)?)]);
         };
         if count > limit {
             let what = CANDIDATES;
@@ -202,17 +201,17 @@ impl Call {
         let (from, to) = blocks.into_inner();
         if count > MANY
             && self.chain.missing_from(first) / MANY < count
-            && let Ok(headers) = self.headers(range.clone(), self.stop())
+            && let Ok(headers) = self.headers(range.clone(), &self.stop)
         {
             return Ok(vec![Span::Headers(headers)]);
         }
         let mut spans = Vec::new();
         if first < from {
-            spans.push(Span::Headers(self.headers(first..=from - 1, self.stop())?));
+            spans.push(Span::Headers(self.headers(first..=from - 1, &self.stop)?));
         }
         spans.push(Span::Index(candidates));
         if to < last {
-            spans.push(Span::Headers(self.headers(to + 1..=last, self.stop())?));
+            spans.push(Span::Headers(self.headers(to + 1..=last, &self.stop)?));
         }
         Ok(spans)
     }
@@ -234,7 +233,7 @@ impl Call {
         let mut take = |block: &Candidate<'_>, found: Result<Vec<LocatedLog>, Missing>| {
             match found {
                 Ok(found) => {
-                    self.hold(held::bytes_of(found.iter().map(|log| &log.log)))
+                    self.hold(bytes_of(found.iter().map(|log| &log.log)))
                         .map_err(Ended::Refused)?;
                     logs.extend(found);
                 }
@@ -282,7 +281,7 @@ impl Call {
         }
         // What is in memory was compared when it was fetched. Where nothing is fetched, because filters rule
         // it out, the nodes can show that filters lack bits, if that is possible by what is known.
-        let profile = self.blocks.profile();
+        let profile = &self.blocks.filters.profile;
         let is_assumed = [range.start(), range.end()].map(|&at| profile.at(at).is_assumed());
         let is_ruled_out = candidates.is_empty() && is_assumed.contains(&true);
         if cold > 0 || is_ruled_out && self.compare.is_new(query, range) {
@@ -326,7 +325,7 @@ impl Call {
         if found > limit {
             return Err(Refusal::Limit { what: "logs", found, limit });
         }
-        self.hold(held::bytes_of(logs.iter().map(|log| &log.log)))?;
+        self.hold(bytes_of(logs.iter().map(|log| &log.log)))?;
         Ok(logs)
     }
 
@@ -341,7 +340,7 @@ impl Call {
             let Some(start) = part.numbers().map(|numbers| *numbers.start()) else { continue };
             let [from, to] = [numbers.start(), numbers.end()].map(|number| index(number - start));
             let blooms = part.blooms().get(from..=to).unwrap_or_default();
-            let prove = |number: &u64| self.blocks.filters_prove_absence(*number);
+            let prove = |number: &u64| self.blocks.filters.prove_absence(*number);
             if prove(numbers.start()) && prove(numbers.end()) {
                 let found = scan::candidates(compiled, blooms);
                 let block = |at: usize| part.block(numbers.start() + at as u64);
@@ -358,7 +357,7 @@ impl Call {
 impl Proven {
     /// Returns an error if the receipts of a block need not have all logs.
     pub(super) fn check_profile(&self, number: u64) -> Result<(), Refusal> {
-        let profile = self.blocks.profile();
+        let profile = &self.blocks.filters.profile;
         if profile.at(number).receipts == ReceiptsScope::EveryLog {
             return Ok(());
         }
@@ -449,7 +448,7 @@ impl Call {
             }
             self.check_profile(number)?;
             let header = ChainBlock::from(&**block);
-            let proves_absence = self.blocks.filters_prove_absence(number);
+            let proves_absence = self.blocks.filters.prove_absence(number);
             if proves_absence && compiled.answer(header.bloom) == BloomAnswer::No {
                 continue;
             }

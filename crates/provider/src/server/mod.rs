@@ -3,43 +3,35 @@
 //! | file | contents |
 //! |---|---|
 //! | `builder` | configuration, start and end |
-//! | `head`, `chain`, `journal` | the verified head, the headers that lead to it, and what changed |
+//! | `head`, `chain` | the verified head, the headers that lead to it, and what changed |
 //! | `index` | the filters of final blocks, on disk |
-//! | `logs`, `filters`, `subscriptions` | answers about logs |
+//! | `logs`, `filters` | answers about logs, once and whenever the chain changes |
 //! | `listen`, `http`, `websocket` | connections of clients, `/health` and `/metrics` |
-//! | `clients` | what each client may hold |
-//! | `rpc`, `call`, `methods`, `block_parts`, `json`, `deposit`, `refusal` | JSON-RPC: calls, methods, results, errors |
-//! | `unverified` | what is not proven |
+//! | `clients` | the limits, and what each client holds |
+//! | `rpc`, `call`, `methods`, `json`, `error` | JSON-RPC: calls, methods, results, errors |
 //! | `alloy_layer` | the same methods for alloy's provider, in one process |
-//! | `compare`, `metrics`, `events`, `observed` | what upstreams left out, for the operator |
+//! | `compare`, `operator` | what upstreams left out, and what the operator is told |
 //!
 //! The blocks themselves, in memory, on disk and from the nodes, are those of `crate::proven`.
 
 #[cfg(feature = "alloy-layer")]
 mod alloy_layer;
-mod block_parts;
 mod builder;
 mod call;
 mod chain;
 mod clients;
 mod compare;
-mod deposit;
-mod events;
+mod error;
 mod filters;
 mod head;
 mod http;
 mod index;
-mod journal;
 mod json;
 mod listen;
 mod logs;
 mod methods;
-mod metrics;
-mod observed;
-mod refusal;
+mod operator;
 mod rpc;
-mod subscriptions;
-mod unverified;
 mod websocket;
 
 use std::path::Path;
@@ -50,14 +42,16 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore};
 
-#[cfg(feature = "alloy-layer")]
-pub use alloy_layer::{ProvenLayer, ProvenProvider};
-pub use builder::{RpcServer, RpcServerBuilder, RpcServerError, RpcServerLimits};
-pub use events::{LogDifferences, RpcServerEvent};
-
 use crate::anchor::AnchorSource;
 use crate::proven::Blocks;
 use crate::stop::Stop;
+
+#[cfg(feature = "alloy-layer")]
+pub use alloy_layer::{ProvenLayer, ProvenProvider};
+pub use builder::{RpcServer, RpcServerBuilder};
+pub use clients::RpcServerLimits;
+pub use error::RpcServerError;
+pub use operator::{LogDifferences, RpcServerEvent};
 
 /// What all calls share.
 #[derive(Debug)]
@@ -68,14 +62,14 @@ struct Proven {
     trusted: head::TrustedBlocks,
     /// Index of the node that named the head; 0 if an anchor did.
     head_named_by: AtomicUsize,
-    journal: Arc<journal::Journal>,
+    journal: Arc<chain::Journal>,
     blocks: Blocks,
-    lookups: block_parts::Lookups,
+    lookups: methods::Lookups,
     index: Option<index::FilterIndex>,
     filters: filters::Filters,
     compare: compare::Compare,
-    metrics: Arc<metrics::Metrics>,
-    events: events::Events,
+    metrics: Arc<operator::Metrics>,
+    events: operator::Events,
     /// Source of the trusted head; `None` if the head that upstreams name is trusted.
     anchor: Option<Arc<dyn AnchorSource>>,
     pass_unverified: bool,
@@ -95,7 +89,7 @@ struct Proven {
     limits: RpcServerLimits,
     stop: Stop,
     /// New blocks, of which is fetched what filters will ask for.
-    ahead: SyncSender<Arc<journal::BlockHeader>>,
+    ahead: SyncSender<Arc<chain::BlockHeader>>,
     /// Wakes the thread that writes the index, after a block became final or left the chain.
     newly_final: SyncSender<()>,
     /// Woken when the endpoint ends.

@@ -12,11 +12,11 @@ use serde_json::value::RawValue;
 
 use super::call::{Answer, Call, Method, Written};
 use super::clients::{Client, Held};
-use super::refusal::{ErrorObject, INVALID_REQUEST, PARSE_ERROR, Refusal};
-use super::subscriptions::{MOST_WORDS, Subscriptions};
-use super::unverified::is_never_passed;
+use super::error::{ErrorObject, INVALID_REQUEST, PARSE_ERROR, Refusal};
+use super::filters::{MOST_WORDS, Subscriptions};
 use super::{Proven, methods};
-use crate::node::bounded;
+use crate::nodes::ask::in_turn;
+use crate::nodes::bounded;
 use crate::stop::Stop;
 
 /// Number of calls of a batch that are worked on at the same time.
@@ -210,11 +210,12 @@ impl Caller {
                     let mut subscribed = None;
                     let answer = self.at_once(
                         |call, params| {
-                            let id = self.subscribe(call, params)?;
+                            let subscriptions = self.subscriptions()?;
+                            let id = subscriptions.subscribe(call, params)?;
                             let answer = call.written(&id);
                             if answer.is_ok() {
                                 subscribed = Some(id);
-                            } else if let Some(subscriptions) = &self.subscriptions {
+                            } else {
                                 subscriptions.end(&id);
                             }
                             answer
@@ -227,9 +228,16 @@ impl Caller {
                     return reply;
                 }
                 "eth_unsubscribe" => {
-                    let answer =
-                        self.at_once(|call, params| self.unsubscribe(call, params), params, room);
-                    ("eth_unsubscribe", answer)
+                    let unsubscribe = |call: &Call, params: &[&RawValue]| {
+                        let subscriptions = self.subscriptions()?;
+                        let id: String = methods::param(params, 0)?;
+                        if subscriptions.end(&id) {
+                            call.written(&true)
+                        } else {
+                            Err(Refusal::NoSubscription)
+                        }
+                    };
+                    ("eth_unsubscribe", self.at_once(unsubscribe, params, room))
                 }
                 _ if self.proven.pass_unverified && !is_never_passed(method) => {
                     return self.pass_on(id, method, params, room).await;
@@ -268,6 +276,10 @@ impl Caller {
             reply.parts = vec![Bytes::from_owner(Piece { json, _held: held })];
         }
         reply
+    }
+
+    fn subscriptions(&self) -> Result<&Subscriptions, Refusal> {
+        self.subscriptions.as_deref().ok_or(Refusal::NeedsWebSocket)
     }
 
     /// Returns a call, and what stops its work when it is dropped.
@@ -343,7 +355,7 @@ impl Caller {
         let (method, params) = (method.to_owned(), params.to_owned());
         let work = tokio::task::spawn_blocking(move || {
             let _permits = permits;
-            let result = call.forward(&method, &params, call.stop())?;
+            let result = call.forward(&method, &params, &call.stop)?;
             call.written(&result).map_err(ErrorObject::from)
         });
         let answer = tokio::time::timeout(self.proven.limits.call_timeout, work).await;
@@ -363,4 +375,114 @@ impl Caller {
 
 fn not_json() -> Reply {
     Reply::error("null", &ErrorObject::new(PARSE_ERROR, "the request is not JSON"))
+}
+
+/// Returns `true` if a method that is not proven is never passed on: it reads, searches or watches blocks, headers,
+/// transactions, receipts or logs in a way that is not proven here, and its answer could be taken for one
+/// that is.
+pub(super) fn is_never_passed(method: &str) -> bool {
+    let name = method.split_once('_').map_or(method, |(_, name)| name).to_ascii_lowercase();
+    if name == "gettransactioncount" {
+        // The nonce of an account.
+        return false;
+    }
+    let begins = |words: &[&str]| words.iter().any(|word| name.starts_with(word));
+    let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+    let reads = begins(&["get", "search", "new", "latest", "subscri", "unsubscri", "blocknumber"]);
+    let data =
+        has(&["block", "header", "uncle", "transaction", "receipt", "log", "filter", "subscri"]);
+    // These wait for a receipt.
+    reads && data || begins(&["send"]) && name.ends_with("sync")
+}
+
+impl Proven {
+    /// Passes a call to the first node that answers, and returns its answer without any check.
+    pub(super) fn forward(
+        &self,
+        method: &str,
+        params: &str,
+        stop: &Stop,
+    ) -> Result<Box<RawValue>, ErrorObject> {
+        let mut failed = None;
+        // Each node is asked once: the call may send a transaction.
+        for node in in_turn(self.blocks.nodes()) {
+            if stop.is_set() {
+                break;
+            }
+            match node.forward(method, params) {
+                Ok(Ok(result)) => return Ok(result),
+                Ok(Err(error)) => {
+                    let malformed =
+                        |_| ErrorObject::new(-32000, "the error of the upstream is malformed");
+                    return Err(serde_json::from_str(error.get()).unwrap_or_else(malformed));
+                }
+                Err(error) => failed.get_or_insert(format!("{}: {error}", node.name())),
+            };
+        }
+        Err(Refusal::Upstream(failed.unwrap_or_default()).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_never_passed;
+
+    #[test]
+    fn what_reads_the_chain_is_never_passed() {
+        for method in [
+            "alchemy_getTransactionReceipts",
+            "bor_getHeaderByNumber",
+            "debug_getBadBlocks",
+            "erigon_blockNumber",
+            "erigon_getLatestLogs",
+            "erigon_getLogsByHash",
+            "eth_getBlockAccessList",
+            "eth_getBlockAccessListByBlockHash",
+            "eth_getTransactionBySenderAndNonce",
+            "eth_getTransactionReceiptsByBlock",
+            "eth_getUserOperationReceipt",
+            "eth_newPendingTransactionFilter",
+            "eth_newSideForkFilter",
+            "eth_sendRawTransactionSync",
+            "eth_sendTransactionSync",
+            "eth_subscribe",
+            "eth_unsubscribe",
+            "ots_getBlockDetails",
+            "ots_searchTransactionsBefore",
+            "parity_getBlockReceipts",
+            "parity_subscribe",
+            "qn_getReceipts",
+            "reth_getBlockExecutionOutcome",
+        ] {
+            assert!(is_never_passed(method), "{method}");
+        }
+        for method in [
+            "anvil_mine",
+            "anvil_setNextBlockBaseFeePerGas",
+            "debug_traceBlockByHash",
+            "eth_accounts",
+            "eth_blobBaseFee",
+            "eth_call",
+            "eth_createAccessList",
+            "eth_estimateGas",
+            "eth_feeHistory",
+            "eth_gasPrice",
+            "eth_getBalance",
+            "eth_getCode",
+            "eth_getProof",
+            "eth_getStorageAt",
+            "eth_getTransactionCount",
+            "eth_sendRawTransaction",
+            "eth_sendTransaction",
+            "eth_simulateV1",
+            "eth_syncing",
+            "evm_mine",
+            "net_listening",
+            "trace_block",
+            "txpool_content",
+            "web3_sha3",
+        ] {
+            assert!(!is_never_passed(method), "{method}");
+        }
+    }
 }

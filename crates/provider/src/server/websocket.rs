@@ -1,9 +1,11 @@
 //! A WebSocket of a client: its calls, and what its subscriptions send.
 
 use std::future::Future;
+use std::io;
 use std::ops::ControlFlow;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,16 +13,16 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{SinkExt as _, StreamExt as _};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use super::listen::Input;
+use super::clients::Held;
+use super::filters::{Messages, Unsent};
 use super::rpc::{Caller, Reply};
-use super::subscriptions::{Messages, Unsent};
 
 /// Number of calls that one connection may have open. No further one is read meanwhile.
 const MOST_CALLS: usize = 64;
@@ -37,6 +39,76 @@ const CONTROL: u64 = 6;
 const AT_THE_END: Duration = Duration::from_secs(2);
 /// Size of the buffer for what is read.
 const READ: usize = 8 << 10;
+
+/// What was read of a message over a WebSocket that is not complete yet.
+#[derive(Debug)]
+pub(super) struct Input {
+    limit: u64,
+    /// `None` before the WebSocket begins.
+    reading: Mutex<Option<Reading>>,
+}
+
+#[derive(Debug)]
+struct Reading {
+    held: Held,
+    /// When the first of these bytes was read.
+    begun: Option<Instant>,
+}
+
+impl Input {
+    /// `limit` is the maximum number of bytes of a message, with the heads of its frames.
+    pub(super) fn new(limit: u64) -> Self {
+        Self { limit, reading: Mutex::default() }
+    }
+
+    fn reading(&self) -> MutexGuard<'_, Option<Reading>> {
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts what is read from now on.
+    pub(super) fn begin(&self, held: Held) {
+        *self.reading() = Some(Reading { held, begun: None });
+    }
+
+    /// Returns what was counted, for a message that is complete.
+    pub(super) fn take(&self) -> Option<Held> {
+        let mut reading = self.reading();
+        let reading = reading.as_mut()?;
+        reading.begun = None;
+        let next = reading.held.of_same();
+        Some(std::mem::replace(&mut reading.held, next))
+    }
+
+    /// Counts some bytes no longer, which belong to no message.
+    pub(super) fn give_back(&self, bytes: u64) {
+        if let Some(reading) = &mut *self.reading() {
+            let left = reading.held.bytes().saturating_sub(bytes);
+            reading.held.shrink_to(left);
+            if left == 0 {
+                reading.begun = None;
+            }
+        }
+    }
+
+    /// Returns `true` if a message is not complete after so long.
+    pub(super) fn is_late(&self, limit: Duration) -> bool {
+        let reading = self.reading();
+        let begun = reading.as_ref().and_then(|reading| reading.begun);
+        begun.is_some_and(|begun| begun.elapsed() > limit)
+    }
+
+    pub(super) fn add(&self, bytes: usize) -> io::Result<()> {
+        let mut reading = self.reading();
+        let Some(Reading { held, begun }) = &mut *reading else { return Ok(()) };
+        begun.get_or_insert_with(Instant::now);
+        // The client is told nothing: it is in the middle of a message.
+        let full = || io::Error::from(io::ErrorKind::OutOfMemory);
+        if held.bytes() + bytes as u64 > self.limit {
+            return Err(full());
+        }
+        held.grow(bytes as u64).map_err(|_| full())
+    }
+}
 
 type Work<T> = FuturesUnordered<Pin<Box<dyn Future<Output = T> + Send>>>;
 
@@ -82,7 +154,13 @@ impl Connection {
                 Ok(work) => {
                     for work in work {
                         let caller = self.caller.clone();
-                        self.messages.push(Box::pin(async move { caller.messages(work).await }));
+                        self.messages.push(Box::pin(async move {
+                            let (call, mut waiting) =
+                                caller.begin(Arc::new(AtomicU64::new(u64::MAX)));
+                            let messages = work.messages(call).await;
+                            waiting.is_over();
+                            messages
+                        }));
                     }
                 }
                 Err(_) => return self.end_with_gap().await,

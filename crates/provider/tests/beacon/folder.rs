@@ -1,11 +1,12 @@
 //! The folder: used by one process at a time, read by others, and never silently replaced.
 
 use std::fs;
+use std::time::Duration;
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::anchor::network::Network;
-use chainsieve::eth::anchor::sync_committee::StoredError;
-use chainsieve_provider::{AnchorSource, BeaconClient, BeaconError, BeaconFileCause};
+use chainsieve::eth::anchor::sync_committee::{LightClient, StoredError};
+use chainsieve_provider::{AnchorSource, BeaconClient, BeaconError, FileError};
 use testkit::eth::beacon_server::{BeaconServer, Quirk};
 use testkit::eth::beacon_world::at;
 
@@ -27,12 +28,9 @@ fn offline(folder: &Folder) -> Result<BeaconClient, BeaconError> {
     BeaconClient::builder(MADE_UP.network().clone()).folder(folder.path()).build()
 }
 
-fn cause(result: Result<BeaconClient, BeaconError>, folder: &Folder) -> BeaconFileCause {
+fn failure(result: Result<BeaconClient, BeaconError>) -> FileError {
     match result {
-        Err(BeaconError::File { path, cause }) => {
-            assert_eq!(path, folder.file());
-            cause
-        }
+        Err(BeaconError::File(error)) => error,
         other => panic!("{other:?}"),
     }
 }
@@ -44,12 +42,12 @@ fn one_client_at_a_time_and_readers_beside_it() {
     let server = honest();
     let open = || MADE_UP.client([server.url()]).folder(folder.path()).build();
     let client = open().expect("a client");
-    assert_eq!(cause(open(), &folder), BeaconFileCause::InUse);
+    assert_eq!(failure(open()), FileError::InUse { path: folder.file() });
     let read = || BeaconClient::read(folder.path(), MADE_UP.network().clone()).expect("readable");
     assert!(read().is_none());
     let round = client.sync().expect("a bootstrap");
     assert_eq!(read().expect("stored").finalized().beacon, round.finalized.beacon);
-    assert_eq!(cause(open(), &folder), BeaconFileCause::InUse);
+    assert_eq!(failure(open()), FileError::InUse { path: folder.file() });
     drop(client);
     assert!(open().expect("free again").light_client().is_some());
 }
@@ -127,7 +125,8 @@ fn a_damaged_file_is_an_error_that_names_it() {
         fs::write(folder.file(), text).expect("written");
         let server = honest();
         let build = || MADE_UP.client([server.url()]).folder(folder.path()).build();
-        assert!(matches!(cause(build(), &folder), BeaconFileCause::Stored(_)));
+        let FileError::Invalid { path, .. } = failure(build()) else { panic!() };
+        assert_eq!(path, folder.file());
         assert!(build().expect_err("damaged").to_string().contains("light-client.json"));
         BeaconClient::read(folder.path(), MADE_UP.network().clone()).expect_err("damaged");
         assert_eq!(server.take_asked(), []);
@@ -135,13 +134,19 @@ fn a_damaged_file_is_an_error_that_names_it() {
         assert_eq!(fs::read(folder.file()).expect("a file"), text);
     }
     fs::write(folder.file(), vec![b' '; 5 << 20]).expect("written");
-    assert_eq!(cause(offline(&folder), &folder), BeaconFileCause::TooLarge(5 << 20));
+    let (path, size, limit) = (folder.file(), 5 << 20, 4 << 20);
+    assert_eq!(failure(offline(&folder)), FileError::TooLarge { path, size, limit });
     fs::write(folder.file(), [0xff; 9]).expect("written");
-    assert!(matches!(cause(offline(&folder), &folder), BeaconFileCause::Io(..)));
+    let FileError::Io { path, .. } = failure(offline(&folder)) else { panic!() };
+    assert_eq!(path, folder.file());
     fs::write(folder.file(), &whole).expect("written");
     let other = BeaconClient::builder(Network::mainnet()).folder(folder.path()).build();
-    let BeaconFileCause::Stored(error) = cause(other, &folder) else { panic!() };
-    assert!(matches!(error, StoredError::OtherNetwork { .. }), "{error}");
+    let FileError::Invalid { why, .. } = failure(other) else { panic!() };
+    let text = String::from_utf8(whole.clone()).expect("a text");
+    let expected = LightClient::from_json(&text, Network::mainnet(), Duration::ZERO);
+    let expected = expected.map(drop).expect_err("another network");
+    assert!(matches!(expected, StoredError::OtherNetwork { .. }), "{expected}");
+    assert_eq!(why, expected.to_string());
     // A restart replaces a damaged file.
     fs::write(folder.file(), b"{").expect("written");
     let server = honest();
@@ -165,7 +170,9 @@ fn what_cannot_be_stored_is_not_returned() {
     fs::create_dir_all(folder.file().join("in the way")).expect("a folder");
     for _ in 0..3 {
         let error = client.sync().expect_err("not stored");
-        assert!(matches!(&error, BeaconError::File { path, .. } if *path == folder.file()));
+        assert!(
+            matches!(&error, BeaconError::File(FileError::Io { path, .. }) if *path == folder.file())
+        );
         client.blocks().expect_err("not stored");
     }
     fs::remove_dir_all(folder.file()).expect("removed");

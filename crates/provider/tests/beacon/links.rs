@@ -8,7 +8,7 @@ use chainsieve::alloy_primitives::{B256, hex};
 use chainsieve::eth::anchor::grade::Grade;
 use chainsieve::eth::anchor::links::{Anchored, Link, LinkKind, Links, Origin};
 use chainsieve_provider::{
-    BeaconClient, BeaconError, LinkFetchError, LinkOptions, LinkedBlock, Node, Provider, Stop,
+    BeaconClient, BeaconError, LinkOptions, LinkedBlock, Node, Provider, Stop,
 };
 use serde_json::{Value, json};
 use testkit::eth::beacon_server::BeaconServer;
@@ -69,7 +69,7 @@ impl Nodes {
     fn with_stop(lies: impl IntoIterator<Item = Lie>, stop: Stop) -> Self {
         let calls = Arc::new(Mutex::new(Vec::new()));
         let mut builder =
-            Provider::builder().retries(0).timeout(Duration::from_secs(60)).stop(stop);
+            Provider::builder().retries(0).trust_head().timeout(Duration::from_secs(60)).stop(stop);
         for (index, lie) in lies.into_iter().enumerate() {
             let kept = Arc::clone(&calls);
             let address = serve_any(move |method, params| {
@@ -87,7 +87,7 @@ impl Nodes {
     }
 
     /// Links a block, and checks what every link must satisfy.
-    fn link(&self, number: u64) -> Result<Anchored, LinkFetchError> {
+    fn link(&self, number: u64) -> Result<Anchored, BeaconError> {
         let (shown, linked) = CLIENT.link(number, LinkOptions::new(&self.nodes))?;
         check(&CLIENT, number, &shown, &linked);
         Ok(shown)
@@ -213,7 +213,7 @@ fn the_limit_of_headers() {
     check(&CLIENT, HEAD - 100, &shown, &linked);
     assert_eq!(shown.by, [parents(100)]);
     let error = link(99).expect_err("too many");
-    let LinkFetchError::TooManyHeaders { number, headers, limit, failures } = &error else {
+    let BeaconError::TooManyHeaders { number, headers, limit, failures } = &error else {
         panic!("{error}");
     };
     assert_eq!((*number, *headers, *limit), (HEAD - 100, 100, 99));
@@ -304,7 +304,7 @@ fn forged_proofs_are_refused() {
         // Without the headers, the reason is named.
         let few = LinkOptions { max_headers: 5, ..LinkOptions::new(&nodes.nodes) };
         let error = CLIENT.link(FAR, few).expect_err(name);
-        let LinkFetchError::TooManyHeaders { failures, .. } = &error else { panic!("{error}") };
+        let BeaconError::TooManyHeaders { failures, .. } = &error else { panic!("{error}") };
         let [failure] = &failures[..] else { panic!("{name}: {failures:?}") };
         assert!(failure.contains("eth_getProof of block 20000"), "{name}: {failure}");
         assert!(!failure.contains('\u{1b}'), "{name}: {failure:?}");
@@ -357,7 +357,7 @@ fn forged_headers_are_refused() {
         };
         let nodes = Nodes::start([self::lie(neither)]);
         let error = nodes.link(HEAD - 2).expect_err(name);
-        let LinkFetchError::Unreachable { number, failures } = &error else {
+        let BeaconError::Unreachable { number, failures } = &error else {
             panic!("{name}: {error}")
         };
         assert_eq!(*number, HEAD - 2, "{name}");
@@ -379,15 +379,15 @@ fn a_node_without_the_finalised_block() {
     let hash = CHAIN.hash(HEAD);
     let lags = || head_of(|| Sent::Result(Value::Null));
     let error = Nodes::start([lags()]).link(FAR).expect_err("no header");
-    assert_eq!(error, LinkFetchError::NoHead { hash, failures: Vec::new() });
+    assert_eq!(error, BeaconError::NoHead { hash, failures: Vec::new() });
     assert!(error.to_string().contains(&hash.to_string()), "{error}");
     let error = CLIENT.link(FAR, LinkOptions::new(&[])).expect_err("no node");
-    assert_eq!(error, LinkFetchError::NoHead { hash, failures: Vec::new() });
+    assert_eq!(error, BeaconError::NoHead { hash, failures: Vec::new() });
 
     // A node of another chain, which returns its own block.
     let forged = || head_of(|| OTHER.answer("eth_getBlockByNumber", &json!(["latest", false])));
     let error = Nodes::start([forged(), lags()]).link(FAR).expect_err("another header");
-    let LinkFetchError::NoHead { failures, .. } = &error else { panic!("{error}") };
+    let BeaconError::NoHead { failures, .. } = &error else { panic!("{error}") };
     let [failure] = &failures[..] else { panic!("{failures:?}") };
     assert!(failure.contains(&OTHER.hash(HEAD).to_string()), "{failure}");
 
@@ -401,7 +401,7 @@ fn a_block_after_the_finalised_one() {
     let nodes = Nodes::honest();
     for number in [HEAD + 1, HEAD + 40, u64::MAX] {
         let error = nodes.link(number).expect_err("not final");
-        assert_eq!(error, LinkFetchError::NotFinal { number, finalized: HEAD });
+        assert_eq!(error, BeaconError::NotFinal { number, finalized: HEAD });
         assert!(error.to_string().contains("after the finalised block, 20000"), "{error}");
     }
 }
@@ -411,7 +411,7 @@ fn before_the_first_answer_of_a_beacon_server() {
     let network = FinalBlocks::new(false).world.network;
     let client = BeaconClient::builder(network).checkpoint(B256::ZERO).build();
     let error = client.expect("a client").link(FAR, LinkOptions::new(&[])).expect_err("unknown");
-    assert_eq!(error, LinkFetchError::Beacon(BeaconError::NoStart));
+    assert_eq!(error, BeaconError::NoStart);
 }
 
 /// A stop ends the search at the next request, whatever that is.
@@ -420,7 +420,7 @@ fn a_stop_ends_the_search() {
     let stop = Stop::new();
     stop.set();
     let nodes = Nodes::with_stop([lie(|_, _| None)], stop);
-    assert_eq!(nodes.link(FAR), Err(LinkFetchError::Stopped));
+    assert_eq!(nodes.link(FAR), Err(BeaconError::Stopped));
     assert!(nodes.calls.lock().expect("no panic").is_empty());
 
     for (number, stops_at) in [
@@ -440,7 +440,7 @@ fn a_stop_ends_the_search() {
             (is_far && method == "eth_getProof").then_some(Sent::Error(-32000, "pruned"))
         });
         let nodes = Nodes::with_stop([lie], stop);
-        assert_eq!(nodes.link(number), Err(LinkFetchError::Stopped), "{number} {stops_at}");
+        assert_eq!(nodes.link(number), Err(BeaconError::Stopped), "{number} {stops_at}");
         let calls = nodes.calls.lock().expect("no panic");
         assert_eq!(calls.last().map(|(_, method, _)| method.as_str()), Some(stops_at), "{number}");
     }

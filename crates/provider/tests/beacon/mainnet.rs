@@ -11,7 +11,7 @@ use chainsieve::eth::anchor::network::{Fork, Network};
 use chainsieve::eth::anchor::sync_committee::{
     Anchor, Bootstrap, Update, UpdateChunks, UpdateKind,
 };
-use chainsieve_provider::{AnchorSource, BeaconClient, LinkFetchError, LinkOptions, Provider};
+use chainsieve_provider::{AnchorSource, BeaconClient, BeaconError, LinkOptions, Provider};
 use serde_json::Value;
 use testkit::eth::beacon_server::{BeaconData, BeaconServer, Quirk};
 use testkit::eth::json_rpc;
@@ -188,7 +188,8 @@ fn links_by_the_header_proofs_of_archives() {
             (BlockId::of(id) == Some(BlockId::Hash(hash))).then_some(block)
         })
     });
-    let provider = Provider::builder().url(&format!("http://{address}")).retries(0).build();
+    let provider =
+        Provider::builder().url(&format!("http://{address}")).retries(0).trust_head().build();
     let provider = provider.expect("a provider");
     // Archives are asked in order; each answers with what it has for a block.
     let link = |number: u64, archives: &[Archive<'_>]| {
@@ -206,8 +207,8 @@ fn links_by_the_header_proofs_of_archives() {
         options.proofs = Some(&mut find);
         client.link(number, options)
     };
-    let refused = |number: u64, error: LinkFetchError, words: &str| {
-        let LinkFetchError::TooManyHeaders { failures, .. } = &error else { panic!("{error}") };
+    let refused = |number: u64, error: BeaconError, words: &str| {
+        let BeaconError::TooManyHeaders { failures, .. } = &error else { panic!("{error}") };
         assert!(failures.iter().any(|it| it.contains(words)), "{number}: {failures:?}");
     };
     let mut embedded = Vec::new();

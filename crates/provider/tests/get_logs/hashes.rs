@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
-use chainsieve::eth::follow::Update;
+use chainsieve::eth::follow::News;
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::LogQuery;
 use chainsieve_provider::{Builder, Provider, Warning};
@@ -64,7 +64,7 @@ fn followed(chain: &Chain, servers: &[&Server]) -> Vec<LocatedLog> {
     let following = follow.start().expect("it starts");
     let mut logs = Vec::new();
     for update in following.updates() {
-        if let Update::Blocks(blocks) = &update.update {
+        if let News::Blocks(blocks) = &update.news {
             logs.extend(blocks.logs.clone());
         }
         following.acknowledge(&update);
@@ -234,7 +234,7 @@ fn without_transaction_hashes_no_transactions_are_requested() {
     let following = provider.follow(&query(chain)).start().expect("it starts");
     let mut logs = Vec::new();
     for update in following.updates() {
-        if let Update::Blocks(blocks) = &update.update {
+        if let News::Blocks(blocks) = &update.news {
             logs.extend(blocks.logs.clone());
         }
         following.acknowledge(&update);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::log::LocatedLog;
-use chainsieve_provider::{Cursor, LogQuery, Provider, Update};
+use chainsieve_provider::{Cursor, LogQuery, News, Provider};
 use serde::{Deserialize, Serialize};
 
 use super::records::{BLOCKS, CURSOR, FROM, Keeper, LOG, NONE, REMOVED, Records, STARTED};
@@ -82,7 +82,8 @@ pub(crate) fn follow(task: &Task) {
     let mut steps = Steps { task, records, taken: 0, rng: Rng::new(task.seed) };
     steps.write(STARTED, &task.seed.to_string());
     let profile = ChainProfile::assumed("test", BloomSoundness::Exact, ReceiptsScope::EveryLog);
-    let provider = Provider::builder().url(&task.url).profile(profile).build().expect("a node");
+    let provider =
+        Provider::builder().url(&task.url).profile(profile).trust_head().build().expect("a node");
     let mut query = LogQuery::new().address(ASKED);
     if let Some(from) = task.from {
         query = query.from_block(from);
@@ -96,14 +97,14 @@ pub(crate) fn follow(task: &Task) {
     };
     let following = follow.start().expect("it starts");
     for update in following.updates() {
-        match &update.update {
-            Update::Started(started) => steps.write(FROM, &started.from.to_string()),
-            Update::Removed(removed) => {
+        match &update.news {
+            News::Started(started) => steps.write(FROM, &started.from.to_string()),
+            News::Removed(removed) => {
                 steps.write_logs(&removed.logs);
                 let last = removed.last.map_or(NONE.to_owned(), |last| last.hash.to_string());
                 steps.write(REMOVED, &last);
             }
-            Update::Blocks(blocks) => {
+            News::Blocks(blocks) => {
                 steps.write_logs(&blocks.logs);
                 steps.write(BLOCKS, &blocks.last.hash.to_string());
             }

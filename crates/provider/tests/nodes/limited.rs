@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
-use chainsieve::eth::follow::Update;
+use chainsieve::eth::follow::News;
 use chainsieve::eth::log_query::BlockTag;
 use chainsieve_provider::{Builder, Provider};
 use testkit::eth::json_rpc::Sent;
@@ -44,7 +44,7 @@ fn hung(chain: &Chain) -> String {
 /// Returns a provider with the default number of retries.
 fn provider(urls: &[&str]) -> Builder {
     let profile = ChainProfile::assumed("test", BloomSoundness::Exact, ReceiptsScope::EveryLog);
-    let builder = Provider::builder().profile(profile).timeout(TIMEOUT);
+    let builder = Provider::builder().profile(profile).trust_head().timeout(TIMEOUT);
     urls.iter().fold(builder, |builder, url| builder.url(url))
 }
 
@@ -68,7 +68,7 @@ fn follow(provider: &Provider) {
     let following = provider.follow(&query()).once().start().expect("it starts");
     let mut logs = 0;
     for update in following.updates() {
-        if let Update::Blocks(next) = &update.update {
+        if let News::Blocks(next) = &update.news {
             logs += next.logs.len();
         }
         following.acknowledge(&update);

@@ -15,7 +15,7 @@ const ASKED: u64 = 95;
 /// Starts an endpoint whose head stays as it is.
 fn server(upstream: &Upstream) -> RpcServer {
     let serve = provider(&[upstream]).build().expect("a node").serve();
-    let serve = serve.trust_head().limits(forgetful()).without_comparison();
+    let serve = serve.limits(forgetful()).without_comparison();
     started(serve.poll(Duration::from_secs(3600)))
 }
 

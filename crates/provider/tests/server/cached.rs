@@ -15,7 +15,7 @@ fn with_chain() -> (Upstream, RpcServer) {
     let mut blocks = Vec::new();
     Block::extend(&mut blocks, 1, 400);
     let upstream = Upstream::of(blocks);
-    let provider = provider(&[&upstream]).build().expect("nodes").serve().trust_head();
+    let provider = provider(&[&upstream]).build().expect("nodes").serve();
     let server = started(provider.poll(Duration::from_secs(3600)).without_comparison());
     // The chain of headers is known from now on, and the whole headers of the newest blocks alone.
     let all = json!([{ "fromBlock": "0x0", "toBlock": "latest", "address": "0x5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c" }]);
@@ -137,7 +137,7 @@ fn a_transaction_leaves_with_its_block() {
     new.extend_from_slice(&old[..8]);
     Block::extend(&mut new, 2, 4);
     let (upstream, other) = (Upstream::of(old), Upstream::of(new));
-    let provider = provider(&[&upstream]).build().expect("nodes").serve().trust_head();
+    let provider = provider(&[&upstream]).build().expect("nodes").serve();
     let server = started(provider.poll(Duration::from_millis(10)).without_comparison());
     let of = |from: &Upstream| json!([from.blocks()[9].hashes[0]]);
     let asked = |params: &Value| ask(server.address(), "eth_getTransactionReceipt", params);

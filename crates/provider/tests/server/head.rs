@@ -17,7 +17,7 @@ fn chain(count: u64) -> Vec<Block> {
 
 fn trusting(upstreams: &[&Upstream]) -> RpcServer {
     let provider = provider(upstreams).build().expect("nodes");
-    started(provider.serve().trust_head().without_comparison().poll(Duration::from_millis(10)))
+    started(provider.serve().without_comparison().poll(Duration::from_millis(10)))
 }
 
 fn head(server: &RpcServer) -> u64 {
@@ -181,7 +181,7 @@ fn a_node_of_another_chain_does_not_take_over() {
     let (upstream, other) = (Upstream::of(chain(100)), Upstream::of(other));
     other.lie(|_, _, _| Some(Sent::Status(503)));
     let provider = provider(&[&upstream, &other]).build().expect("nodes");
-    let serve = provider.serve().trust_head().pass_unverified();
+    let serve = provider.serve().pass_unverified();
     let server = started(serve.poll(Duration::from_millis(10)));
     other.lie(|method, _, _| (method == "eth_chainId").then(|| Sent::Result(json!("0x7"))));
     upstream.lie(|_, _, _| Some(Sent::Status(503)));

@@ -20,7 +20,7 @@ const PAGE: &str = "http://localhost";
 
 fn trusting(upstream: &Upstream) -> RpcServerBuilder {
     let provider = provider(&[upstream]).build().expect("nodes");
-    provider.serve().trust_head().without_comparison().poll(Duration::from_millis(10))
+    provider.serve().without_comparison().poll(Duration::from_millis(10))
 }
 
 /// Returns a chain whose blocks have so many logs each, of some 300 bytes.

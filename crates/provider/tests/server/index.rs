@@ -155,7 +155,7 @@ fn an_index_grows_with_what_is_final() {
     let upstream = Upstream::start(chain);
     upstream.set_head(100);
     let provider = provider(&[&upstream]).build().expect("nodes");
-    let server = provider.serve().trust_head().index(folder.path());
+    let server = provider.serve().index(folder.path());
     let server = started(server.poll(Duration::from_millis(10)));
     let last = || {
         let health = get(server.address(), "/health").1;
@@ -189,7 +189,7 @@ fn an_index_ends_with_its_branch() {
     let folder = Folder::new("index-branch");
     let (upstream, other) = (Upstream::start(chain), Upstream::start(other));
     let provider = provider(&[&upstream]).build().expect("nodes");
-    let server = provider.serve().trust_head().index(folder.path()).index_from(0);
+    let server = provider.serve().index(folder.path()).index_from(0);
     let (server, events) = watched(server.poll(Duration::from_millis(10)).limits(forgetful()));
     assert!(matches!(next(&events), RpcServerEvent::Indexed { .. }));
     answers_are_right(&server, &upstream, 4);
@@ -217,7 +217,7 @@ fn an_index_that_begins_later_says_so() {
     let (upstream, folder) = (Upstream::start(chain), Folder::new("index-later"));
     upstream.set_head(100);
     let provider = provider(&[&upstream]).build().expect("nodes");
-    let server = provider.serve().trust_head().index(folder.path()).index_from(120);
+    let server = provider.serve().index(folder.path()).index_from(120);
     let (_server, events) = watched(server.poll(Duration::from_millis(10)));
     let RpcServerEvent::IndexFailed { why } = next(&events) else { panic!("block 120 is final") };
     assert!(

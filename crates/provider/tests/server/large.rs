@@ -32,7 +32,7 @@ struct Ran {
 fn endpoint_of_a_child() {
     let (Ok(nodes), Ok(calls)) = (std::env::var(NODES), std::env::var(CALLS)) else { return };
     let builder = nodes.split(' ').fold(provider(&[]), Builder::url);
-    let endpoint = builder.build().expect("nodes").serve().trust_head();
+    let endpoint = builder.build().expect("nodes").serve();
     let server = started(endpoint.poll(Duration::from_secs(3600)));
     let calls: Vec<(String, Value)> = serde_json::from_str(&calls).expect("calls");
     let address = server.address();

@@ -34,7 +34,8 @@ use upstream::Upstream;
 /// Returns a builder of a provider of these nodes, on a chain whose headers commit to all logs.
 pub(crate) fn provider(upstreams: &[&Upstream]) -> Builder {
     let profile = ChainProfile::assumed("test", BloomSoundness::Exact, ReceiptsScope::EveryLog);
-    let builder = Provider::builder().profile(profile).retries(0).timeout(Duration::from_secs(20));
+    let builder = Provider::builder().profile(profile).trust_head().retries(0);
+    let builder = builder.timeout(Duration::from_secs(20));
     upstreams.iter().fold(builder, |builder, upstream| builder.url(&upstream.url()))
 }
 

@@ -49,7 +49,7 @@ fn ranges_of_filters_are_those_of_go_ethereum() {
     let upstream = Upstream::of(chain);
     upstream.set_head(100);
     let provider = provider(&[&upstream]).build().expect("nodes");
-    let server = started(provider.serve().trust_head().poll(Duration::from_millis(10)));
+    let server = started(provider.serve().poll(Duration::from_millis(10)));
     let address = server.address();
     let mut installed: Vec<(String, Value, (u64, u64))> = Vec::new();
     for (from, to, expected) in RANGES {

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use alloy_consensus::Header;
 use alloy_rlp::Decodable as _;
 use chainsieve::alloy_primitives::Address;
-use chainsieve_provider::{RpcServer, RpcServerBuilder, RpcServerLimits};
+use chainsieve_provider::{BuildError, Provider, RpcServer, RpcServerBuilder, RpcServerLimits};
 use redb::{ReadableTable as _, TableDefinition};
 use serde_json::{Value, json};
 use testkit::eth::json_rpc::{Sent, is_in_batch};
@@ -334,7 +334,7 @@ fn with_short_answers(upstream: &Upstream) -> RpcServer {
     let mut limits = RpcServerLimits::default();
     limits.max_answer = 2000;
     let provider = provider(&[upstream]).build().expect("nodes");
-    started(provider.serve().trust_head().limits(limits).poll(Duration::from_millis(10)))
+    started(provider.serve().limits(limits).poll(Duration::from_millis(10)))
 }
 
 /// A filter whose changes are too large for an answer keeps them.
@@ -393,7 +393,7 @@ fn a_final_block_of_another_branch_is_not_taken() {
         (params[0] == "finalized").then(|| from_other.answer(method, params))
     });
     let provider = provider(&[&upstream]).build().expect("nodes");
-    let server = started(provider.serve().trust_head().poll(Duration::from_millis(10)));
+    let server = started(provider.serve().poll(Duration::from_millis(10)));
     let health =
         || -> Value { serde_json::from_str(&get(server.address(), "/health").1).expect("JSON") };
     // The headers down to block 40 are known from here on.
@@ -483,9 +483,10 @@ fn filters_of_a_growing_chain() {
     let upstream = Upstream::start(chain);
     upstream.set_head(100);
     let provider = provider(&[&upstream]).build().expect("nodes");
-    let failed = provider.serve().start("127.0.0.1:0".parse().expect("one"));
-    assert!(failed.expect_err("nothing is trusted").to_string().contains("trust"));
-    let server = started(provider.serve().trust_head().poll(Duration::from_millis(10)));
+    // Nothing is trusted by silence.
+    let silent = Provider::builder().url(&upstream.url()).build();
+    assert_eq!(silent.map(drop), Err(BuildError::NoAnchor));
+    let server = started(provider.serve().poll(Duration::from_millis(10)));
     let address = server.address();
     let id = |method: &str, params: Value| {
         ask(address, method, &params)["result"].as_str().expect("an id").to_owned()

@@ -16,7 +16,7 @@ fn the_key_of_a_node_reaches_no_client() {
     Block::extend(&mut chain, 1, 10);
     let upstream = Upstream::of(chain);
     let url = format!("{}/v2/{KEY}", upstream.url());
-    let builder = provider(&[]).url(&url).build().expect("a node").serve().trust_head();
+    let builder = provider(&[]).url(&url).build().expect("a node").serve();
     let builder = builder.pass_unverified().limits(forgetful()).poll(Duration::from_secs(3600));
     let server = started(builder);
     let said = format!("project {KEY} is over its limit, see {url}");

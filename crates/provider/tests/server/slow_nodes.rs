@@ -22,10 +22,10 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 /// Starts an endpoint over two nodes with the default number of retries. The first one goes on to fail.
 fn server(upstreams: [&Upstream; 2]) -> RpcServer {
     let profile = ChainProfile::assumed("test", BloomSoundness::Exact, ReceiptsScope::EveryLog);
-    let builder = Provider::builder().profile(profile).timeout(TIMEOUT);
+    let builder = Provider::builder().profile(profile).trust_head().timeout(TIMEOUT);
     let builder = upstreams.iter().fold(builder, |builder, node| builder.url(&node.url()));
     let serve = builder.build().expect("nodes").serve();
-    started(serve.trust_head().limits(forgetful()).without_comparison().pass_unverified())
+    started(serve.limits(forgetful()).without_comparison().pass_unverified())
 }
 
 /// Asks for everything that one node has, and for what nobody has.

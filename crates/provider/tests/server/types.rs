@@ -126,7 +126,7 @@ fn unknown_chain() -> Vec<Block> {
 }
 
 fn over(upstream: &Upstream) -> RpcServer {
-    let provider = provider(&[upstream]).build().expect("nodes").serve().trust_head();
+    let provider = provider(&[upstream]).build().expect("nodes").serve();
     let mut limits = RpcServerLimits::default();
     limits.retry = Duration::from_millis(20);
     started(provider.limits(limits).poll(Duration::from_millis(10)))

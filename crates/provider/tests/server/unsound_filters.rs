@@ -32,7 +32,7 @@ fn start(upstream: &Upstream, compare: bool) -> (RpcServer, Events) {
     let events = Events::default();
     let sink = Arc::clone(&events);
     let provider = provider(&[upstream]).build().expect("nodes");
-    let mut serve = provider.serve().trust_head().poll(Duration::from_millis(10));
+    let mut serve = provider.serve().poll(Duration::from_millis(10));
     if !compare {
         serve = serve.without_comparison();
     }

@@ -6,7 +6,7 @@ use alloy_consensus::private::alloy_eips::Encodable2718 as _;
 use alloy_consensus::proofs::{calculate_receipt_root, calculate_transaction_root};
 use alloy_consensus::{Receipt, ReceiptEnvelope, SignableTransaction as _, TxEnvelope, TxLegacy};
 use chainsieve::alloy_primitives::{Address, B256, Bloom, Bytes, Log, Signature};
-use chainsieve::eth::follow::Update;
+use chainsieve::eth::follow::News;
 use chainsieve::eth::header::{BlockRef, HeaderBuf};
 use chainsieve::eth::receipts::BlockReceipts;
 
@@ -198,16 +198,16 @@ pub struct Reader {
 impl Reader {
     /// Applies an update, but only its first `most` logs, as if a kill had interrupted the reader
     /// there.
-    pub fn read(&mut self, update: &Update, most: usize) {
+    pub fn read(&mut self, update: &News, most: usize) {
         let (logs, last) = match update {
-            Update::Removed(removed) => {
+            News::Removed(removed) => {
                 self.reorgs += 1;
                 (&removed.logs, removed.last)
             }
-            Update::Blocks(blocks) => (&blocks.logs, Some(blocks.last)),
+            News::Blocks(blocks) => (&blocks.logs, Some(blocks.last)),
             _ => return,
         };
-        let is_removed = matches!(update, Update::Removed(_));
+        let is_removed = matches!(update, News::Removed(_));
         let mut before = None;
         for log in logs.iter().take(most) {
             assert_eq!(log.removed, is_removed);

@@ -10,7 +10,7 @@ use chainsieve::eth::anchor::links::{Anchored, LinkProblem, Origin};
 use chainsieve::eth::anchor::network::Network;
 use chainsieve::eth::anchor::sync_committee::LightClient;
 use chainsieve::eth::files::{HistoryReader, Input};
-use chainsieve_provider::{BeaconClient, LinkFetchError, LinkOptions, LinkedBlock};
+use chainsieve_provider::{BeaconClient, BeaconError, LinkOptions, LinkedBlock};
 use serde_json::json;
 
 use super::client::{self, builder, data_folder, in_words};
@@ -142,14 +142,13 @@ fn link(
             let (exit, why) = (Exit::Yes, None);
             Ok(Verdict { exit, why, number: Some(number), shown: Some(shown), links: Some(linked) })
         }
-        Err(LinkFetchError::Beacon(error)) => Err(in_words(error)),
-        Err(error @ LinkFetchError::TooManyHeaders { .. }) => {
+        Err(error @ BeaconError::TooManyHeaders { .. }) => {
             Ok(undecided(format!("{error}: --max-headers raises it")))
         }
-        Err(error @ (LinkFetchError::NotFinal { .. } | LinkFetchError::Unreachable { .. })) => {
+        Err(error @ (BeaconError::NotFinal { .. } | BeaconError::Unreachable { .. })) => {
             Ok(undecided(error.to_string()))
         }
-        Err(error) => Err(error.into()),
+        Err(error) => Err(in_words(error)),
     }
 }
 

@@ -5,7 +5,7 @@ use chainsieve::eth::audit::{Audit, AuditReport, Status};
 use chainsieve::eth::certificate::Certificate;
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::provider::Difference;
-use chainsieve_provider::{Beside, FetchedAnswers, Provider, Tip, Warning};
+use chainsieve_provider::{Beside, FetchedAnswers, Provider, Tip, Trust, Warning};
 use serde_json::{Value, json};
 
 use super::evidence::Feed;
@@ -115,7 +115,7 @@ fn judge(
             provider: Some(Answered {
                 letter: LETTERS[index],
                 host: &hosts[index],
-                own_anchor: answers.tip.has_no_anchor,
+                own_anchor: answers.tip.trust == Trust::NoAnchor,
             }),
         });
     }
@@ -149,7 +149,7 @@ fn warnings(
     warnings.extend(listed.map(words_of));
     // A light client is one of a known chain.
     let is_chain_known = profile::is_of_user(&args.trust) || trusted.finalized().is_some();
-    if !answers.tip.has_no_anchor && !is_chain_known {
+    if answers.tip.trust != Trust::NoAnchor && !is_chain_known {
         warnings.push(format!(
             "only the provider claims that the blocks are of chain {}, {}, and the rules for their \
              filters and receipts depend on this claim: give --chain to set the chain yourself",
@@ -164,7 +164,7 @@ fn of_tip(tip: &Tip, provider: &Provider) -> Vec<String> {
     let mut warnings = Vec::new();
     let name = |node: usize| provider.nodes()[node].endpoint();
     let at = grouped(tip.block.number);
-    if tip.has_no_anchor {
+    if tip.trust == Trust::NoAnchor {
         let whose = if tip.others.is_empty() {
             "the provider claims".to_owned()
         } else if tip.is_agreed() {
@@ -180,7 +180,7 @@ fn of_tip(tip: &Tip, provider: &Provider) -> Vec<String> {
     }
     for other in &tip.others {
         let name = name(other.node);
-        let undecided = if tip.has_no_anchor {
+        let undecided = if tip.trust == Trust::NoAnchor {
             "; without --anchor, nothing in its answer is proven"
         } else {
             ""
@@ -261,7 +261,7 @@ fn outcome(
     let chain_of_user = profile::is_of_user(&args.trust);
     json["chain_from"] = json!(if chain_of_user { "user" } else { "provider" });
     let tip = &answers.tip;
-    json["anchor"] = json!((!tip.is_missing).then_some(tip.block));
+    json["anchor"] = json!((tip.trust != Trust::AnchorNotOnChain).then_some(tip.block));
     json["anchor_from"] = json!(trusted.source(Some(tip.block.hash)));
     json["light_client"] = trusted.json();
     json["anchor_agreed"] = json!((!tip.others.is_empty()).then(|| tip.is_agreed()));

@@ -5,7 +5,7 @@ use chainsieve::eth::follow::{Config, NextBlocks, Removed, Started};
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::BlockSelection;
-use chainsieve_provider::{Argument, DecodeError, DecodedEvent, EventDecoder};
+use chainsieve_provider::{Argument, DecodedEvent, EventDecoder, EventDecoderError};
 use serde_json::{Value, json};
 
 use crate::output::{count, grouped, json_line, printable_json};
@@ -124,7 +124,7 @@ fn csv_of(log: &LocatedLog, decoded: Option<&DecodedEvent<'_>>) -> String {
     )
 }
 
-type Decoded<'a> = Result<Option<DecodedEvent<'a>>, DecodeError>;
+type Decoded<'a> = Result<Option<DecodedEvent<'a>>, EventDecoderError>;
 
 fn json_of(log: &LocatedLog, decoded: &Decoded<'_>) -> String {
     // The log is a JSON object that is not empty. The braces around the members of the log are

@@ -1,6 +1,5 @@
 //! `eth follow`: prints the lines of a follower, and notes and progress for people.
 
-mod indexed;
 mod lines;
 mod setup;
 
@@ -8,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use chainsieve::eth::chain_profile::ReceiptsScope;
-use chainsieve::eth::follow::{Started, Update};
+use chainsieve::eth::follow::{News, Started};
 use chainsieve_provider::{FollowStatus, Following};
 use serde_json::{Value, json};
 
@@ -54,7 +53,11 @@ pub(crate) fn run(args: &FollowArgs, json: bool) -> anyhow::Result<Report> {
     let started = begun.and_then(|(brought, light_client)| {
         let Setup { follow, mut warnings } = setup::set_up(args, &provider)?;
         warnings.extend(brought);
-        Ok((follow.start().map_err(in_words_of_follow)?, warnings, light_client))
+        Ok((
+            follow.start().map_err(|error| in_words_of_follow(args, error))?,
+            warnings,
+            light_client,
+        ))
     });
     let (following, warnings, light_client) = match started {
         // If Ctrl-C was pressed before the first line, the requests failed because they were
@@ -66,17 +69,17 @@ pub(crate) fn run(args: &FollowArgs, json: bool) -> anyhow::Result<Report> {
     let mut printer =
         Printer { lines, provider, bar, warnings, light_client, ..Printer::default() };
     for update in following.updates() {
-        printer.print(&following, &update.update)?;
+        printer.print(&following, &update.news)?;
         if printer.out.is_closed() {
             // The reader closed the pipe and may not have read this update, so the update is not
             // acknowledged: the next run prints it again.
             break;
         }
-        printer.count(&update.update);
+        printer.count(&update.news);
         following.acknowledge(&update);
         printer.show_progress(&following);
     }
-    let status = following.shutdown().map_err(in_words_of_follow)?;
+    let status = following.shutdown().map_err(|error| in_words_of_follow(args, error))?;
     Ok(printer.report(&status, began.elapsed()))
 }
 
@@ -122,13 +125,13 @@ fn partial(profile: &str) -> String {
 }
 
 impl Printer {
-    fn print(&mut self, following: &Following, update: &Update) -> anyhow::Result<()> {
+    fn print(&mut self, following: &Following, update: &News) -> anyhow::Result<()> {
         let from = self.started.as_ref().map_or(0, |started| started.from);
         let text = match update {
-            Update::Started(started) => return self.start(following, started),
-            Update::Anchored(anchor) => self.lines.of_anchor(*anchor),
-            Update::Removed(removed) => self.lines.of_removed(removed),
-            Update::Blocks(blocks) => {
+            News::Started(started) => return self.start(following, started),
+            News::Anchored(anchor) => self.lines.of_anchor(*anchor),
+            News::Removed(removed) => self.lines.of_removed(removed),
+            News::Blocks(blocks) => {
                 if !blocks.every_log && blocks.last.number >= from && !self.is_partial {
                     self.is_partial = true;
                     let warning = partial(following.config().profile.name());
@@ -142,10 +145,10 @@ impl Printer {
         self.put(&text)
     }
 
-    fn count(&mut self, update: &Update) {
+    fn count(&mut self, update: &News) {
         match update {
-            Update::Removed(removed) => self.removed += removed.logs.len() as u64,
-            Update::Blocks(blocks) => {
+            News::Removed(removed) => self.removed += removed.logs.len() as u64,
+            News::Blocks(blocks) => {
                 self.blocks += blocks.blocks as u64;
                 self.logs += blocks.logs.len() as u64;
             }

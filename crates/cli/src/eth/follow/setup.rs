@@ -9,11 +9,10 @@ use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope
 use chainsieve::eth::follow::{Fault, StartError};
 use chainsieve_provider::{EventDecoder, FollowBuilder, FollowError, Provider};
 
-use super::indexed::Indexed;
 use crate::args::UsageError;
 use crate::args::eth::FollowArgs;
 use crate::eth::rpc::in_words_of_the_command;
-use crate::eth::{profile, query};
+use crate::eth::{index, profile, query};
 use crate::exit::Exit;
 use crate::input::named;
 
@@ -66,7 +65,7 @@ pub(super) fn set_up(args: &FollowArgs, provider: &Provider) -> anyhow::Result<S
         follow = follow.cursor_file(path);
     }
     if let Some(path) = &args.index {
-        follow = follow.index(Indexed::open(path, &query, args.keep)?);
+        follow = follow.index(index::open(path)?);
     }
     if args.once {
         follow = follow.once();
@@ -75,13 +74,14 @@ pub(super) fn set_up(args: &FollowArgs, provider: &Provider) -> anyhow::Result<S
 }
 
 /// Converts an error of a follower to one that names the arguments of the command.
-pub(super) fn in_words_of_follow(error: FollowError) -> anyhow::Error {
+pub(super) fn in_words_of_follow(args: &FollowArgs, error: FollowError) -> anyhow::Error {
     let other = "give another file";
     let error = match error {
         FollowError::Start(error) => error,
         FollowError::Fetch(error) => return in_words_of_the_command(error),
-        FollowError::Cursor(error) => {
-            return anyhow!("cursor, {}: {}", named(&error.path), error.cause);
+        FollowError::Index(why) => {
+            let name = args.index.as_deref().map(index::named).unwrap_or_default();
+            return anyhow!("{name}: {why}");
         }
         FollowError::Fault { node, fault } => {
             let advice = match *fault {

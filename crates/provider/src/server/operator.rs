@@ -1,0 +1,369 @@
+//! What the operator is told while the endpoint runs: events for a log, and counters in the text format of
+//! Prometheus.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use chainsieve::eth::header::BlockRef;
+use prometheus_client::encoding::text;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+use super::chain::Journal;
+use crate::nodes::Node;
+use crate::proven::{Found, Observer, Wrong};
+
+/// How an answer of `eth_getLogs` of an upstream differs from the proven logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct LogDifferences {
+    /// Number of logs that the answer lacks.
+    pub omitted: u64,
+    /// Number of logs with another member than the proven one.
+    pub altered: u64,
+    /// Number of logs that are in no block of the range.
+    pub invented: u64,
+}
+
+impl LogDifferences {
+    pub(super) const fn are_none(self) -> bool {
+        self.omitted == 0 && self.altered == 0 && self.invented == 0
+    }
+}
+
+/// An event for a log. Its `Display` is a line of text; `serde` writes an object whose member `kind`
+/// names it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum RpcServerEvent {
+    /// The verified head moved.
+    Head {
+        /// The new head.
+        head: BlockRef,
+        /// Number of the newest final block, if it is known.
+        finalized: Option<u64>,
+        /// Number of blocks that left the chain.
+        removed: usize,
+    },
+    /// The index is used for these blocks, from now on.
+    Indexed {
+        /// Numbers of the first and the last block.
+        blocks: RangeInclusive<u64>,
+    },
+    /// Blocks could not be added to the index, or it is not one of the verified chain. It is tried again.
+    IndexFailed {
+        /// The reason.
+        why: String,
+    },
+    /// No newer head could be verified. It is tried again.
+    HeadFailed {
+        /// The reason.
+        why: String,
+    },
+    /// The filter in the header of a block lacks bits of a log that its receipts have. What the operator
+    /// assumed of the chain is wrong: from now on, filters prove nothing, and the receipts of every block
+    /// are read. Installed filters and subscriptions end, because they may have missed logs.
+    FiltersRefuted {
+        /// The block.
+        block: BlockRef,
+        /// Index of the first such log in the block.
+        log_index: u64,
+    },
+    /// An upstream's answer of `eth_getLogs` differs from the proven logs.
+    WrongLogs {
+        /// Scheme, host and port of the upstream.
+        upstream: String,
+        /// The blocks that were asked for.
+        range: RangeInclusive<u64>,
+        /// The differences.
+        found: LogDifferences,
+    },
+}
+
+impl fmt::Display for RpcServerEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Head { head, finalized, removed } => {
+                write!(f, "verified head: block {}, {}", head.number, head.hash)?;
+                if let Some(finalized) = finalized {
+                    write!(f, "; final: block {finalized}")?;
+                }
+                match removed {
+                    0 => Ok(()),
+                    removed => write!(f, "; {removed} blocks left the chain"),
+                }
+            }
+            Self::Indexed { blocks } => {
+                write!(f, "index: blocks {} to {}", blocks.start(), blocks.end())
+            }
+            Self::IndexFailed { why } => write!(f, "the index is incomplete: {why}"),
+            Self::HeadFailed { why } => write!(f, "no newer head: {why}"),
+            Self::FiltersRefuted { block, log_index } => write!(
+                f,
+                "filters of this chain prove nothing: that of block {}, {}, lacks bits of log \
+                 {log_index}; the receipts of every block are read from now on",
+                block.number, block.hash
+            ),
+            Self::WrongLogs { upstream, range, found } => write!(
+                f,
+                "{upstream} omitted {} logs, altered {} and invented {} in its answer for blocks {} \
+                 to {}",
+                found.omitted,
+                found.altered,
+                found.invented,
+                range.start(),
+                range.end()
+            ),
+        }
+    }
+}
+
+type OnEvent = dyn Fn(&RpcServerEvent) + Send + Sync;
+
+/// Where events go.
+#[derive(Clone, Default)]
+pub(super) struct Events(pub(super) Option<Arc<OnEvent>>);
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Events")
+    }
+}
+
+impl Events {
+    pub(super) fn log(&self, event: &RpcServerEvent) {
+        if let Some(on_event) = &self.0 {
+            on_event(event);
+        }
+    }
+}
+
+/// The names and values of the labels of a counter.
+type Labels<const N: usize> = [(&'static str, Cow<'static, str>); N];
+
+fn of(name: &'static str, value: impl Into<Cow<'static, str>>) -> Labels<1> {
+    [(name, value.into())]
+}
+
+fn wrong_of(node: &Node, wrong: Wrong) -> Labels<2> {
+    let what = match wrong {
+        Wrong::Receipts => "receipts",
+        Wrong::Transactions => "transactions",
+        Wrong::Withdrawals => "withdrawals",
+    };
+    [("upstream", node.name().into()), ("what", what.into())]
+}
+
+#[derive(Debug)]
+struct Durations(Family<Labels<1>, Histogram>);
+
+impl Default for Durations {
+    fn default() -> Self {
+        let buckets = || Histogram::new(exponential_buckets(0.0005, 4.0, 9));
+        Self(Family::new_with_constructor(buckets))
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Metrics {
+    registry: Registry,
+    calls: AtomicU64,
+    requests: Family<Labels<2>, Counter>,
+    durations: Durations,
+    omitted: Family<Labels<1>, Counter>,
+    altered: Family<Labels<1>, Counter>,
+    invented: Family<Labels<1>, Counter>,
+    compared: Family<Labels<1>, Counter>,
+    wrong: Family<Labels<2>, Counter>,
+    pub(super) lacking_filters: Counter,
+    pub(super) claimed_hashes: Counter,
+    found: Family<Labels<1>, Counter>,
+    head: Gauge<u64, AtomicU64>,
+    pub(super) head_time: Gauge<u64, AtomicU64>,
+    pub(super) finalized: Gauge<u64, AtomicU64>,
+    index_first: Gauge<u64, AtomicU64>,
+    index_last: Gauge<u64, AtomicU64>,
+    pub(super) head_failures: Counter,
+    pub(super) filters: Gauge<u64, AtomicU64>,
+    pub(super) subscriptions: Gauge<u64, AtomicU64>,
+    pub(super) connections: Gauge<u64, AtomicU64>,
+    pub(super) passing: Gauge<u64, AtomicU64>,
+    pub(super) standing: Gauge<u64, AtomicU64>,
+    limits: Family<Labels<1>, Counter>,
+    unverified: Counter,
+}
+
+impl Metrics {
+    /// The counters of each upstream begin at 0, so that an increase shows from the first one on.
+    pub(super) fn new(nodes: &[Node]) -> Self {
+        let registry = Registry::with_prefix("chainsieve");
+        let mut metrics = Self { registry, ..Self::default() };
+        metrics.register();
+        for node in nodes {
+            let upstream = of("upstream", node.name());
+            for family in [&metrics.omitted, &metrics.altered, &metrics.invented, &metrics.compared]
+            {
+                drop(family.get_or_create(&upstream));
+            }
+            for wrong in [Wrong::Receipts, Wrong::Transactions, Wrong::Withdrawals] {
+                drop(metrics.wrong.get_or_create(&wrong_of(node, wrong)));
+            }
+        }
+        metrics
+    }
+
+    fn register(&mut self) {
+        let registry = &mut self.registry;
+        let help = "Calls of clients, by method and outcome";
+        registry.register("requests", help, self.requests.clone());
+        let help = "Time from the call of a client to its answer";
+        let durations = self.durations.0.clone();
+        registry.register_with_unit("request_duration", help, Unit::Seconds, durations);
+        let help = "Logs that an answer of eth_getLogs of the upstream lacked";
+        registry.register("upstream_omitted_logs", help, self.omitted.clone());
+        let help = "Logs of the upstream with a member that is not the proven one";
+        registry.register("upstream_altered_logs", help, self.altered.clone());
+        let help = "Logs of the upstream that are in no block";
+        registry.register("upstream_invented_logs", help, self.invented.clone());
+        let help = "Answers of eth_getLogs of the upstream that were compared with proven logs";
+        registry.register("upstream_compared_answers", help, self.compared.clone());
+        let help = "Blocks whose receipts, transactions or withdrawals from the upstream have a wrong root";
+        registry.register("upstream_wrong_blocks", help, self.wrong.clone());
+        let help =
+            "Blocks whose filter lacks bits of a log, although the chain's profile rules that out";
+        registry.register("lacking_filters", help, self.lacking_filters.clone());
+        let help = "Blocks whose logs were given with transaction hashes that a node only claims";
+        registry.register("claimed_transaction_hashes", help, self.claimed_hashes.clone());
+        let help = "Where the receipts of blocks were found";
+        registry.register("blocks_found", help, self.found.clone());
+        let help = "Number of the verified head";
+        registry.register("verified_head", help, self.head.clone());
+        let help = "Unix time of the verified head: its lag is the time since then";
+        registry.register("verified_head_timestamp", help, self.head_time.clone());
+        let help = "Number of the newest final block";
+        registry.register("finalized_head", help, self.finalized.clone());
+        let help = "Number of the first block of the index";
+        registry.register("index_first_block", help, self.index_first.clone());
+        let help = "Number of the last block of the index";
+        registry.register("index_last_block", help, self.index_last.clone());
+        let help = "Attempts to verify a newer head that failed";
+        registry.register("head_failures", help, self.head_failures.clone());
+        registry.register("filters", "Installed filters", self.filters.clone());
+        registry.register("subscriptions", "Open subscriptions", self.subscriptions.clone());
+        registry.register("connections", "Open connections", self.connections.clone());
+        let help = "Bytes of requests and answers that clients have not read yet";
+        registry.register("answer_memory_bytes", help, self.passing.clone());
+        let help = "Bytes of installed filters and subscriptions";
+        registry.register("filter_memory_bytes", help, self.standing.clone());
+        let help = "Times that a limit refused a client something, or ended its connection";
+        registry.register("limits_reached", help, self.limits.clone());
+        let help = "Calls that were passed to an upstream without a proof";
+        registry.register("unverified_calls", help, self.unverified.clone());
+    }
+
+    /// Returns all counters as text.
+    pub(super) fn text(&self) -> String {
+        let mut out = String::new();
+        text::encode(&mut out, &self.registry).expect("a string can be written");
+        out
+    }
+
+    pub(super) fn answered(&self, method: &'static str, outcome: &'static str, took: Duration) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let labels = [("method", method.into()), ("outcome", outcome.into())];
+        self.requests.get_or_create(&labels).inc();
+        self.durations.0.get_or_create(&of("method", method)).observe(took.as_secs_f64());
+    }
+
+    /// Counts a call of a method that is not proven. Names that clients choose do not become labels.
+    pub(super) fn refused(&self, outcome: &'static str) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let labels = [("method", "other".into()), ("outcome", outcome.into())];
+        self.requests.get_or_create(&labels).inc();
+    }
+
+    /// Counts a call that is passed on without a proof.
+    pub(super) fn passed(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.unverified.inc();
+    }
+
+    pub(super) fn num_calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn wrong(&self, node: &Node, wrong: Wrong) {
+        self.wrong.get_or_create(&wrong_of(node, wrong)).inc();
+    }
+
+    pub(super) fn compared(&self, node: &Node, found: LogDifferences) {
+        let upstream = of("upstream", node.name());
+        self.compared.get_or_create(&upstream).inc();
+        self.omitted.get_or_create(&upstream).inc_by(found.omitted);
+        self.altered.get_or_create(&upstream).inc_by(found.altered);
+        self.invented.get_or_create(&upstream).inc_by(found.invented);
+    }
+
+    pub(super) fn found(&self, found: Found) {
+        let place = match found {
+            Found::Memory => "memory",
+            Found::Disk => "disk",
+            Found::Nodes => "upstream",
+        };
+        self.found.get_or_create(&of("place", place)).inc();
+    }
+
+    pub(super) fn limit_reached(&self, limit: &'static str) {
+        self.limits.get_or_create(&of("limit", limit)).inc();
+    }
+
+    pub(super) fn set_head(&self, number: u64, timestamp: u64) {
+        self.head.set(number);
+        self.head_time.set(timestamp);
+    }
+
+    /// Without an index that is used, both are 0.
+    pub(super) fn set_index(&self, blocks: Option<&RangeInclusive<u64>>) {
+        self.index_first.set(blocks.map_or(0, |blocks| *blocks.start()));
+        self.index_last.set(blocks.map_or(0, |blocks| *blocks.end()));
+    }
+}
+
+/// The counters and the log of an endpoint.
+#[derive(Debug)]
+pub(super) struct Observed {
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) events: Events,
+    /// Told when filters are refuted, because what was sent by them may lack logs.
+    pub(super) journal: Arc<Journal>,
+}
+
+impl Observer for Observed {
+    fn wrong(&self, node: &Node, wrong: Wrong) {
+        self.metrics.wrong(node, wrong);
+    }
+
+    fn found(&self, found: Found) {
+        self.metrics.found(found);
+    }
+
+    fn hashes_claimed(&self, _: BlockRef) {
+        self.metrics.claimed_hashes.inc();
+    }
+
+    fn filter_lacks_bits(&self, block: BlockRef, log_index: u64, is_first: bool) {
+        self.metrics.lacking_filters.inc();
+        if is_first {
+            self.events.log(&RpcServerEvent::FiltersRefuted { block, log_index });
+            // Whatever filters and subscriptions got so far may lack logs.
+            self.journal.push(&[], Vec::new(), true);
+        }
+    }
+}
