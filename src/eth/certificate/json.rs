@@ -10,42 +10,9 @@ use alloy_primitives::{B256, Bytes};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Certificate, FORMAT, VERSION};
-use crate::eth::json::{self, Prefix, ValueProblem, excerpt};
-use crate::eth::log_query::{LogQuery, QueryJsonError, Semantics, read_query};
-
-/// Error of parsing a certificate from JSON.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum CertificateJsonError {
-    /// The text is not JSON, or a member is missing, unknown, duplicate or of the wrong type. The
-    /// message names the member.
-    #[error("{0}")]
-    Json(String),
-    /// `format` is not the name of the certificate format.
-    #[error("the format is {0:?}, not {FORMAT:?}")]
-    Format(String),
-    /// The version of the format is unknown.
-    #[error("unknown version {0} of the format, expected version {VERSION}")]
-    Version(u64),
-    /// A member has an invalid value.
-    #[error("{member}: {problem}")]
-    Value {
-        /// Name of the member.
-        member: &'static str,
-        /// Reason why its value is invalid.
-        problem: ValueProblem,
-    },
-    /// The query is invalid.
-    #[error("query: {0}")]
-    Query(QueryJsonError),
-    /// `semantics` is neither `geth` nor `alloy`.
-    #[error("semantics is {0:?}, neither \"geth\" nor \"alloy\"")]
-    Semantics(String),
-    /// The receipts of a block occur twice.
-    #[error("duplicate receipts of block {0}")]
-    ReceiptsTwice(B256),
-}
+use super::{Certificate, CertificateError, FORMAT, VERSION};
+use crate::eth::json::{self, Prefix, excerpt};
+use crate::eth::log_query::{LogQuery, QueryError, Semantics, read_query};
 
 /// The members that every version of the format has.
 #[derive(Deserialize)]
@@ -55,12 +22,12 @@ struct Head {
 }
 
 impl Head {
-    fn check(&self) -> Result<(), CertificateJsonError> {
+    fn check(&self) -> Result<(), CertificateError> {
         if self.format != FORMAT {
-            return Err(CertificateJsonError::Format(excerpt(&self.format)));
+            return Err(CertificateError::Format(excerpt(&self.format)));
         }
         if self.version != VERSION {
-            return Err(CertificateJsonError::Version(self.version));
+            return Err(CertificateError::Version(self.version));
         }
         Ok(())
     }
@@ -74,9 +41,9 @@ struct Wire {
     profile: String,
     chain: Chain,
     /// The error of an invalid query is kept, so that `read` can return it as
-    /// [`CertificateJsonError::Query`].
+    /// [`CertificateError::Query`].
     #[serde(serialize_with = "write_query", deserialize_with = "read_query")]
-    query: Result<LogQuery, QueryJsonError>,
+    query: Result<LogQuery, QueryError>,
     semantics: String,
     result: ResultOf,
     counts: Counts,
@@ -117,7 +84,7 @@ struct ReceiptsOf {
 }
 
 fn write_query<S: Serializer>(
-    query: &Result<LogQuery, QueryJsonError>,
+    query: &Result<LogQuery, QueryError>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     query.as_ref().map_err(serde::ser::Error::custom)?.serialize(serializer)
@@ -128,8 +95,8 @@ fn written(list: &[Bytes]) -> Vec<String> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "map_err passes it so")]
-fn not_json(error: serde_json::Error) -> CertificateJsonError {
-    CertificateJsonError::Json(json::message(&error))
+fn not_json(error: serde_json::Error) -> CertificateError {
+    CertificateError::Json(json::message(&error))
 }
 
 impl Certificate {
@@ -141,8 +108,8 @@ impl Certificate {
     /// Parses a certificate. The certificate's claim is not verified: use [`Certificate::verify`].
     ///
     /// # Errors
-    /// Returns a [`CertificateJsonError`] that names the invalid member.
-    pub fn from_json(text: &str) -> Result<Self, CertificateJsonError> {
+    /// Returns a [`CertificateError`] that names the invalid member.
+    pub fn from_json(text: &str) -> Result<Self, CertificateError> {
         // Another version may have other members. The version is checked first, so that the error
         // names the version and not an unknown member.
         serde_json::from_str::<Head>(text).map_err(not_json)?.check()?;
@@ -185,15 +152,15 @@ impl<'de> Deserialize<'de> for Certificate {
 }
 
 impl Wire {
-    fn read(self) -> Result<Certificate, CertificateJsonError> {
+    fn read(self) -> Result<Certificate, CertificateError> {
         let Self { format, version, .. } = self;
         Head { format, version }.check()?;
         let semantics = match self.semantics.as_str() {
             "geth" => Semantics::Geth,
             "alloy" => Semantics::Alloy,
-            other => return Err(CertificateJsonError::Semantics(excerpt(other))),
+            other => return Err(CertificateError::Semantics(excerpt(other))),
         };
-        let named = |member| move |problem| CertificateJsonError::Value { member, problem };
+        let named = |member| move |problem| CertificateError::Value { member, problem };
         let hash = |text: String, member| {
             let hash = json::fixed_bytes(&text, Prefix::Required, "a hash");
             hash.map(B256::new).map_err(named(member))
@@ -209,7 +176,7 @@ impl Wire {
             let block_hash = hash(block.block_hash, "receipts.blockHash")?;
             let encodings = each(block.receipts, "receipts.receipts")?;
             if receipts.insert(block_hash, encodings).is_some() {
-                return Err(CertificateJsonError::ReceiptsTwice(block_hash));
+                return Err(CertificateError::ReceiptsTwice(block_hash));
             }
         }
         let Chain { parent_hash, first, last, last_hash } = self.chain;
@@ -219,7 +186,7 @@ impl Wire {
             first: number(first, "chain.first")?,
             last: number(last, "chain.last")?,
             last_hash: hash(last_hash, "chain.lastHash")?,
-            query: self.query.map_err(CertificateJsonError::Query)?,
+            query: self.query.map_err(CertificateError::Query)?,
             semantics,
             logs: number(self.result.logs, "result.logs")?,
             digest: hash(self.result.digest, "result.digest")?,

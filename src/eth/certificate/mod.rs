@@ -36,20 +36,21 @@ mod json;
 mod verify;
 
 use alloc::borrow::ToOwned as _;
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use alloy_primitives::{B256, Bytes};
 
-use crate::eth::audit::{AuditQuestion, AuditReport};
-use crate::eth::header::HeaderView;
+use crate::eth::audit::{AuditError, AuditQuestion, AuditReport, Rejection};
+use crate::eth::header::{ChainError, HeaderView};
+use crate::eth::json::ValueProblem;
 use crate::eth::log::{self, LocatedLog};
-use crate::eth::log_query::{LogQuery, Semantics};
-use crate::eth::receipts::BlockReceipts;
+use crate::eth::log_query::{LogQuery, QueryError, Semantics};
+use crate::eth::receipts::{BlockReceipts, ReceiptsError};
 
-pub use json::CertificateJsonError;
-pub use verify::{Trust, VerifiedCertificate, VerifyError};
+pub use verify::{Trust, VerifiedCertificate};
 
 /// The name of the format: the member `format` of every certificate.
 pub const FORMAT: &str = "chainsieve-log-certificate";
@@ -77,10 +78,10 @@ pub struct Certificate {
     receipts: BTreeMap<B256, Vec<Bytes>>,
 }
 
-/// Reason why no certificate can be issued for a report.
+/// Error of issuing, reading or verifying a certificate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum IssueError {
+pub enum CertificateError {
     /// The audit has findings, so the answer is not the correct result.
     #[error("findings in the audit: {0}")]
     Findings(usize),
@@ -92,6 +93,87 @@ pub enum IssueError {
         /// Number of the last block of the report.
         last: u64,
     },
+    /// The text is not JSON, or a member is missing, unknown, duplicate or of the wrong type. The
+    /// message names the member.
+    #[error("{0}")]
+    Json(String),
+    /// `format` is not the name of the certificate format.
+    #[error("the format is {0:?}, not {FORMAT:?}")]
+    Format(String),
+    /// The version of the format is unknown.
+    #[error("unknown version {0} of the format, expected version {VERSION}")]
+    Version(u64),
+    /// A member has an invalid value.
+    #[error("{member}: {problem}")]
+    Value {
+        /// Name of the member.
+        member: &'static str,
+        /// Reason why its value is invalid.
+        problem: ValueProblem,
+    },
+    /// The query is invalid.
+    #[error("query: {0}")]
+    Query(QueryError),
+    /// `semantics` is neither `geth` nor `alloy`.
+    #[error("semantics is {0:?}, neither \"geth\" nor \"alloy\"")]
+    Semantics(String),
+    /// The receipts of a block occur twice.
+    #[error("duplicate receipts of block {0}")]
+    ReceiptsTwice(B256),
+    /// The query of the certificate is not the verifier's query.
+    #[error("the certificate is for a query that differs from the given one")]
+    OtherQuery,
+    /// The certificate uses other matching rules than the verifier.
+    #[error("the certificate uses the rules of {found}, expected {expected}")]
+    OtherSemantics {
+        /// The verifier's rules.
+        expected: Semantics,
+        /// The certificate's rules.
+        found: Semantics,
+    },
+    /// The certificate embeds no headers, and the verifier gave none.
+    #[error("no headers, neither embedded nor given")]
+    NoHeaders,
+    /// The embedded headers do not form a chain.
+    #[error("embedded header {index}: {error}")]
+    Headers {
+        /// Index of the header in the list, from 0.
+        index: usize,
+        /// Reason why the header is rejected.
+        error: ChainError,
+    },
+    /// The headers do not cover the query's blocks.
+    #[error(transparent)]
+    Audit(AuditError),
+    /// A value in the certificate differs from the value computed from the data.
+    ///
+    /// The JSON name of the value is one of `chain.first`, `chain.last`, `chain.parentHash`,
+    /// `chain.lastHash`, `counts.blocks`, `counts.examined`, `result.logs` and `result.digest`.
+    /// `counts.examined` may also differ if the verifier's profile is not the issuer's profile.
+    #[error("the certificate's {0} does not match the given headers, receipts and logs")]
+    NotSo(&'static str),
+    /// Embedded receipts are malformed.
+    #[error("embedded receipts of block {block_hash}: {error}")]
+    Receipts {
+        /// Hash of the block.
+        block_hash: B256,
+        /// Reason why the receipts are malformed.
+        error: ReceiptsError,
+    },
+    /// Embedded receipts are not those of the block.
+    #[error("embedded receipts of block {block_hash}: {why}")]
+    OtherReceipts {
+        /// Hash of the block.
+        block_hash: B256,
+        /// Reason why the receipts are rejected.
+        why: Rejection,
+    },
+    /// The certificate embeds receipts of a block whose receipts are not needed.
+    #[error("embedded receipts of block {0}, whose receipts are not needed")]
+    NeedlessReceipts(B256),
+    /// The given result has the certificate's digest, but an audit proves that it is wrong.
+    #[error("findings in the audit of the given result: {}", .0.findings.len())]
+    Refuted(Box<AuditReport>),
 }
 
 impl Certificate {
@@ -101,20 +183,21 @@ impl Certificate {
     /// verifier decides every block again.
     ///
     /// # Errors
-    /// Returns an [`IssueError`] if the report has findings, or if it does not belong to the
+    /// Returns an [`CertificateError`] if the report has findings, or if it does not belong to the
     /// question.
     pub fn from_report(
         question: &AuditQuestion<'_>,
         report: &AuditReport,
         answer: &[LocatedLog],
-    ) -> Result<Self, IssueError> {
+    ) -> Result<Self, CertificateError> {
         if !report.findings.is_empty() {
-            return Err(IssueError::Findings(report.findings.len()));
+            return Err(CertificateError::Findings(report.findings.len()));
         }
         let (first, last) = (*report.range.start(), *report.range.end());
         let chain = question.chain;
         let ends = verify::parent_of(chain, first).zip(chain.block(last));
-        let (parent_hash, last_block) = ends.ok_or(IssueError::OtherReport { first, last })?;
+        let (parent_hash, last_block) =
+            ends.ok_or(CertificateError::OtherReport { first, last })?;
         Ok(Self {
             profile: question.profile.name().to_owned(),
             parent_hash,

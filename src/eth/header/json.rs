@@ -1,7 +1,6 @@
 //! Headers from JSON-RPC, which are rebuilt as RLP and accepted only if their hash is the claimed
 //! hash.
 
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use alloy_primitives::{Address, B64, B256, Bytes, U256};
@@ -9,38 +8,6 @@ use alloy_rlp::Encodable;
 
 use super::{HeaderError, HeaderView};
 use crate::eth::json::message;
-
-/// Reason why a header from JSON or from alloy's type is rejected.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum JsonHeaderError {
-    /// The text is not JSON, or a field is missing, duplicate or malformed. The message names the
-    /// field.
-    #[error("{0}")]
-    Json(String),
-    /// A field is missing, although a field that a later fork added is present.
-    #[error("{missing} is missing, but the later field {present} is present")]
-    Hole {
-        /// Name of the missing field.
-        missing: &'static str,
-        /// Name of the later field.
-        present: &'static str,
-    },
-    /// The hash of the encoded fields differs from the claimed hash.
-    ///
-    /// Either a field is wrong, or the chain's headers have fields that are unknown to this
-    /// library. For headers with unknown fields, use `debug_getRawHeader` instead of JSON.
-    #[error("the fields hash to {computed}, the claimed hash is {claimed}")]
-    HashMismatch {
-        /// The claimed `hash`.
-        claimed: B256,
-        /// The computed hash of the fields.
-        computed: B256,
-    },
-    /// The encoded fields are not a valid header.
-    #[error(transparent)]
-    Header(#[from] HeaderError),
-}
 
 /// A header that owns its RLP.
 ///
@@ -76,20 +43,20 @@ impl HeaderBuf {
     /// header: the hash itself must be trusted for another reason.
     ///
     /// # Errors
-    /// Returns a [`JsonHeaderError`]. For malformed JSON, the error contains the line, the column
+    /// Returns a [`HeaderError`]. For malformed JSON, the error contains the line, the column
     /// and the field.
-    pub fn from_json(json: &str) -> Result<Self, JsonHeaderError> {
-        let fields: Fields =
-            serde_json::from_str(json).map_err(|error| JsonHeaderError::Json(message(&error)))?;
+    pub fn from_json(json: &str) -> Result<Self, HeaderError> {
+        let fields: JsonHeader =
+            serde_json::from_str(json).map_err(|error| HeaderError::Json(message(&error)))?;
         Self::of(&fields)
     }
 
     /// Encodes the fields, and checks that their hash is the claimed hash.
-    pub(super) fn of(fields: &Fields) -> Result<Self, JsonHeaderError> {
+    pub(in crate::eth) fn of(fields: &JsonHeader) -> Result<Self, HeaderError> {
         let header = Self::from_rlp(fields.encode()?)?;
         if header.hash != fields.hash {
             let (claimed, computed) = (fields.hash, header.hash);
-            return Err(JsonHeaderError::HashMismatch { claimed, computed });
+            return Err(HeaderError::HashMismatch { claimed, computed });
         }
         Ok(header)
     }
@@ -122,37 +89,37 @@ impl HeaderBuf {
 /// The fields of a header in JSON-RPC, in the order of the RLP.
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Fields {
-    pub(super) hash: B256,
-    pub(super) parent_hash: B256,
+pub(in crate::eth) struct JsonHeader {
+    pub(in crate::eth) hash: B256,
+    pub(in crate::eth) parent_hash: B256,
     #[serde(alias = "ommersHash")]
-    pub(super) sha3_uncles: B256,
+    pub(in crate::eth) sha3_uncles: B256,
     #[serde(alias = "beneficiary")]
-    pub(super) miner: Address,
-    pub(super) state_root: B256,
-    pub(super) transactions_root: B256,
-    pub(super) receipts_root: B256,
-    pub(super) logs_bloom: Bytes,
-    pub(super) difficulty: U256,
-    pub(super) number: U256,
-    pub(super) gas_limit: U256,
-    pub(super) gas_used: U256,
-    pub(super) timestamp: U256,
-    pub(super) extra_data: Bytes,
-    pub(super) mix_hash: B256,
-    pub(super) nonce: B64,
-    pub(super) base_fee_per_gas: Option<U256>,
-    pub(super) withdrawals_root: Option<B256>,
-    pub(super) blob_gas_used: Option<U256>,
-    pub(super) excess_blob_gas: Option<U256>,
-    pub(super) parent_beacon_block_root: Option<B256>,
-    pub(super) requests_hash: Option<B256>,
-    pub(super) block_access_list_hash: Option<B256>,
-    pub(super) slot_number: Option<U256>,
+    pub(in crate::eth) miner: Address,
+    pub(in crate::eth) state_root: B256,
+    pub(in crate::eth) transactions_root: B256,
+    pub(in crate::eth) receipts_root: B256,
+    pub(in crate::eth) logs_bloom: Bytes,
+    pub(in crate::eth) difficulty: U256,
+    pub(in crate::eth) number: U256,
+    pub(in crate::eth) gas_limit: U256,
+    pub(in crate::eth) gas_used: U256,
+    pub(in crate::eth) timestamp: U256,
+    pub(in crate::eth) extra_data: Bytes,
+    pub(in crate::eth) mix_hash: B256,
+    pub(in crate::eth) nonce: B64,
+    pub(in crate::eth) base_fee_per_gas: Option<U256>,
+    pub(in crate::eth) withdrawals_root: Option<B256>,
+    pub(in crate::eth) blob_gas_used: Option<U256>,
+    pub(in crate::eth) excess_blob_gas: Option<U256>,
+    pub(in crate::eth) parent_beacon_block_root: Option<B256>,
+    pub(in crate::eth) requests_hash: Option<B256>,
+    pub(in crate::eth) block_access_list_hash: Option<B256>,
+    pub(in crate::eth) slot_number: Option<U256>,
 }
 
-impl Fields {
-    fn encode(&self) -> Result<Vec<u8>, JsonHeaderError> {
+impl JsonHeader {
+    fn encode(&self) -> Result<Vec<u8>, HeaderError> {
         let always: [&dyn Encodable; 15] = [
             &self.parent_hash,
             &self.sha3_uncles,
@@ -178,7 +145,7 @@ impl Fields {
             match (field, missing) {
                 (Some(field), None) => fields.push(field),
                 (Some(_), Some(missing)) => {
-                    return Err(JsonHeaderError::Hole { missing, present: name });
+                    return Err(HeaderError::Hole { missing, present: name });
                 }
                 (None, _) => missing = missing.or(Some(name)),
             }

@@ -1,6 +1,5 @@
 //! Parsing of transactions from JSON-RPC. Each transaction is encoded again from its fields.
 
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -8,14 +7,8 @@ use alloy_primitives::{Address, B256, Bytes, U256};
 use alloy_rlp::{Encodable, Header};
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
 
-use super::BlockTransactions;
+use super::{BlockTransactions, TransactionsError};
 use crate::eth::json::message;
-
-/// Error of transactions in JSON: the text is not JSON, or a field is missing or malformed, or the
-/// type of a transaction is unknown. The message names the line and the column.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct TransactionsJsonError(String);
 
 impl BlockTransactions {
     /// Parses the list `transactions` of a block that `eth_getBlockByHash` or
@@ -27,7 +20,7 @@ impl BlockTransactions {
     /// `serde` reads the same list.
     ///
     /// # Errors
-    /// Returns a [`TransactionsJsonError`] if a transaction is malformed or of another type.
+    /// Returns a [`TransactionsError`] if a transaction is malformed or of another type.
     ///
     /// # Examples
     /// ```
@@ -39,8 +32,8 @@ impl BlockTransactions {
     /// assert!(BlockTransactions::from_json(r#"["0x00"]"#).is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn from_json(json: &str) -> Result<Self, TransactionsJsonError> {
-        serde_json::from_str(json).map_err(|error| TransactionsJsonError(message(&error)))
+    pub fn from_json(json: &str) -> Result<Self, TransactionsError> {
+        serde_json::from_str(json).map_err(|error| TransactionsError::Json(message(&error)))
     }
 }
 
@@ -49,7 +42,7 @@ impl<'de> Deserialize<'de> for BlockTransactions {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let all = ClaimedTransactions::deserialize(deserializer)?;
         all.complete().map_err(|all| {
-            let unknown = all.unknown().next().map(|unknown| unknown.transaction_type);
+            let unknown = all.unknown().next().map(|(_, transaction_type)| transaction_type);
             D::Error::custom(Problem::UnknownType(unknown.unwrap_or_default()))
         })
     }
@@ -69,16 +62,6 @@ enum Claimed {
     Unknown { transaction_type: U256, hash: Option<B256> },
 }
 
-/// A transaction of a type whose encoding is unknown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct UnknownTransaction {
-    /// Index in the block.
-    pub index: usize,
-    /// Type as the source states it.
-    pub transaction_type: U256,
-}
-
 impl ClaimedTransactions {
     /// Reads the same list as `serde`, of at most `count` transactions: each takes more memory than a short
     /// text of it.
@@ -86,12 +69,11 @@ impl ClaimedTransactions {
         List { most: count }
     }
 
-    /// Returns the transactions whose encoding is unknown.
-    pub fn unknown(&self) -> impl Iterator<Item = UnknownTransaction> {
+    /// Returns the index and the type of each transaction whose encoding is unknown. The type is as
+    /// the source states it.
+    pub fn unknown(&self) -> impl Iterator<Item = (usize, U256)> {
         self.0.iter().enumerate().filter_map(|(index, one)| match one {
-            Claimed::Unknown { transaction_type, .. } => {
-                Some(UnknownTransaction { index, transaction_type: *transaction_type })
-            }
+            Claimed::Unknown { transaction_type, .. } => Some((index, *transaction_type)),
             Claimed::Encoded(_) => None,
         })
     }

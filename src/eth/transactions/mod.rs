@@ -6,19 +6,16 @@
 //!
 //! Sources: Yellow Paper 4.3 (the trie), EIP-2718 (typed transactions).
 
-#[cfg(feature = "alloy-rpc")]
-mod alloy_transactions;
 mod json;
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use alloy_primitives::{B256, Bytes};
 use alloy_trie::root::ordered_trie_root_with_encoder;
 use chainsieve_lanes::hash::keccak256;
 
-#[cfg(feature = "alloy-rpc")]
-pub use alloy_transactions::TransactionHashError;
-pub use json::{ClaimedTransactions, TransactionsJsonError, UnknownTransaction};
+pub use json::ClaimedTransactions;
 
 use crate::eth::log::LocatedLog;
 
@@ -37,16 +34,35 @@ pub struct VerifiedTransactions {
     hashes: Vec<B256>,
 }
 
-/// Error of transactions that have another root than the header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{count} transactions have the root {computed}, the header has {expected}")]
-pub struct TransactionsRootError {
-    /// Number of the transactions.
-    pub count: usize,
-    /// Root of the given transactions.
-    pub computed: B256,
-    /// Root in the header.
-    pub expected: B256,
+/// Error of reading the transactions of a block, or of verifying them against a root.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransactionsError {
+    /// The text is not JSON, or a field is missing or malformed, or the type of a transaction is
+    /// unknown. The message names the line and the column.
+    #[error("{0}")]
+    Json(String),
+    /// The transactions are not exactly those of a block with this root.
+    #[error("{count} transactions have the root {computed}, the header has {expected}")]
+    Root {
+        /// Number of the transactions.
+        count: usize,
+        /// Root of the given transactions.
+        computed: B256,
+        /// Root in the header.
+        expected: B256,
+    },
+    /// The fields of a transaction of alloy's type have another hash than the one that its source
+    /// claims. The transaction may have a field that alloy's type lacks.
+    #[error("the fields of transaction {index} have the hash {computed}, not {claimed}")]
+    Hash {
+        /// Index of the transaction in the list.
+        index: usize,
+        /// Hash of the encoded fields.
+        computed: B256,
+        /// Hash that the source claims.
+        claimed: B256,
+    },
 }
 
 impl BlockTransactions {
@@ -67,7 +83,7 @@ impl BlockTransactions {
     /// Verifies that these are all transactions of a block with this transactions root.
     ///
     /// # Errors
-    /// Returns a [`TransactionsRootError`] if the root of these transactions differs.
+    /// Returns a [`TransactionsError`] if the root of these transactions differs.
     ///
     /// # Cost
     /// The cost of [`root`](Self::root), and one hash for each transaction.
@@ -87,7 +103,7 @@ impl BlockTransactions {
     pub fn verify(
         self,
         transactions_root: B256,
-    ) -> Result<VerifiedTransactions, TransactionsRootError> {
+    ) -> Result<VerifiedTransactions, TransactionsError> {
         self.check(transactions_root)?;
         let hashes = self.encodings.iter().map(hash).collect();
         Ok(VerifiedTransactions { encodings: self.encodings, hashes })
@@ -102,7 +118,7 @@ impl BlockTransactions {
     /// receipts than transactions.
     ///
     /// # Errors
-    /// Returns a [`TransactionsRootError`] if the root of these transactions differs. The logs are
+    /// Returns a [`TransactionsError`] if the root of these transactions differs. The logs are
     /// then left as they are.
     ///
     /// # Cost
@@ -111,7 +127,7 @@ impl BlockTransactions {
         &self,
         transactions_root: B256,
         logs: impl IntoIterator<Item = &'a mut LocatedLog>,
-    ) -> Result<(), TransactionsRootError> {
+    ) -> Result<(), TransactionsError> {
         self.check(transactions_root)?;
         let mut last = None;
         for log in logs {
@@ -129,12 +145,12 @@ impl BlockTransactions {
         Ok(())
     }
 
-    fn check(&self, transactions_root: B256) -> Result<(), TransactionsRootError> {
+    fn check(&self, transactions_root: B256) -> Result<(), TransactionsError> {
         let (computed, expected) = (self.root(), transactions_root);
         if computed == expected {
             return Ok(());
         }
-        Err(TransactionsRootError { count: self.encodings.len(), computed, expected })
+        Err(TransactionsError::Root { count: self.encodings.len(), computed, expected })
     }
 }
 
