@@ -25,7 +25,7 @@ fn types_can_be_shared_between_threads() {
         ForgedLog, Forgery, Grounds, OmittedLog, AuditQuestion['static], Status, Undecidable, Verdict,
         WrongField,
     );
-    each!(shared, bloom: BloomAnswer, BloomView['static]);
+    each!(shared, bloom: BloomAnswer, BloomView['static], FillHistogram);
     each!(shared, certificate: Certificate, Trust['static], VerifiedCertificate);
     each!(shared, chain_profile: BloomSoundness, ChainProfile, ReceiptsScope, ProfileRange);
     each!(
@@ -33,7 +33,6 @@ fn types_can_be_shared_between_threads() {
         FileFormat, HeaderBatch, HeaderReader[&'static [u8]], Input[&'static [u8]], JsonValue,
         JsonValues[&'static [u8]], Position,
     );
-    each!(shared, fill: FillHistogram);
     each!(
         shared, follow:
         Action, Answer['static], Config, Cursor, Event['static], Follower, Indexed, NextBlocks,

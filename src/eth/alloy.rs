@@ -11,7 +11,7 @@ use alloy_rpc_types_eth::{
     TransactionReceipt,
 };
 
-use crate::eth::header::json::JsonHeader;
+use crate::eth::header::JsonHeader;
 use crate::eth::header::{HeaderBuf, HeaderError};
 use crate::eth::json::{JsonPath, ValueProblem};
 use crate::eth::log::{LocatedLog, LogProblem};

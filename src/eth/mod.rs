@@ -7,12 +7,11 @@
 //! # What you call
 //! | module | contents |
 //! |---|---|
-//! | [`bloom`] | the 2048-bit filter: bit positions of a value, accrual, an answer in three states |
+//! | [`bloom`] | the 2048-bit filter: bit positions of a value, accrual, an answer in three states, fill and false-positive rate |
 //! | [`log_query`] | filters of `eth_getLogs`: parsed, compiled to bit positions, matched exactly |
 //! | [`header`] | headers as received: a view over RLP, and chains linked by parent hash |
 //! | `files` | reads headers, bodies and receipts from files: era1 and ere archives, RLP, JSON, hex (feature `std`; archives need `era`) |
 //! | [`scan`] | tests one query against many headers, and many watches against one header |
-//! | [`fill`] | fill of filters, and the false-positive rate that follows from it |
 //! | [`forecast`] | estimates the cost of a query from headers alone |
 //! | `index` | on-disk index of a whole chain's filters, queried in milliseconds (feature `std`) |
 //! | [`receipts`] | verifies receipts against a receipts root, and builds and verifies proofs of single receipts |
@@ -45,7 +44,6 @@ pub mod certificate;
 pub mod chain_profile;
 #[cfg(feature = "std")]
 pub mod files;
-pub mod fill;
 pub mod follow;
 pub mod forecast;
 pub mod header;

@@ -16,8 +16,8 @@ use super::reader::Index;
 use super::reader::Segment;
 use super::storage::{ReadAt, Storage};
 use super::{IndexError, Part};
+use crate::eth::bloom::FillHistogram;
 use crate::eth::bloom::{BYTES, Blooms as _};
-use crate::eth::fill::FillHistogram;
 use crate::eth::header::ChainBlock;
 
 /// Consecutive headers, each the parent of the next, stored as columns.

@@ -10,7 +10,7 @@ use super::format::tail::{SLOT, Slot, SlotPlace};
 use super::{Damage, IndexError, Part};
 use super::{Folder, Index, Settings, Writer};
 use crate::eth::bloom::BITS;
-use crate::eth::fill::FillHistogram;
+use crate::eth::bloom::FillHistogram;
 use crate::eth::header::LinkedHeaders;
 
 const FIRST: u64 = 77;
