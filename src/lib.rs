@@ -8,10 +8,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`eth`] | Ethereum logs: queries, scans over headers, receipts, audits that prove an answer complete, certificates |
-//! | `eth::anchor` | why a block hash is believed: a light client of the beacon chain, the history contract, proofs of headers of any age, chains of links (feature `anchor`) |
-//! | `eth::files` | reads headers, bodies and receipts from files: era1 and ere archives, RLP, JSON, hex (feature `std`; archives need `era`) |
-//! | `eth::index` | on-disk index of a whole chain's filters, queried in milliseconds (feature `std`) |
+//! | [`eth`] | Ethereum logs: queries, files and an index of headers, scans, receipts, audits that prove an answer complete, certificates, and why a block hash is believed; its page lists its modules |
 //! | [`btc::bip37`] | Bloom filters that a wallet loads on a node, merkle blocks and their proofs, for the wallet and for the node |
 //! | [`btc::bip158`] | compact block filters: build, match, scan, audit |
 //! | `btc::bip157` | compact filters between peers, for the client and for the node (feature `std`) |

@@ -25,7 +25,7 @@ fn types_can_be_shared_between_threads() {
         ForgedLog, Forgery, Grounds, OmittedLog, AuditQuestion['static], Status, Undecidable, Verdict,
         WrongField,
     );
-    each!(shared, bloom: BloomAnswer, BloomView['static]);
+    each!(shared, bloom: BloomAnswer, BloomView['static], FillHistogram);
     each!(shared, certificate: Certificate, Trust['static], VerifiedCertificate);
     each!(shared, chain_profile: BloomSoundness, ChainProfile, ReceiptsScope, ProfileRange);
     each!(
@@ -33,7 +33,6 @@ fn types_can_be_shared_between_threads() {
         FileFormat, HeaderBatch, HeaderReader[&'static [u8]], Input[&'static [u8]], JsonValue,
         JsonValues[&'static [u8]], Position,
     );
-    each!(shared, fill: FillHistogram);
     each!(
         shared, follow:
         Action, Answer['static], Config, Cursor, Event['static], Follower, Indexed, NextBlocks,
@@ -92,23 +91,20 @@ fn types_can_be_shared_between_threads() {
 #[cfg(feature = "anchor")]
 #[test]
 fn types_of_anchors_can_be_shared() {
+    use chainsieve::eth::anchor::Grade;
     use chainsieve::eth::anchor::{account_proof as account, header_proof, links, plan};
-    use chainsieve::eth::anchor::{grade, history_contract, proof_nodes};
 
-    shared::<grade::Grade>();
+    shared::<Grade>();
     shared::<(account::AccountProof, account::SlotProof, account::ProvenAccount)>();
-    shared::<(proof_nodes::ProofNodes, proof_nodes::Account)>();
+    shared::<(account::ProofNodes, account::Account)>();
     shared::<(header_proof::HeaderProof, header_proof::ProvenHeader, header_proof::ProofKind)>();
     shared::<(header_proof::History, header_proof::ForkSlots, header_proof::EpochRecord)>();
     shared::<(header_proof::SummariesProof, header_proof::KnownSummaries)>();
     shared::<(links::Links, links::Link, links::LinkKind, links::Origin, links::Anchored)>();
-    shared::<(plan::Plan, plan::Step, plan::Sources, plan::Milestones, plan::Head, plan::Cost)>();
-    error::<account::AccountProofError>();
-    error::<proof_nodes::TrieError>();
-    error::<history_contract::HistoryContractError>();
+    shared::<(plan::Plan, plan::Step, plan::Sources, plan::Milestones, plan::BelievedBlock)>();
+    error::<account::StateProofError>();
+    error::<account::TrieError>();
     error::<header_proof::HeaderProofError>();
-    error::<header_proof::ProofDecodeError>();
-    error::<header_proof::SummariesError>();
     error::<links::LinkError>();
     error::<links::LinkProblem>();
 }
@@ -116,32 +112,30 @@ fn types_of_anchors_can_be_shared() {
 #[test]
 fn errors_are_errors() {
     each!(error, audit: AuditError, EvidenceError, Rejection);
-    each!(error, certificate: CertificateJsonError, IssueError, VerifyError);
-    each!(error, files: FileError, FileProblem, IndexProblem, UnknownFormatName);
+    each!(error, certificate: CertificateError);
+    each!(error, files: FileError, FileProblem);
     each!(error, follow: AnswerError, CursorError, Failure, Fault, StartError);
-    each!(error, header: ChainError, HeaderError, JsonHeaderError);
+    each!(error, header: ChainError, HeaderError);
     each!(error, index: IndexError);
     each!(error, json: ValueProblem);
     each!(error, log: LogJsonError, LogProblem);
-    each!(error, log_query: EventSignatureError, LimitError, QueryJsonError, ResolveError);
+    each!(error, log_query: QueryError, ResolveError);
     each!(error, provider: SingleBlock);
-    each!(error, receipts: ProofError, ReceiptsError, VerifyError);
-    each!(error, transactions: TransactionsJsonError, TransactionsRootError);
+    each!(error, receipts: ReceiptsError, VerifyError);
+    each!(error, transactions: TransactionsError);
     error::<chainsieve::UnknownName>();
     #[cfg(feature = "anchor")]
     {
         use chainsieve::eth::anchor::{network, sync_committee};
         error::<network::NetworkError>();
         error::<sync_committee::BootstrapError>();
-        error::<sync_committee::ChunkProblem>();
         error::<sync_committee::DecodeError>();
-        error::<sync_committee::HeaderError>();
-        error::<sync_committee::JsonError>();
+        error::<sync_committee::BeaconHeaderError>();
         error::<sync_committee::KeyError>();
         error::<sync_committee::ResponseError>();
         error::<sync_committee::SszError>();
         error::<sync_committee::UpdateError>();
     }
     #[cfg(feature = "alloy-rpc")]
-    each!(error, log_query: TrailingWildcard);
+    each!(error, alloy: TrailingWildcard);
 }

@@ -4,10 +4,10 @@
 use std::fmt::Debug;
 
 use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::bloom::FillHistogram;
 use chainsieve::eth::bloom::{BloomAnswer, positions};
 use chainsieve::eth::chain_profile::{ChainProfile, ProfileRange, ReceiptsScope};
 use chainsieve::eth::files::FileFormat;
-use chainsieve::eth::fill::FillHistogram;
 use chainsieve::eth::follow::{Cursor, Failure, Update, UpdateId};
 use chainsieve::eth::forecast::Forecast;
 use chainsieve::eth::header::{HeaderBuf, HeaderLayout, Linked};

@@ -1,7 +1,7 @@
 //! Proofs that a header is part of the chain, and the lists that they start from.
 
 use alloy_primitives::{B256, U256};
-use chainsieve::eth::anchor::grade::Grade;
+use chainsieve::eth::anchor::Grade;
 use chainsieve::eth::anchor::header_proof::{
     EpochRecord, ForkSlots, HeaderProof, HistoricalSummary, History, KnownSummaries, ProofKind,
     SummariesProof,

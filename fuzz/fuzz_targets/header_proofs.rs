@@ -3,9 +3,9 @@
 #![no_main]
 
 use chainsieve::alloy_primitives::{B256, keccak256};
-use chainsieve::eth::anchor::grade::Grade;
+use chainsieve::eth::anchor::Grade;
 use chainsieve::eth::anchor::header_proof::{
-    HeaderProof, History, KnownSummaries, ProofKind, SummariesError, SummariesProof,
+    HeaderProof, HeaderProofError, History, KnownSummaries, ProofKind, SummariesProof,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -19,7 +19,7 @@ fn examine(proof: &HeaderProof) {
     let _ = (proof.slot(), proof.beacon_block());
 }
 
-fn examine_list(read: Result<SummariesProof, SummariesError>) {
+fn examine_list(read: Result<SummariesProof, HeaderProofError>) {
     if let Ok(list) = read {
         assert!(list.verify(B256::repeat_byte(1), Grade::Finalized).is_err());
     }

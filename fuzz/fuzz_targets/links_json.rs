@@ -3,7 +3,7 @@
 #![no_main]
 
 use chainsieve::alloy_primitives::{B256, keccak256};
-use chainsieve::eth::anchor::grade::Grade;
+use chainsieve::eth::anchor::Grade;
 use chainsieve::eth::anchor::header_proof::History;
 use chainsieve::eth::anchor::links::{Link, LinkVerifier, Links, Origin};
 use libfuzzer_sys::fuzz_target;

@@ -6,9 +6,8 @@
 #![no_main]
 
 use chainsieve::alloy_primitives::{B256, Bytes, U256, keccak256};
-use chainsieve::eth::anchor::account_proof::{AccountProof, SlotProof};
+use chainsieve::eth::anchor::account_proof::{AccountProof, ProofNodes, SlotProof};
 use chainsieve::eth::anchor::history_contract;
-use chainsieve::eth::anchor::proof_nodes::ProofNodes;
 use chainsieve::eth::header::HeaderView;
 use libfuzzer_sys::fuzz_target;
 

@@ -15,6 +15,7 @@
 //! belongs to, so the profile must be chosen by the party that trusts the anchor.
 
 use alloc::borrow::Cow;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -125,26 +126,18 @@ struct Wire {
     statuses_since: Option<u64>,
 }
 
-/// Reason why a parsed profile is invalid.
-#[derive(Debug, thiserror::Error)]
-enum WireError {
-    #[error("the first range must begin at block 0")]
-    Start,
-    #[error("the range from block {0} on is not in ascending order")]
-    Order(u64),
-}
-
 impl TryFrom<Wire> for ChainProfile {
-    type Error = WireError;
+    type Error = String;
 
-    fn try_from(wire: Wire) -> Result<Self, WireError> {
+    fn try_from(wire: Wire) -> Result<Self, String> {
         let Wire { name, ranges, statuses_since } = wire;
         if ranges.first().is_none_or(|first| first.first != 0) {
-            return Err(WireError::Start);
+            return Err("the first range must begin at block 0".into());
         }
         let unordered = ranges.windows(2).find(|pair| pair[0].first >= pair[1].first);
         if let Some(pair) = unordered {
-            return Err(WireError::Order(pair[1].first));
+            let first = pair[1].first;
+            return Err(format!("the range from block {first} on is not in ascending order"));
         }
         Ok(Self { name: name.into(), ranges, statuses_since })
     }

@@ -14,8 +14,8 @@ use alloc::vec::Vec;
 use alloy_primitives::Bloom;
 use serde::ser::SerializeStruct as _;
 
+use super::bloom::FillHistogram;
 use super::bloom::{self, BitPositions};
-use super::fill::FillHistogram;
 use super::header::{ChainBlock, LinkedHeaders};
 use super::log_query::CompiledQuery;
 use super::scan;

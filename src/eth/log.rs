@@ -1,8 +1,5 @@
 //! A log with its position in the chain, as `eth_getLogs` returns it.
 
-#[cfg(feature = "alloy-rpc")]
-mod alloy_log;
-
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 use core::fmt;

@@ -4,27 +4,38 @@
 //! and to the root of its receipts. So under a trusted hash, a "no" of the filter proves that the
 //! block has no matching log. A "maybe" is decided by checking all receipts of the block.
 //!
+//! # What you call
 //! | module | contents |
 //! |---|---|
-//! | [`bloom`] | the 2048-bit filter: bit positions of a value, accrual, an answer in three states |
+//! | [`bloom`] | the 2048-bit filter: bit positions of a value, accrual, an answer in three states, fill and false-positive rate |
 //! | [`log_query`] | filters of `eth_getLogs`: parsed, compiled to bit positions, matched exactly |
 //! | [`header`] | headers as received: a view over RLP, and chains linked by parent hash |
 //! | `files` | reads headers, bodies and receipts from files: era1 and ere archives, RLP, JSON, hex (feature `std`; archives need `era`) |
 //! | [`scan`] | tests one query against many headers, and many watches against one header |
-//! | [`fill`] | fill of filters, and the false-positive rate that follows from it |
 //! | [`forecast`] | estimates the cost of a query from headers alone |
 //! | `index` | on-disk index of a whole chain's filters, queried in milliseconds (feature `std`) |
 //! | [`receipts`] | verifies receipts against a receipts root, and builds and verifies proofs of single receipts |
 //! | [`transactions`] | verifies transactions against a transactions root |
-//! | [`audit`] | decides block by block if the answer to a query is complete and correct |
-//! | [`follow`] | follows the past and new logs of a query through reorganisations |
-//! | [`provider`] | limits of RPC providers; splits, retries and compares requests |
 //! | `anchor` | why a block hash is believed: sync committees of the beacon chain, the history contract, proofs of headers (feature `anchor`) |
 //! | [`certificate`] | an audit's result in a form that others can verify |
 //! | [`chain_profile`] | what the filters and receipts of each chain commit to |
 //! | [`log`] | a log with its position in the chain |
+//! | `alloy` | conversions from and to the types of `alloy-rpc-types-eth` (feature `alloy-rpc`) |
 //! | [`json`] | errors in JSON-RPC values, with their position |
+//!
+//! # What you drive
+//! State machines without sockets, clock or files: the caller passes each `Event` in, and carries out
+//! each `Action`. `anchor` has two more, the light client of the beacon chain and the part that keeps
+//! it up to date.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`audit`] | decides block by block if the answer to a query is complete and correct |
+//! | [`follow`] | follows the past and new logs of a query through reorganisations |
+//! | [`provider`] | limits of RPC providers; splits, retries and compares requests |
 
+#[cfg(feature = "alloy-rpc")]
+pub mod alloy;
 #[cfg(feature = "anchor")]
 pub mod anchor;
 pub mod audit;
@@ -33,7 +44,6 @@ pub mod certificate;
 pub mod chain_profile;
 #[cfg(feature = "std")]
 pub mod files;
-pub mod fill;
 pub mod follow;
 pub mod forecast;
 pub mod header;

@@ -36,7 +36,7 @@ fn names_of_anchors_are_those_of_serde() {
 fn names_are_read_as_written_and_are_those_of_serde() {
     check!(BloomAnswer, BloomSoundness, Grounds, HeaderLayout, ReceiptsScope, Semantics, Status);
     #[cfg(feature = "anchor")]
-    check!(super::anchor::grade::Grade, super::anchor::header_proof::ProofKind);
+    check!(super::anchor::Grade, super::anchor::header_proof::ProofKind);
     assert_eq!(
         "whole".parse::<Status>().unwrap_err().to_string(),
         "\"whole\" is not a status: complete, undecided or wrong"

@@ -9,7 +9,7 @@ use alloy_trie::nodes::{BranchNode, RlpNode, TrieNode};
 
 /// The result of a node for a key.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum TrieStep {
     /// The path continues at the node with this hash.
     Down(B256),
     /// The node has the leaf of the key, with this value.
@@ -26,13 +26,13 @@ pub(crate) enum Step {
 ///
 /// # Errors
 /// Returns an error if the bytes are not a trie node.
-pub(crate) fn step(rlp: &[u8], key: &Nibbles, walked: &mut usize) -> alloy_rlp::Result<Step> {
+pub(crate) fn step(rlp: &[u8], key: &Nibbles, walked: &mut usize) -> alloy_rlp::Result<TrieStep> {
     let mut node = TrieNode::decode(&mut &rlp[..])?;
     // An embedded node is shorter than the node that embeds it, so this ends.
     loop {
         let rest = key.slice(*walked..);
         let child = match node {
-            TrieNode::Leaf(leaf) if leaf.key == rest => return Ok(Step::Value(leaf.value)),
+            TrieNode::Leaf(leaf) if leaf.key == rest => return Ok(TrieStep::Value(leaf.value)),
             TrieNode::Extension(extension) if rest.starts_with(&extension.key) => {
                 *walked += extension.key.len();
                 Some(extension.child)
@@ -43,9 +43,9 @@ pub(crate) fn step(rlp: &[u8], key: &Nibbles, walked: &mut usize) -> alloy_rlp::
             }
             TrieNode::Leaf(_) | TrieNode::Extension(_) | TrieNode::EmptyRoot => None,
         };
-        let Some(child) = child else { return Ok(Step::Absent) };
+        let Some(child) = child else { return Ok(TrieStep::Absent) };
         if let Some(hash) = child.as_hash() {
-            return Ok(Step::Down(hash));
+            return Ok(TrieStep::Down(hash));
         }
         node = TrieNode::decode(&mut child.as_slice())?;
     }

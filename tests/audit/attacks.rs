@@ -6,7 +6,7 @@ use chainsieve::eth::audit::{
     Action, Audit, AuditQuestion, Event, EvidenceError, FindingKind, ForgedLog, Forgery,
     OmittedLog, Rejection, Status, WrongField,
 };
-use chainsieve::eth::certificate::{Certificate, Trust, VerifyError};
+use chainsieve::eth::certificate::{Certificate, CertificateError, Trust};
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{BlockTag, LogQuery, ResolvedBlocks, Semantics};
@@ -183,11 +183,11 @@ fn that_a_block_has_no_receipts_may_be_said() {
     assert!(verified.is_complete());
     assert_eq!(verified.logs, Some(answer));
     let lie = full.clone().with_receipts(run.block(101).hash, &run.block(100).receipts);
-    assert_eq!(verify(&lie), Err(VerifyError::NeedlessReceipts(run.block(101).hash)));
+    assert_eq!(verify(&lie), Err(CertificateError::NeedlessReceipts(run.block(101).hash)));
     let stranger = full.clone().with_receipts(B256::ZERO, &BlockReceipts::default());
-    assert_eq!(verify(&stranger), Err(VerifyError::NeedlessReceipts(B256::ZERO)));
+    assert_eq!(verify(&stranger), Err(CertificateError::NeedlessReceipts(B256::ZERO)));
     let lie = full.with_receipts(run.block(100).hash, &BlockReceipts::default());
-    assert!(matches!(verify(&lie), Err(VerifyError::OtherReceipts { .. })));
+    assert!(matches!(verify(&lie), Err(CertificateError::OtherReceipts { .. })));
 }
 
 /// The embedded receipts lack their post-state roots, so the verifier fetches the receipts from
@@ -217,7 +217,7 @@ fn embedded_receipts_without_post_states_are_asked_for_elsewhere() {
     let modern = profile.clone().with_statuses_since(100);
     let trust = Trust { profile: &modern, ..trust };
     let verified = certificate.verify(&trust, None, fetch, None);
-    assert!(matches!(verified, Err(VerifyError::OtherReceipts { .. })), "{verified:?}");
+    assert!(matches!(verified, Err(CertificateError::OtherReceipts { .. })), "{verified:?}");
 }
 
 #[test]

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use alloy_primitives::{B256, address, b256};
 use chainsieve::eth::audit::{Audit, AuditError, AuditQuestion, Undecidable};
-use chainsieve::eth::certificate::{
-    Certificate, CertificateJsonError, IssueError, Trust, VerifyError,
-};
+use chainsieve::eth::certificate::{Certificate, CertificateError, Trust};
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::log::{LocatedLog, digest};
 use chainsieve::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
@@ -128,7 +126,10 @@ fn the_golden_file_is_read_forever() {
 fn without_receipts_the_blocks_are_named() {
     let issued = usdt_transfers();
     let bare = issued.bare();
-    assert_eq!(bare.verify(&issued.trust(), None, |_, _| None, None), Err(VerifyError::NoHeaders));
+    assert_eq!(
+        bare.verify(&issued.trust(), None, |_, _| None, None),
+        Err(CertificateError::NoHeaders)
+    );
     let headers = Some(&issued.run.chain);
     let verified = bare.verify(&issued.trust(), headers, |_, _| None, None).unwrap();
     let why = Undecidable::ReceiptsNotSupplied;
@@ -165,12 +166,12 @@ fn query_profile_and_anchor_are_the_verifiers() {
     let verify = |trust: &Trust<'_>| full.verify(trust, None, |_, _| None, None);
     let trust = issued.trust();
     let other = issued.query.clone().address(alloy_primitives::Address::ZERO);
-    assert_eq!(verify(&Trust { query: &other, ..trust }), Err(VerifyError::OtherQuery));
+    assert_eq!(verify(&Trust { query: &other, ..trust }), Err(CertificateError::OtherQuery));
     let alloy = Trust { semantics: Semantics::Alloy, ..trust };
-    assert!(matches!(verify(&alloy), Err(VerifyError::OtherSemantics { .. })));
+    assert!(matches!(verify(&alloy), Err(CertificateError::OtherSemantics { .. })));
     let blocks = ResolvedBlocks::Range { first: 17_686_111, last: 17_686_111 };
     let fewer = Trust { blocks, ..trust };
-    let error = VerifyError::Audit(AuditError::OtherBlocks { blocks });
+    let error = CertificateError::Audit(AuditError::OtherBlocks { blocks });
     assert_eq!(verify(&fewer), Err(error));
     let partly =
         ChainProfile::assumed("doubt", BloomSoundness::Unsound, ReceiptsScope::NotEveryLog);
@@ -186,22 +187,22 @@ fn a_false_result_is_neither_certified_nor_passed() {
     false_answer.remove(3);
     let report = issued.run.audit_question(issued.question(), &false_answer);
     let refused = Certificate::from_report(&issued.question(), &report, &false_answer);
-    assert_eq!(refused, Err(IssueError::Findings(1)));
+    assert_eq!(refused, Err(CertificateError::Findings(1)));
     // This certificate combines an honest report with the false result.
     let honest = issued.run.audit_question(issued.question(), &issued.answer);
     let forged = Certificate::from_report(&issued.question(), &honest, &false_answer).unwrap();
     let headers = Some(&issued.run.chain);
     let receipts = |number, _: B256| Some(issued.run.block(number).receipts.clone());
     let verify = |result| forged.verify(&issued.trust(), headers, receipts, result);
-    assert_eq!(verify(None), Err(VerifyError::NotSo("result.logs")));
-    assert!(matches!(verify(Some(&false_answer)), Err(VerifyError::Refuted(_))));
-    assert_eq!(verify(Some(&issued.answer)), Err(VerifyError::NotSo("result.logs")));
+    assert_eq!(verify(None), Err(CertificateError::NotSo("result.logs")));
+    assert!(matches!(verify(Some(&false_answer)), Err(CertificateError::Refuted(_))));
+    assert_eq!(verify(Some(&issued.answer)), Err(CertificateError::NotSo("result.logs")));
     // This result has the same number of logs, and one of them is altered.
     let mut other = issued.answer.clone();
     other[2].log.data.data = vec![1].into();
     let forged = Certificate::from_report(&issued.question(), &honest, &other).unwrap();
     let error = forged.verify(&issued.trust(), headers, receipts, None);
-    assert_eq!(error, Err(VerifyError::NotSo("result.digest")));
+    assert_eq!(error, Err(CertificateError::NotSo("result.digest")));
 }
 
 /// Appends the JSON pointer of every leaf of `value` to `out`.
@@ -290,10 +291,7 @@ fn members_are_all_there_once_and_known() {
     }
     let mut more = json.clone();
     more["query"]["note"] = "unknown".into();
-    assert!(matches!(
-        Certificate::from_json(&more.to_string()),
-        Err(CertificateJsonError::Query(_))
-    ));
+    assert!(matches!(Certificate::from_json(&more.to_string()), Err(CertificateError::Query(_))));
     for member in [r#""version":1,"#, r#""first":"0x10dde5f","#, r#""semantics":"geth","#] {
         let twice = text.replacen(member, &format!("{member}{member}"), 1);
         assert!(twice.len() > text.len());
@@ -307,17 +305,14 @@ fn members_are_all_there_once_and_known() {
     receipts.push(again.unwrap());
     assert_eq!(
         Certificate::from_json(&twice.to_string()),
-        Err(CertificateJsonError::ReceiptsTwice(hash))
+        Err(CertificateError::ReceiptsTwice(hash))
     );
     let mut later = json.clone();
     (later["version"], later["news"]) = (2.into(), "of version 2".into());
-    assert_eq!(Certificate::from_json(&later.to_string()), Err(CertificateJsonError::Version(2)));
+    assert_eq!(Certificate::from_json(&later.to_string()), Err(CertificateError::Version(2)));
     let mut other = json;
     other["format"] = "something else".into();
-    assert!(matches!(
-        Certificate::from_json(&other.to_string()),
-        Err(CertificateJsonError::Format(_))
-    ));
+    assert!(matches!(Certificate::from_json(&other.to_string()), Err(CertificateError::Format(_))));
     // Receipts of a block that needs none are rejected: the verification would not check them.
     let fewer = Issued::new(
         audit_runs::fixture_pair(),
@@ -329,7 +324,7 @@ fn members_are_all_there_once_and_known() {
     let needless = fewer.bare().with_headers(&views).with_receipts(block.hash, &block.receipts);
     assert_eq!(
         needless.verify(&fewer.trust(), None, |_, _| None, None),
-        Err(VerifyError::NeedlessReceipts(block.hash))
+        Err(CertificateError::NeedlessReceipts(block.hash))
     );
 }
 

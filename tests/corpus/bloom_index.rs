@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use alloy_primitives::{B256, Bloom};
-use chainsieve::eth::fill::FillHistogram;
+use chainsieve::eth::bloom::FillHistogram;
 use chainsieve::eth::index::{Folder, Index, Settings, Writer};
 use chainsieve::eth::scan;
 use chainsieve::simd::Backend;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use alloy_primitives::B256;
 use alloy_rlp::Encodable as _;
-use chainsieve::eth::header::{ChainError, HeaderBuf, HeaderView, JsonHeaderError, LinkedHeaders};
+use chainsieve::eth::header::{ChainError, HeaderBuf, HeaderError, HeaderView, LinkedHeaders};
 use chainsieve::simd::Backend;
 
 use testkit::eth::corpus::{self, EthCorpus, Format};
@@ -153,7 +153,7 @@ fn blocks_of_json_rpc_are_taken_under_their_hash_alone() {
             let mut lie = block.clone();
             lie[field] = other.into();
             let result = HeaderBuf::from_json(&lie.to_string());
-            let found = matches!(result, Err(JsonHeaderError::HashMismatch { .. }));
+            let found = matches!(result, Err(HeaderError::HashMismatch { .. }));
             assert!(found, "{name}: {field}: {result:?}");
             lie.as_object_mut().expect("an object").remove(field);
             assert!(HeaderBuf::from_json(&lie.to_string()).is_err(), "{name}: no {field}");

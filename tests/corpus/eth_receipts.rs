@@ -8,9 +8,7 @@ use alloy_consensus::private::alloy_eips::Encodable2718 as _;
 use alloy_primitives::{B256, Bloom};
 use alloy_rlp::Encodable as _;
 use chainsieve::eth::bloom::BloomView;
-use chainsieve::eth::receipts::{
-    BlockReceipts, BloomAgreement, ProofError, ReceiptsError, VerifyError,
-};
+use chainsieve::eth::receipts::{BlockReceipts, BloomAgreement, ReceiptsError, VerifyError};
 
 use testkit::eth::corpus::{EthBlock, EthCorpus, Format};
 
@@ -145,7 +143,7 @@ fn lies_are_found(block: &EthBlock, encodings: &[Vec<u8>]) {
         let mut proof = verified.proof(at as u64).expect("there is such a receipt");
         let expected = receipts.iter().nth(at);
         assert_eq!(proof.verify(root).as_ref().ok(), expected, "{name}: {at}");
-        let hash = matches!(proof.verify(B256::ZERO), Err(ProofError::Hash { node: 0, .. }));
+        let hash = matches!(proof.verify(B256::ZERO), Err(VerifyError::Hash { node: 0, .. }));
         assert!(hash, "{name}: {at} under another root");
         proof.transaction_index += 1;
         assert!(proof.verify(root).is_err(), "{name}: {at} for the next");

@@ -4,8 +4,8 @@ use alloy_primitives::{Address, B256, Bytes, Log};
 use alloy_rpc_types_eth::{BlockNumberOrTag, Filter};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{
-    BlockSelection, BlockTag, Heads, LimitError, LogQuery, MAX_TOPICS, QueryJsonError, QueryLimits,
-    ResolveError, ResolvedBlocks, Semantics, TopicSet,
+    BlockSelection, BlockTag, Heads, LogQuery, MAX_TOPICS, QueryError, QueryLimits, ResolveError,
+    ResolvedBlocks, Semantics, TopicSet,
 };
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ fn values<T: serde::de::DeserializeOwned>(value: &Value) -> Vec<T> {
     serde_json::from_value(value.clone()).unwrap_or_else(|e| panic!("{value}: {e}"))
 }
 
-fn geth(filter: &Value) -> Result<LogQuery, QueryJsonError> {
+fn geth(filter: &Value) -> Result<LogQuery, QueryError> {
     LogQuery::from_json(&filter.to_string(), Semantics::Geth)
 }
 
@@ -118,7 +118,7 @@ fn geth_refuses() {
             }
             "five topic positions, all empty" => {
                 let error = geth(&json!({"topics": [[], [], [], [], []]}));
-                assert_eq!(error, Err(QueryJsonError::TooManyPositions { found: 5 }));
+                assert_eq!(error, Err(QueryError::TooManyPositions { found: 5 }));
             }
             "more addresses, or more topics in a position, than logQueryLimit" => too_many(),
             "fromBlock 2, toBlock 1" => {
@@ -135,7 +135,7 @@ fn geth_refuses() {
 fn excluded(filter: &Value) {
     for semantics in BOTH {
         let error = LogQuery::from_json(&filter.to_string(), semantics);
-        assert_eq!(error, Err(QueryJsonError::HashAndRange), "{filter}");
+        assert_eq!(error, Err(QueryError::HashAndRange), "{filter}");
     }
 }
 
@@ -149,11 +149,11 @@ fn too_many() {
         };
         let addresses: Vec<_> = values(20).collect();
         let query = geth(&json!({"address": addresses})).expect("a query");
-        assert_eq!(matches!(check(&query), Err(LimitError::Addresses { .. })), is_refused);
+        assert_eq!(matches!(check(&query), Err(QueryError::TooManyAddresses { .. })), is_refused);
         let topics: Vec<_> = values(32).collect();
         let query = geth(&json!({"topics": [null, topics]})).expect("a query");
         let error = check(&query);
-        assert_eq!(matches!(error, Err(LimitError::Topics { position: 1, .. })), is_refused);
+        assert_eq!(matches!(error, Err(QueryError::TooManyTopics { position: 1, .. })), is_refused);
     }
 }
 
@@ -215,7 +215,7 @@ fn geth_json_rules() {
                 for text in
                     ["1", "", "0x", "0x00", "0x01", "0x8000000000000000", "Latest", "EARLIEST"]
                 {
-                    assert!(matches!(block(text), Err(QueryJsonError::Value { .. })), "{text}");
+                    assert!(matches!(block(text), Err(QueryError::Value { .. })), "{text}");
                 }
             }
             "a null inside an or-list makes the position a wildcard, what follows it is not read" => {
@@ -226,7 +226,7 @@ fn geth_json_rules() {
             }
             "a null inside the list of addresses is refused" => {
                 let error = geth(&json!({"address": [format!("0x{:040x}", 1), null]}));
-                let Err(QueryJsonError::Value { place, .. }) = error else { panic!("{error:?}") };
+                let Err(QueryError::Value { place, .. }) = error else { panic!("{error:?}") };
                 assert_eq!(place.to_string(), "address[1]");
             }
             // geth may answer this with no logs, which proves nothing. The library always rejects
@@ -309,7 +309,7 @@ fn alloy_differs() {
     let twice = r#"{"address":null,"address":null}"#;
     assert!(serde_json::from_str::<Filter>(twice).is_err());
     let error = LogQuery::from_json(twice, Semantics::Alloy);
-    assert_eq!(error, Err(QueryJsonError::DuplicateField("address")));
+    assert_eq!(error, Err(QueryError::DuplicateField("address")));
 }
 
 /// A log that the library writes has the members that execution-apis lists.

@@ -5,9 +5,7 @@ use chainsieve::eth::bloom::BloomAnswer;
 use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::json::{JsonPath, ValueProblem};
 use chainsieve::eth::log::LocatedLog;
-use chainsieve::eth::log_query::{
-    LogQuery, QueryJsonError, ResolveError, ResolvedBlocks, Semantics,
-};
+use chainsieve::eth::log_query::{LogQuery, QueryError, ResolveError, ResolvedBlocks, Semantics};
 
 use testkit::eth::log_chains::Chain;
 
@@ -27,7 +25,7 @@ pub(crate) struct Reading<'a> {
 /// The reason why a filter is rejected.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    Query(QueryJsonError),
+    Query(QueryError),
     Blocks(ResolveError),
     Audit(AuditError),
 }
@@ -94,7 +92,7 @@ impl Refusal {
     /// # Panics
     /// If no test knows the description.
     pub(crate) fn is(&self, said: &str) -> bool {
-        use QueryJsonError as Q;
+        use QueryError as Q;
         use ValueProblem as P;
         let value = match self {
             Self::Query(Q::Value { place, problem }) => Some((place, problem)),

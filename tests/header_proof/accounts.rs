@@ -6,8 +6,9 @@ use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
 use alloy_rpc_types_eth::EIP1186AccountProofResponse;
 use alloy_trie::proof::verify_proof;
 use alloy_trie::{Nibbles, TrieAccount};
-use chainsieve::eth::anchor::account_proof::{AccountProof, AccountProofError};
-use chainsieve::eth::anchor::proof_nodes::{ProofNodes, TrieError};
+use chainsieve::eth::anchor::account_proof::{
+    AccountProof, ProofNodes, StateProofError, TrieError,
+};
 use serde_json::Value;
 
 use crate::corpus::{Anchors, text};
@@ -96,12 +97,12 @@ fn real_answers_are_verified() {
     assert_eq!((cases.len(), slots), (10, 9));
 }
 
-const fn reason(error: &AccountProofError) -> &'static str {
+const fn reason(error: &StateProofError) -> &'static str {
     match error {
-        AccountProofError::Account(TrieError::Missing { .. }) => "missing account node",
-        AccountProofError::Slot { error: TrieError::Missing { .. }, .. } => "missing slot node",
-        AccountProofError::Claim { .. } => "claim",
-        AccountProofError::NeedlessNode => "needless node",
+        StateProofError::Account(TrieError::Missing { .. }) => "missing account node",
+        StateProofError::Slot { error: TrieError::Missing { .. }, .. } => "missing slot node",
+        StateProofError::Claim { .. } => "claim",
+        StateProofError::NeedlessNode => "needless node",
         _ => "other",
     }
 }
@@ -234,6 +235,6 @@ fn tries_that_no_state_has() {
 fn json_that_is_no_answer() {
     for text in ["", "null", "[]", "{}", r#"{"address":"0x00"}"#, "{\"address\":1}"] {
         let refused = AccountProof::from_json(text);
-        assert!(matches!(refused, Err(AccountProofError::Json(_))), "{text}: {refused:?}");
+        assert!(matches!(refused, Err(StateProofError::Json(_))), "{text}: {refused:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! Archives: an era1 archive of mainnet, records of an ere archive, and made-up archives of real
 //! headers with their proofs.
 
-use chainsieve::eth::anchor::grade::Grade;
+use chainsieve::eth::anchor::Grade;
 use chainsieve::eth::anchor::header_proof::{EpochRecord, ForkSlots, HeaderProof, History};
 use chainsieve::eth::files::{Archive, ArchiveHistory, EntryKind, FileError, FileProblem};
 use chainsieve::eth::files::{HistoryReader, Input};

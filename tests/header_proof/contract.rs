@@ -2,10 +2,10 @@
 
 use alloy_primitives::{B256, Bytes, U256, b256, keccak256};
 use alloy_rlp::Encodable as _;
+use chainsieve::eth::anchor::account_proof::{ProofNodes, StateProofError};
 use chainsieve::eth::anchor::history_contract::{
-    ADDRESS, CODE_HASH, HistoryContractError, SERVE_WINDOW, served, slot, verify,
+    ADDRESS, CODE_HASH, SERVE_WINDOW, served, slot, verify,
 };
-use chainsieve::eth::anchor::proof_nodes::ProofNodes;
 use chainsieve::eth::header::{BlockRef, HeaderView};
 use testkit::eth::history_state::{HistoryState, trie};
 
@@ -53,21 +53,21 @@ fn a_hash_of_mainnet() {
         [26_069_527 - 8191, 26_069_527 + 8191, 5765, head, head + 1, head - 8192, u64::MAX]
     {
         let refused = verify(&header, &nodes, &[26_069_527, number]);
-        assert_eq!(refused, Err(HistoryContractError::OutOfRange { number, head }));
+        assert_eq!(refused, Err(StateProofError::OutOfRange { number, head }));
     }
     // Slots whose nodes are not there.
     for number in [head - 1, head - 8191, 26_069_526, 26_069_528] {
         let refused = verify(&header, &nodes, &[number]);
-        let missing = matches!(refused, Err(HistoryContractError::Slot { .. }));
+        let missing = matches!(refused, Err(StateProofError::ContractSlot { .. }));
         assert!(missing, "{number}: {refused:?}");
     }
     // No slot above 8190 is ever asked for, so the proof that one is empty proves nothing.
     let (_, nodes) = mainnet(&corpus, "eip2935/26069545_slot_10274_absent.json");
     let refused = verify(&header, &nodes, &[head - 8191 + (10274 % 8191)]);
-    assert!(matches!(refused, Err(HistoryContractError::Slot { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(StateProofError::ContractSlot { .. })), "{refused:?}");
     // The header of another block.
     let refused = verify(&earlier, &nodes, &[26_069_520]);
-    assert!(matches!(refused, Err(HistoryContractError::Account(_))), "{refused:?}");
+    assert!(matches!(refused, Err(StateProofError::ContractAccount(_))), "{refused:?}");
 }
 
 /// Each byte of each node is changed: the path to the block is broken there.
@@ -85,8 +85,8 @@ fn changed_nodes_are_refused() {
             bytes[at] ^= 0x20;
             changed[node] = bytes.into();
             match verify(&header, &changed.into(), &[26_069_527]) {
-                Err(HistoryContractError::Account(_)) => account += 1,
-                Err(HistoryContractError::Slot { .. }) => storage += 1,
+                Err(StateProofError::ContractAccount(_)) => account += 1,
+                Err(StateProofError::ContractSlot { .. }) => storage += 1,
                 other => panic!("{node}, byte {at}: {other:?}"),
             }
         }
@@ -157,7 +157,7 @@ fn what_a_state_lacks_is_named() {
     assert!(verify(&view, &nodes, &[29_999, 29_988]).is_ok());
     for number in [29_987, 21_809] {
         let refused = verify(&view, &nodes, &[number]);
-        assert_eq!(refused, Err(HistoryContractError::NotWritten { number }));
+        assert_eq!(refused, Err(StateProofError::NotWritten { number }));
     }
 
     let found = b256!("00000000000000000000000000000000000000000000000000000000000000aa");
@@ -165,7 +165,7 @@ fn what_a_state_lacks_is_named() {
     let rlp = header(head, other.root());
     let view = HeaderView::decode(&rlp).expect("a header");
     let refused = verify(&view, &other.nodes(&numbers).into(), &[29_999]);
-    assert_eq!(refused, Err(HistoryContractError::OtherCode { found }));
+    assert_eq!(refused, Err(StateProofError::OtherCode { found, expected: CODE_HASH }));
 
     // A state without the contract.
     let leaves: Vec<_> =
@@ -174,5 +174,5 @@ fn what_a_state_lacks_is_named() {
     let rlp = header(head, root);
     let view = HeaderView::decode(&rlp).expect("a header");
     let refused = verify(&view, &nodes.into(), &[29_999]);
-    assert_eq!(refused, Err(HistoryContractError::NoContract { head }));
+    assert_eq!(refused, Err(StateProofError::NoContract { head }));
 }

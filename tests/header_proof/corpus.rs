@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use alloy_primitives::B256;
-use chainsieve::eth::anchor::grade::Grade;
+use chainsieve::eth::anchor::Grade;
 use chainsieve::eth::anchor::header_proof::{ForkSlots, History, KnownSummaries, ProofKind};
 use serde_json::Value;
 

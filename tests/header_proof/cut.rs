@@ -7,11 +7,10 @@ use alloy_primitives::{B256, Bytes, U64, U256, keccak256};
 use alloy_rlp::Encodable as _;
 use alloy_trie::proof::verify_proof;
 use alloy_trie::{EMPTY_ROOT_HASH, KECCAK_EMPTY, Nibbles};
-use chainsieve::eth::anchor::account_proof::{AccountProof, AccountProofError};
-use chainsieve::eth::anchor::history_contract::{
-    ADDRESS, CODE_HASH, HistoryContractError, slot, verify,
+use chainsieve::eth::anchor::account_proof::{
+    AccountProof, ProofNodes, StateProofError, TrieError,
 };
-use chainsieve::eth::anchor::proof_nodes::{ProofNodes, TrieError};
+use chainsieve::eth::anchor::history_contract::{ADDRESS, CODE_HASH, slot, verify};
 use chainsieve::eth::header::HeaderView;
 use testkit::eth::history_state::{HistoryState, trie};
 
@@ -90,10 +89,8 @@ fn accounts_are_not_absent_for_lack_of_nodes() {
                 for claims in [&proof, &absent[0], &absent[1]] {
                     let cut = AccountProof { account_proof: nodes.to_vec(), ..claims.clone() };
                     let refused = cut.verify(state_root);
-                    let missing = matches!(
-                        refused,
-                        Err(AccountProofError::Account(TrieError::Missing { .. }))
-                    );
+                    let missing =
+                        matches!(refused, Err(StateProofError::Account(TrieError::Missing { .. })));
                     assert!(missing, "{name}: {refused:?}");
                 }
                 assert!(!is_absence_for_alloy(state_root, key, nodes), "{name}: alloy");
@@ -138,7 +135,7 @@ fn slots_are_not_zero_for_lack_of_nodes() {
                         let refused = alone(nodes, value);
                         let missing = matches!(
                             refused,
-                            Err(AccountProofError::Slot { error: TrieError::Missing { .. }, .. })
+                            Err(StateProofError::Slot { error: TrieError::Missing { .. }, .. })
                         );
                         assert!(missing, "{name}: {refused:?}");
                     }
@@ -166,14 +163,14 @@ fn no_cut_decides(header: &HeaderView<'_>, account: &[Bytes], storage: &[Bytes],
     each_cut(account, |_, nodes| {
         let refused = of(nodes, storage);
         let missing =
-            matches!(refused, Err(HistoryContractError::Account(TrieError::Missing { .. })));
+            matches!(refused, Err(StateProofError::ContractAccount(TrieError::Missing { .. })));
         assert!(missing, "{number}: {refused:?}");
     });
     each_cut(storage, |_, nodes| {
         let refused = of(account, nodes);
         let missing = matches!(
             refused,
-            Err(HistoryContractError::Slot { error: TrieError::Missing { .. }, .. })
+            Err(StateProofError::ContractSlot { error: TrieError::Missing { .. }, .. })
         );
         assert!(missing, "{number}: {refused:?}");
     });
@@ -211,7 +208,7 @@ fn slots_of_the_history_contract_that_are_not_written() {
         let answer = AccountProof::from_json(&answer.to_string()).expect("an answer");
         let proven = answer.verify(state.root()).expect("a proof");
         let shown = verify(&view, &proven.nodes, &[number]);
-        let not_written = Err(HistoryContractError::NotWritten { number });
+        let not_written = Err(StateProofError::NotWritten { number });
         assert_eq!(shown == not_written, number < FIRST, "{number}: {shown:?}");
         assert_eq!(shown.is_ok(), number >= FIRST, "{number}");
         no_cut_decides(&view, &answer.account_proof, &answer.storage_proof[0].proof, number);
@@ -226,6 +223,6 @@ fn states_without_the_history_contract() {
     let rlp = header(30_000, root);
     let view = HeaderView::decode(&rlp).expect("a header");
     let shown = verify(&view, &nodes.clone().into(), &[29_999]);
-    assert_eq!(shown, Err(HistoryContractError::NoContract { head: 30_000 }));
+    assert_eq!(shown, Err(StateProofError::NoContract { head: 30_000 }));
     no_cut_decides(&view, &nodes, &[], 29_999);
 }

@@ -1,7 +1,7 @@
 //! Header proofs as published and as mainnet has them: each proves its own header, and no other.
 
 use alloy_primitives::B256;
-use chainsieve::eth::anchor::grade::Grade;
+use chainsieve::eth::anchor::Grade;
 use chainsieve::eth::anchor::header_proof::{
     EpochRecord, ForkSlots, HeaderProof, HeaderProofError, History, KnownSummaries, ProofKind,
 };

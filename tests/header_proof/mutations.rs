@@ -3,9 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use chainsieve::eth::anchor::header_proof::{
-    HeaderProof, HeaderProofError, ProofDecodeError, ProofKind,
-};
+use chainsieve::eth::anchor::header_proof::{HeaderProof, HeaderProofError, ProofKind};
 use chainsieve::eth::header::HeaderView;
 
 use crate::corpus::{Anchors, HeaderCase};
@@ -137,7 +135,7 @@ fn of_headers() {
 /// A root of a list is changed: the proofs under it no longer hold.
 #[test]
 fn of_the_summaries() {
-    use chainsieve::eth::anchor::grade::Grade;
+    use chainsieve::eth::anchor::Grade;
     use chainsieve::eth::anchor::header_proof::{History, KnownSummaries};
 
     let Some(corpus) = Anchors::open() else { return };
@@ -179,10 +177,10 @@ fn of_records() {
         let record = proof.encode_record();
         for end in 0..record.len() {
             let cut = HeaderProof::decode_record(&record[..end]);
-            assert!(matches!(cut, Err(ProofDecodeError::Record(_))), "{}: {end}", case.name);
+            assert!(matches!(cut, Err(HeaderProofError::Record(_))), "{}: {end}", case.name);
         }
         let longer = HeaderProof::decode_record(&[&record[..], &[0x80]].concat());
-        assert!(matches!(longer, Err(ProofDecodeError::Record(_))), "{longer:?}");
+        assert!(matches!(longer, Err(HeaderProofError::Record(_))), "{longer:?}");
         for at in 0..record.len() {
             for by in 1..=255 {
                 let result = HeaderProof::decode_record(&changed(&record, at, by));
@@ -190,9 +188,9 @@ fn of_records() {
                     // Bytes of the SSZ: the test above verifies such proofs.
                     Ok(other) if other.kind() == case.kind => "another proof",
                     Ok(_) => "another kind",
-                    Err(ProofDecodeError::Record(_)) => "malformed",
-                    Err(ProofDecodeError::Length { .. }) => "length",
-                    Err(ProofDecodeError::UnknownKind(_)) => "unknown kind",
+                    Err(HeaderProofError::Record(_)) => "malformed",
+                    Err(HeaderProofError::Length { .. }) => "length",
+                    Err(HeaderProofError::UnknownKind(_)) => "unknown kind",
                     Err(error) => panic!("{error}"),
                 };
                 assert_ne!(result.as_ref(), Ok(&proof), "{}: {at}", case.name);
@@ -204,7 +202,7 @@ fn of_records() {
             ssz.resize(length, 0);
             let refused = HeaderProof::decode(case.kind, &ssz);
             let (kind, expected) = (case.kind, case.ssz.len());
-            assert_eq!(refused, Err(ProofDecodeError::Length { kind, expected, found: length }));
+            assert_eq!(refused, Err(HeaderProofError::Length { kind, expected, found: length }));
         }
     }
     println!("records changed: {counts:?}");

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use alloy_primitives::{B256, b256};
-use chainsieve::eth::anchor::grade::Grade;
+use chainsieve::eth::anchor::Grade;
 use chainsieve::eth::anchor::header_proof::{
-    HistoricalSummary, KnownSummaries, SummariesError, SummariesProof,
+    HeaderProofError, HistoricalSummary, KnownSummaries, SummariesProof,
 };
 
 use crate::corpus::Anchors;
@@ -99,8 +99,8 @@ fn changed_lists_are_refused() {
             .and_then(|proof| proof.verify(ELECTRA_STATE, Grade::Finalized));
         let outcome = match result {
             Ok(_) => "accepted",
-            Err(SummariesError::Offset { .. }) => "offset",
-            Err(SummariesError::OtherState { expected, .. }) if expected == ELECTRA_STATE => {
+            Err(HeaderProofError::SummariesOffset { .. }) => "offset",
+            Err(HeaderProofError::OtherState { expected, .. }) if expected == ELECTRA_STATE => {
                 "state"
             }
             Err(error) => panic!("{at}: {error}"),
@@ -132,11 +132,11 @@ fn changed_lists_are_refused() {
         let branch = vec![B256::ZERO; found];
         let refused =
             SummariesProof { branch, ..proof.clone() }.verify(ELECTRA_STATE, Grade::Finalized);
-        assert_eq!(refused, Err(SummariesError::BranchLength { found }));
+        assert_eq!(refused, Err(HeaderProofError::BranchLength { found }));
     }
     // The right list under the state of another list.
     let refused = proof.verify(DENEB_STATE, Grade::Finalized);
-    assert!(matches!(refused, Err(SummariesError::OtherState { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(HeaderProofError::OtherState { .. })), "{refused:?}");
 }
 
 #[test]
@@ -153,8 +153,8 @@ fn json_that_is_no_answer() {
         r#"{"historical_summaries":[],"proof":["0x00"]}"#,
     ] {
         let refused = SummariesProof::from_json(text);
-        assert!(matches!(refused, Err(SummariesError::Json(_))), "{text}: {refused:?}");
+        assert!(matches!(refused, Err(HeaderProofError::SummariesJson(_))), "{text}: {refused:?}");
     }
     let refused = KnownSummaries::trusted(&[0; 96], Grade::OwnWord);
-    assert_eq!(refused, Err(SummariesError::Length { found: 96 }));
+    assert_eq!(refused, Err(HeaderProofError::SummariesLength { found: 96 }));
 }

@@ -153,7 +153,7 @@ fn json_errors_name_line_and_column() {
 }
 
 mod archives {
-    use chainsieve::eth::files::{Archive, IndexProblem};
+    use chainsieve::eth::files::Archive;
 
     use super::*;
     use testkit::eth::header_files::era::{entry, era1, ere, snappy};
@@ -231,16 +231,14 @@ mod archives {
             bytes[end - back] ^= by;
             problem(&bytes)
         };
-        let said = |problem| (index, FileProblem::Index(problem));
-        assert_eq!(altered(8, 1), said(IndexProblem::Count { counted: 3, read: 2 }));
-        let first = IndexProblem::First { indexed: 10_234_000, read: 10_234_001 };
+        let said = |problem| (index, problem);
+        assert_eq!(altered(8, 1), said(FileProblem::IndexCount { counted: 3, read: 2 }));
+        let first = FileProblem::IndexFirst { indexed: 10_234_000, read: 10_234_001 };
         assert_eq!(altered(32, 1), said(first));
         let (found, offset) = altered(16, 1);
         assert_eq!(found, index);
         let offset_of = |problem| match problem {
-            FileProblem::Index(IndexProblem::Offset { header, indexed, read }) => {
-                (header, indexed.abs_diff(read))
-            }
+            FileProblem::IndexOffset { header, indexed, read } => (header, indexed.abs_diff(read)),
             other => panic!("{other}"),
         };
         assert_eq!(offset_of(offset), (1, 1));
@@ -249,18 +247,15 @@ mod archives {
         assert_eq!(problem(cut), (Position::Byte(cut.len() as u64), missing));
         for (length, expected) in [(0, 0), (7, 7), (8, 8), (17, 17)] {
             let bytes = [cut, &entry(0x3266, &vec![0; length])].concat();
-            assert_eq!(
-                problem(&bytes).1,
-                FileProblem::Index(IndexProblem::Length { length: expected })
-            );
+            assert_eq!(problem(&bytes).1, FileProblem::IndexLength { length: expected });
         }
         let ere = ere(headers);
         let end = ere.len();
         for components in [0, 1, 2, 4, 6, u64::MAX] {
             let mut bytes = ere.clone();
             bytes[end - 16..end - 8].copy_from_slice(&components.to_le_bytes());
-            let offsets = IndexProblem::Offsets { offsets: 6, blocks: 2, components };
-            assert_eq!(problem(&bytes).1, FileProblem::Index(offsets));
+            let offsets = FileProblem::IndexOffsets { offsets: 6, blocks: 2, components };
+            assert_eq!(problem(&bytes).1, offsets);
         }
     }
 

@@ -3,6 +3,7 @@
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::chain_profile::BloomSoundness;
 use chainsieve::eth::follow::{AnswerError, Config, Cursor, FollowNote, Question};
+use chainsieve::eth::transactions::TransactionsError;
 use serde_json::{Value, json};
 
 use super::run::{
@@ -79,9 +80,12 @@ fn without_transactions_the_hash_is_a_claim_and_the_logs_are_proven() {
         let [(first, blocks, error)] = unproven(&run)[..] else { panic!("{:?}", run.notes) };
         assert_eq!((first, blocks), (1, 3));
         match (odd, error) {
-            (WRONG_TRANSACTIONS, AnswerError::Transactions(error)) => {
+            (
+                WRONG_TRANSACTIONS,
+                AnswerError::Transactions(TransactionsError::Root { expected, .. }),
+            ) => {
                 let root = world.at(1).unwrap().header.view().transactions_root();
-                assert_eq!(error.expected, root);
+                assert_eq!(*expected, root);
             }
             (NO_TRANSACTIONS, AnswerError::Missing)
             | (REFUSED_TRANSACTIONS | SILENT, AnswerError::Failed(_)) => {}

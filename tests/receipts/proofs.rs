@@ -5,7 +5,7 @@ use alloy_rlp::Encodable as _;
 use alloy_trie::nodes::{ExtensionNode, LeafNode, RlpNode};
 use alloy_trie::proof::verify_proof;
 use alloy_trie::{EMPTY_ROOT_HASH, Nibbles};
-use chainsieve::eth::receipts::{BlockReceipts, ProofError, ReceiptProof};
+use chainsieve::eth::receipts::{BlockReceipts, ReceiptProof, VerifyError};
 
 use crate::blocks::{self, RealBlock};
 
@@ -50,11 +50,12 @@ fn tampered_ones_are_refused() {
         let root = block.header.receipts_root;
         for (at, proof) in some_proofs(&block).into_iter().enumerate() {
             assert!(proof.verify(root).is_ok());
-            assert!(matches!(proof.verify(B256::ZERO), Err(ProofError::Hash { node: 0, .. })));
+            assert!(matches!(proof.verify(B256::ZERO), Err(VerifyError::Hash { node: 0, .. })));
             for index in [proof.transaction_index ^ 1, proof.transaction_index + 128, u64::MAX] {
                 let moved = ReceiptProof { transaction_index: index, ..proof.clone() };
                 let refused = moved.verify(root);
-                let off = matches!(refused, Err(ProofError::Path { .. } | ProofError::Hash { .. }));
+                let off =
+                    matches!(refused, Err(VerifyError::Path { .. } | VerifyError::Hash { .. }));
                 assert!(off, "{index}: {refused:?}");
             }
             for node in 0..proof.nodes.len() {
@@ -76,16 +77,16 @@ fn tampered_ones_are_refused() {
                         nodes[node] = bytes.into();
                     });
                     let is_hash =
-                        matches!(flipped, Err(ProofError::Hash { node: bad, .. }) if bad == node);
+                        matches!(flipped, Err(VerifyError::Hash { node: bad, .. }) if bad == node);
                     assert!(is_hash, "{flipped:?}");
                 }
             }
             let mut longer = proof.clone();
             longer.nodes.push(Bytes::new());
             let nodes = longer.nodes.len();
-            assert_eq!(longer.verify(root), Err(ProofError::TooLong { nodes, leaf: nodes - 1 }));
+            assert_eq!(longer.verify(root), Err(VerifyError::TooLong { nodes, leaf: nodes - 1 }));
             let none = ReceiptProof { nodes: Vec::new(), ..proof };
-            assert_eq!(none.verify(root), Err(ProofError::TooShort { nodes: 0 }));
+            assert_eq!(none.verify(root), Err(VerifyError::TooShort { nodes: 0 }));
         }
     }
 }
@@ -104,7 +105,7 @@ fn cut_ones_are_refused() {
                 let cut = ReceiptProof { nodes, ..proof.clone() };
                 let refused = cut.verify(root).expect_err(&block.name);
                 let is_cut =
-                    matches!(refused, ProofError::Hash { .. } | ProofError::TooShort { .. });
+                    matches!(refused, VerifyError::Hash { .. } | VerifyError::TooShort { .. });
                 assert!(is_cut, "{}: {refused:?}", block.name);
                 // Nor does alloy's verifier read it as a proof that the block lacks the receipt.
                 let absent = verify_proof(root, key, None, &cut.nodes);
@@ -146,7 +147,7 @@ fn tries_that_no_receipts_make() {
     let leaf = |key: &[u8], value: &[u8]| {
         alloy_rlp::encode(LeafNode::new(Nibbles::from_nibbles(key), value.to_vec()))
     };
-    let malformed = |error| matches!(error, ProofError::Malformed { node: 0, .. });
+    let malformed = |error| matches!(error, VerifyError::Malformed { node: 0, .. });
     for node in [
         &[][..],
         &[0xc0],
@@ -159,11 +160,11 @@ fn tries_that_no_receipts_make() {
     ] {
         assert!(malformed(refused(&[node.to_vec()])), "{node:x?}");
     }
-    assert!(matches!(refused(&[vec![0x80]]), ProofError::Path { node: 0, .. }));
+    assert!(matches!(refused(&[vec![0x80]]), VerifyError::Path { node: 0, .. }));
     assert_eq!(keccak256([0x80]), EMPTY_ROOT_HASH);
-    assert!(matches!(refused(&[leaf(&[8, 1, 8], &[7; 40])]), ProofError::Path { .. }));
-    assert!(matches!(refused(&[leaf(&[8, 1, 8, 0], &[7; 40])]), ProofError::Receipt(_)));
-    assert!(matches!(refused(&[leaf(&[8, 1, 8, 0], &[])]), ProofError::Receipt(_)));
+    assert!(matches!(refused(&[leaf(&[8, 1, 8], &[7; 40])]), VerifyError::Path { .. }));
+    assert!(matches!(refused(&[leaf(&[8, 1, 8, 0], &[7; 40])]), VerifyError::Receipt(_)));
+    assert!(matches!(refused(&[leaf(&[8, 1, 8, 0], &[])]), VerifyError::Receipt(_)));
 
     // Extensions whose paths are together longer than any key.
     let long = |child: B256| {
@@ -175,7 +176,7 @@ fn tries_that_no_receipts_make() {
     };
     let last = long(B256::ZERO);
     let first = long(keccak256(&last));
-    assert!(matches!(refused(&[first, last]), ProofError::Path { node: 0, .. }));
+    assert!(matches!(refused(&[first, last]), VerifyError::Path { node: 0, .. }));
 
     // A chain of extensions with empty paths is followed to its last node, which is an error.
     let empty = |child: B256| {
@@ -187,7 +188,7 @@ fn tries_that_no_receipts_make() {
         let parent = empty(keccak256(&nodes[0]));
         nodes.insert(0, parent);
     }
-    assert_eq!(refused(&nodes), ProofError::TooShort { nodes: 101 });
+    assert_eq!(refused(&nodes), VerifyError::TooShort { nodes: 101 });
 }
 
 #[test]

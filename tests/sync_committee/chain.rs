@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use alloy_primitives::B256;
 use blst::min_pk::SecretKey;
-use chainsieve::eth::anchor::grade::Grade;
+use chainsieve::eth::anchor::Grade;
 use chainsieve::eth::anchor::network::{Fork, Network};
 use chainsieve::eth::anchor::sync_committee::{
-    Action, BlobGas, Bootstrap, BootstrapError, BoundExecution, Event, Evidence, ExecutionProof,
-    HeaderError, KeyError, LightClient, Participation, PublicKey, Request, SyncCommittee,
+    Action, BeaconHeaderError, BlobGas, Bootstrap, BootstrapError, BoundExecution, Event, Evidence,
+    ExecutionProof, KeyError, LightClient, Participation, PublicKey, Request, SyncCommittee,
     UpdateError,
 };
 
@@ -318,7 +318,7 @@ fn bootstraps_are_proven_by_the_trusted_root() {
     assert_eq!(start(&bad, now), Err(BootstrapError::CommitteeBranch));
     let mut bad = good;
     bad.header.execution = ExecutionProof::Absent;
-    let old = HeaderError::OldContainer { slot, fork: Fork::Electra };
+    let old = BeaconHeaderError::OldContainer { slot, fork: Fork::Electra };
     assert_eq!(start(&bad, now), Err(BootstrapError::Header(old)));
 }
 
@@ -444,12 +444,12 @@ fn blocks_of_earlier_forks_in_later_containers() {
     assert_eq!(bound, world.finalized(at(2, 9)).bound_execution(network).expect("valid"));
     let ExecutionProof::Header(execution, _) = &mut header.execution else { panic!() };
     execution.blob_gas.as_mut().expect("set").excess = 1;
-    let later = HeaderError::FieldOfLaterFork { slot: at(2, 9), fork: Fork::Capella };
+    let later = BeaconHeaderError::FieldOfLaterFork { slot: at(2, 9), fork: Fork::Capella };
     assert_eq!(header.bound_execution(network), Err(later));
     // A block of Altair binds nothing, so an execution header beside it is an error.
     let mut header = world.finalized(at(0, 9));
     header.execution = world.finalized(at(2, 9)).execution;
-    let later = HeaderError::FieldOfLaterFork { slot: at(0, 9), fork: Fork::Altair };
+    let later = BeaconHeaderError::FieldOfLaterFork { slot: at(0, 9), fork: Fork::Altair };
     assert_eq!(header.bound_execution(network), Err(later));
     // Gloas keeps the hash alone, with a branch that is padded in front.
     let hash = B256::repeat_byte(3);
@@ -467,12 +467,12 @@ fn blocks_of_earlier_forks_in_later_containers() {
         assert_eq!(header.bound_execution(network), Ok(BoundExecution::Hash(hash)), "{slot}");
         branch[0] = B256::repeat_byte(1);
         header.execution = proof(&branch);
-        let wrong = HeaderError::ExecutionBranch { slot };
+        let wrong = BeaconHeaderError::ExecutionBranch { slot };
         assert_eq!(header.bound_execution(network), Err(wrong), "{slot}");
     }
     // A block of Gloas needs the container of Gloas.
     let mut header = world.finalized(at(6, 9));
     header.execution = world.finalized(at(5, 9)).execution;
-    let old = HeaderError::OldContainer { slot: at(6, 9), fork: Fork::Gloas };
+    let old = BeaconHeaderError::OldContainer { slot: at(6, 9), fork: Fork::Gloas };
     assert_eq!(header.bound_execution(network), Err(old));
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use chainsieve::eth::anchor::network::{Fork, Network, Preset};
 use chainsieve::eth::anchor::sync_committee::{
-    Anchor, Bootstrap, BootstrapError, ChunkProblem, DecodeError, Event, LightClient, Update,
-    UpdateChunks, UpdateError, UpdateKind,
+    Anchor, Bootstrap, BootstrapError, DecodeError, Event, LightClient, Update, UpdateChunks,
+    UpdateError, UpdateKind,
 };
 use testkit::{Rng, mutated};
 
@@ -446,7 +446,7 @@ fn hostile_answers() {
     }
     let short = [&[3, 0, 0, 0, 0, 0, 0, 0], &body[8..]].concat();
     let error = UpdateChunks::new(&short, &network).next().expect("a chunk").expect_err("3 bytes");
-    assert_eq!(error.problem, ChunkProblem::NoDigest(3));
+    assert_eq!(error.problem, DecodeError::NoDigest(3));
     let mut other = body.clone();
     other[8] ^= 1;
     let error = UpdateChunks::new(&other, &network).next().expect("a chunk").expect_err("a digest");

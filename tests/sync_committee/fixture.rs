@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use alloy_primitives::{hex, keccak256};
-use chainsieve::eth::anchor::grade::Grade;
+use chainsieve::eth::anchor::Grade;
 use chainsieve::eth::anchor::network::{Fork, Network};
 use chainsieve::eth::anchor::sync_committee::{
     Bootstrap, Event, Evidence, LightClient, Update, UpdateKind,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use alloy_primitives::B256;
 use chainsieve::eth::anchor::network::Fork;
 use chainsieve::eth::anchor::sync_committee::{
-    Event, Evidence, ExecutionProof, Finality, HeaderError, LightClient, Update, UpdateError,
+    BeaconHeaderError, Event, Evidence, ExecutionProof, Finality, LightClient, Update, UpdateError,
 };
 
 use testkit::eth::beacon_world::{Draft, MEMBERS, World, at, infinity};
@@ -86,9 +86,9 @@ fn headers() {
     };
     assert_eq!(
         refusals.refuse(|_, update| execution(update, gas)),
-        UpdateError::Attested(HeaderError::ExecutionBranch { slot: ATTESTED })
+        UpdateError::Attested(BeaconHeaderError::ExecutionBranch { slot: ATTESTED })
     );
-    let old = HeaderError::OldContainer { slot: ATTESTED, fork: Fork::Deneb };
+    let old = BeaconHeaderError::OldContainer { slot: ATTESTED, fork: Fork::Deneb };
     assert_eq!(
         refusals.refuse(|_, update| update.attested.execution = ExecutionProof::Absent),
         UpdateError::Attested(old.clone())
@@ -110,7 +110,7 @@ fn headers() {
     };
     assert_eq!(
         refusals.refuse(branch),
-        UpdateError::Finalized(HeaderError::ExecutionBranch { slot: FINALIZED })
+        UpdateError::Finalized(BeaconHeaderError::ExecutionBranch { slot: FINALIZED })
     );
     refusals.end();
 }

@@ -5,7 +5,7 @@
 //! time.
 
 use alloy_primitives::B256;
-use chainsieve::eth::anchor::grade::Grade;
+use chainsieve::eth::anchor::Grade;
 use chainsieve::eth::anchor::sync_committee::{
     Action, Anchor, Event, Evidence, LightClient, Participation,
 };

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use alloy_primitives::B256;
-use chainsieve::eth::anchor::network::{ForkDigest, Network};
+use alloy_primitives::{B256, FixedBytes};
+use chainsieve::eth::anchor::network::Network;
 use chainsieve::eth::anchor::sync_committee::{
     Anchor, Bootstrap, BoundExecution, Event, LightClient, Rank, Update, UpdateKind,
 };
@@ -57,7 +57,8 @@ fn check(name: &str, anchor: &Anchor, expected: &Value) {
 
 /// Returns the digest that a case states for a file, after a check that it marks the file's fork.
 fn check_digest(name: &str, entry: &Value, slot: u64, network: &Network) {
-    let digest: ForkDigest = entry["fork_digest"].as_str().expect("hex").parse().expect("4 bytes");
+    let digest: FixedBytes<4> =
+        entry["fork_digest"].as_str().expect("hex").parse().expect("4 bytes");
     assert_eq!(network.fork_digest(network.epoch_of_slot(slot)), digest, "{name}");
     // Altair and Bellatrix share their containers.
     assert_eq!(network.fork_of_digest(digest), Some(fork(&entry["fork"])), "{name}");

@@ -4,8 +4,8 @@
 
 use alloy_primitives::{Address, B256, Bytes, Log, address, b256};
 use chainsieve::eth::log_query::{
-    BlockSelection, BlockTag, Heads, LogQuery, QueryJsonError, ResolveError, ResolvedBlocks,
-    Semantics, TopicSet,
+    BlockSelection, BlockTag, Heads, LogQuery, QueryError, ResolveError, ResolvedBlocks, Semantics,
+    TopicSet,
 };
 
 /// Addresses and topics of geth's test.
@@ -129,7 +129,7 @@ fn invalid_requests() {
     for beside in [r#""fromBlock":"0x64""#, r#""toBlock":"0x1f4""#, r#""fromBlock":"latest""#] {
         for semantics in [Semantics::Geth, Semantics::Alloy] {
             let result = LogQuery::from_json(&format!("{by_hash},{beside}}}"), semantics);
-            assert_eq!(result, Err(QueryJsonError::HashAndRange), "{beside}");
+            assert_eq!(result, Err(QueryError::HashAndRange), "{beside}");
         }
     }
     let alone = LogQuery::from_json(&format!("{by_hash},\"toBlock\":null}}"), Semantics::Geth);
@@ -144,7 +144,7 @@ fn sizes_that_geth_refuses() {
     let topics = |count| format!(r#"{{"topics":[{}]}}"#, vec!["null"; count].join(","));
     assert!(LogQuery::from_json(&topics(4), Semantics::Geth).is_ok());
     let result = LogQuery::from_json(&topics(5), Semantics::Geth);
-    assert_eq!(result, Err(QueryJsonError::TooManyPositions { found: 5 }));
+    assert_eq!(result, Err(QueryError::TooManyPositions { found: 5 }));
     let short = &ADDRESS_0.to_string()[..40];
     let padded = format!("{:#x}", ADDRESS_0.into_word());
     let refused = [

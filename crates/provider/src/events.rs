@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use alloy_dyn_abi::{DynSolValue, EventExt as _};
 use alloy_json_abi::{Event, JsonAbi, Param};
 use chainsieve::alloy_primitives::{B256, Log, hex};
-use chainsieve::eth::log_query::{EventSignatureError, LogQuery, event_topic};
+use chainsieve::eth::log_query::{QueryError, LogQuery, event_topic};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
@@ -46,7 +46,7 @@ pub enum EventDecoderError {
     TooLong(usize),
     /// The text is neither the signature nor the declaration of an event, or the event is anonymous.
     #[error(transparent)]
-    Signature(#[from] EventSignatureError),
+    Signature(#[from] QueryError),
     /// Values of a type of the event cannot be decoded.
     #[error("the event cannot be decoded: {0:?}")]
     Undecodable(String),

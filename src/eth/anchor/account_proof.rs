@@ -1,14 +1,16 @@
 //! The answer to `eth_getProof`: an account and some of its slots under a state root.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use alloy_primitives::{Address, B256, Bytes, U64, U256};
-use alloy_trie::{EMPTY_ROOT_HASH, KECCAK_EMPTY};
+use alloy_rlp::{Decodable as _, Header as RlpHeader};
+use alloy_trie::{EMPTY_ROOT_HASH, KECCAK_EMPTY, Nibbles};
+use chainsieve_lanes::hash::keccak256;
 
-use super::proof_nodes::{Account, ProofNodes, TrieError, decode_account, decode_slot};
 use crate::eth::json;
+use crate::eth::trie_path::{self, TrieStep};
 
 /// An answer to `eth_getProof`, as a provider gives it. Not verified.
 ///
@@ -60,13 +62,13 @@ pub struct ProvenAccount {
     pub nodes: ProofNodes,
 }
 
-/// Reason why an answer to `eth_getProof` is rejected.
+/// Reason why an account, a slot or the hash of a block is not shown under a state root.
 ///
-/// Except for [`Json`](Self::Json), every reason shows that the answer is not the one of the state
-/// with this root.
+/// Except for [`Json`](Self::Json), every reason shows that an answer to `eth_getProof` is not the one
+/// of the state with this root.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum AccountProofError {
+pub enum StateProofError {
     /// The text is not the JSON of such an answer. The message names the member.
     #[error("{0}")]
     Json(String),
@@ -95,15 +97,54 @@ pub enum AccountProofError {
     /// A list of nodes contains a node that is not on its path.
     #[error("a node of the answer is on no path")]
     NeedlessNode,
+    /// The contract does not keep the hash of this block at this head.
+    #[error("block {number} is not among the 8191 blocks before block {head}")]
+    OutOfRange {
+        /// Number of the block.
+        number: u64,
+        /// Number of the block whose state is used.
+        head: u64,
+    },
+    /// The state has no account at the contract's address. This is so before Prague.
+    #[error("the state of block {head} has no history contract")]
+    NoContract {
+        /// Number of the block whose state is used.
+        head: u64,
+    },
+    /// The account at the contract's address has other code.
+    #[error("the code at the contract's address has the hash {found}, not {expected}")]
+    OtherCode {
+        /// Hash of the code found.
+        found: B256,
+        /// Hash of the contract's code.
+        expected: B256,
+    },
+    /// The slot is empty, so no block has written it yet. This is so for blocks before Prague.
+    #[error("the contract has no hash of block {number}")]
+    NotWritten {
+        /// Number of the block.
+        number: u64,
+    },
+    /// The nodes do not lead from the state root to the contract's account.
+    #[error("account of the history contract: {0}")]
+    ContractAccount(TrieError),
+    /// The nodes do not lead from the contract's storage root to the slot.
+    #[error("slot of block {number}: {error}")]
+    ContractSlot {
+        /// Number of the block.
+        number: u64,
+        /// Reason why the slot is not shown.
+        error: TrieError,
+    },
 }
 
 impl AccountProof {
     /// Parses the object that `eth_getProof` returns.
     ///
     /// # Errors
-    /// Returns [`AccountProofError::Json`].
-    pub fn from_json(text: &str) -> Result<Self, AccountProofError> {
-        serde_json::from_str(text).map_err(|error| AccountProofError::Json(json::message(&error)))
+    /// Returns [`StateProofError::Json`].
+    pub fn from_json(text: &str) -> Result<Self, StateProofError> {
+        serde_json::from_str(text).map_err(|error| StateProofError::Json(json::message(&error)))
     }
 
     /// Verifies the answer against the root of a state. Address and slots are those that the answer
@@ -115,7 +156,7 @@ impl AccountProof {
     ///
     /// # Cost
     /// One Keccak-256 hash for each distinct node and each key.
-    pub fn verify(&self, state_root: B256) -> Result<ProvenAccount, AccountProofError> {
+    pub fn verify(&self, state_root: B256) -> Result<ProvenAccount, StateProofError> {
         let account = self.verify_account(state_root)?;
         let storage_root = account.map_or(EMPTY_ROOT_HASH, |account| account.storage_root);
         let mut nodes: ProofNodes = self.account_proof.iter().cloned().collect();
@@ -125,7 +166,7 @@ impl AccountProof {
             self.storage_proof.iter().flat_map(|slot| &slot.proof).cloned().collect();
         for claimed in &self.storage_proof {
             let slot = claimed.key;
-            let wrong = |error| AccountProofError::Slot { slot, error };
+            let wrong = |error| StateProofError::Slot { slot, error };
             let key = slot.to_be_bytes::<32>();
             let mut depth = 0;
             let value = storage.lookup(storage_root, &key, |hash| {
@@ -137,18 +178,18 @@ impl AccountProof {
             same("storageProof.value", claimed.value, value)?;
             // Each list is a path of its own, so it has no more nodes than the path.
             if claimed.proof.len() > depth {
-                return Err(AccountProofError::NeedlessNode);
+                return Err(StateProofError::NeedlessNode);
             }
             slots.push((slot, value));
         }
         if storage.iter().any(|(hash, _)| !visited.contains(hash)) {
-            return Err(AccountProofError::NeedlessNode);
+            return Err(StateProofError::NeedlessNode);
         }
         nodes.extend(Vec::from(storage));
         Ok(ProvenAccount { address: self.address, account, slots, nodes })
     }
 
-    fn verify_account(&self, state_root: B256) -> Result<Option<Account>, AccountProofError> {
+    fn verify_account(&self, state_root: B256) -> Result<Option<Account>, StateProofError> {
         let nodes: ProofNodes = self.account_proof.iter().cloned().collect();
         let mut visited = BTreeSet::new();
         let rlp = nodes.lookup(state_root, self.address.as_slice(), |hash| {
@@ -157,12 +198,12 @@ impl AccountProof {
         let account = rlp.and_then(|rlp| {
             rlp.map(|rlp| decode_account(&rlp).map_err(TrieError::Value)).transpose()
         });
-        let account = account.map_err(AccountProofError::Account)?;
+        let account = account.map_err(StateProofError::Account)?;
         let is_needless = |hash| !visited.contains(hash);
         if self.account_proof.len() > visited.len()
             || nodes.iter().any(|(hash, _)| is_needless(hash))
         {
-            return Err(AccountProofError::NeedlessNode);
+            return Err(StateProofError::NeedlessNode);
         }
         let word = |hash: B256| U256::from_be_bytes(hash.0);
         let shown = account.unwrap_or(Account {
@@ -186,9 +227,195 @@ impl AccountProof {
     }
 }
 
-fn same(member: &'static str, claimed: U256, shown: U256) -> Result<(), AccountProofError> {
+fn same(member: &'static str, claimed: U256, shown: U256) -> Result<(), StateProofError> {
     if claimed == shown {
         return Ok(());
     }
-    Err(AccountProofError::Claim { member, claimed, shown })
+    Err(StateProofError::Claim { member, claimed, shown })
+}
+
+/// Error of looking up a key in a trie.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrieError {
+    /// The path leads to a node that was not given.
+    #[error("node {hash} at depth {depth} is missing")]
+    Missing {
+        /// Hash of the missing node.
+        hash: B256,
+        /// Number of nodes above it.
+        depth: usize,
+    },
+    /// A node on the path is malformed.
+    #[error("node {hash} at depth {depth} is malformed: {error}")]
+    Malformed {
+        /// Hash of the node, or of the node that embeds it.
+        hash: B256,
+        /// Number of nodes above it.
+        depth: usize,
+        /// The error of `alloy_rlp`.
+        error: alloy_rlp::Error,
+    },
+    /// The value of the key is malformed.
+    #[error("the value is malformed: {0}")]
+    Value(alloy_rlp::Error),
+}
+
+/// An account in the state trie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Account {
+    /// Number of transactions sent, or of contracts created.
+    pub nonce: u64,
+    /// Balance in wei.
+    pub balance: U256,
+    /// Root of the account's storage trie.
+    pub storage_root: B256,
+    /// Keccak-256 hash of the account's code.
+    pub code_hash: B256,
+}
+
+/// Distinct trie nodes, each with its hash.
+///
+/// Proofs of several slots share the nodes near the root. Here each node is kept and hashed once,
+/// whatever the number of proofs that contain it. The nodes prove nothing by themselves: a lookup
+/// starts from a known root, and follows hashes from there. Nodes that are not on the path have no
+/// effect.
+///
+/// `serde` writes and reads a list of hex strings with `0x`, in the order of the hashes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(from = "Vec<Bytes>", into = "Vec<Bytes>")]
+pub struct ProofNodes {
+    nodes: BTreeMap<B256, Bytes>,
+}
+
+impl ProofNodes {
+    /// Creates an empty set.
+    pub const fn new() -> Self {
+        Self { nodes: BTreeMap::new() }
+    }
+
+    /// Adds the RLP of a node. Returns `false` if the set already has it.
+    pub fn insert(&mut self, node: Bytes) -> bool {
+        self.nodes.insert(B256::new(keccak256(&node)), node).is_none()
+    }
+
+    /// Returns the number of distinct nodes.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Returns `true` if the set has no node.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Returns the nodes with their hashes, in the order of the hashes.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&B256, &Bytes)> {
+        self.nodes.iter()
+    }
+
+    /// Returns the account at an address of the state with this root; `None` if the state has no
+    /// such account.
+    ///
+    /// # Errors
+    /// Returns a [`TrieError`] if the nodes do not decide the question.
+    pub fn account(
+        &self,
+        state_root: B256,
+        address: Address,
+    ) -> Result<Option<Account>, TrieError> {
+        let value = self.lookup(state_root, address.as_slice(), |_| {})?;
+        value.map(|rlp| decode_account(&rlp).map_err(TrieError::Value)).transpose()
+    }
+
+    /// Returns the value of a storage slot; 0 if the storage has no such slot.
+    ///
+    /// # Errors
+    /// Returns a [`TrieError`] if the nodes do not decide the question.
+    pub fn slot(&self, storage_root: B256, slot: U256) -> Result<U256, TrieError> {
+        let value = self.lookup(storage_root, &slot.to_be_bytes::<32>(), |_| {})?;
+        value.map_or(Ok(U256::ZERO), |rlp| decode_slot(&rlp).map_err(TrieError::Value))
+    }
+
+    /// Returns the value of a key, which the trie has under the Keccak-256 hash of the key. Calls
+    /// `visit` with the hash of each node on the path.
+    pub(super) fn lookup(
+        &self,
+        root: B256,
+        key: &[u8],
+        mut visit: impl FnMut(B256),
+    ) -> Result<Option<Vec<u8>>, TrieError> {
+        // The empty trie has no node that a proof could list. Some sources list its one byte 0x80,
+        // whose hash is this root.
+        if root == EMPTY_ROOT_HASH {
+            visit(root);
+            return Ok(None);
+        }
+        let key = Nibbles::unpack(keccak256(key));
+        let mut walked = 0;
+        let mut hash = root;
+        // Each node but one with an empty extension consumes a nibble, and no node can contain its
+        // own hash. The bound holds without this argument.
+        for depth in 0..=2 * key.len() {
+            let rlp = self.nodes.get(&hash).ok_or(TrieError::Missing { hash, depth })?;
+            visit(hash);
+            let malformed = |error| TrieError::Malformed { hash, depth, error };
+            match trie_path::step(rlp, &key, &mut walked).map_err(malformed)? {
+                TrieStep::Down(next) => hash = next,
+                TrieStep::Value(value) => return Ok(Some(value)),
+                TrieStep::Absent => return Ok(None),
+            }
+        }
+        let error = alloy_rlp::Error::Custom("the path is longer than the key");
+        Err(TrieError::Malformed { hash, depth: 2 * key.len(), error })
+    }
+}
+
+impl From<Vec<Bytes>> for ProofNodes {
+    fn from(nodes: Vec<Bytes>) -> Self {
+        nodes.into_iter().collect()
+    }
+}
+
+impl From<ProofNodes> for Vec<Bytes> {
+    fn from(nodes: ProofNodes) -> Self {
+        nodes.nodes.into_values().collect()
+    }
+}
+
+impl FromIterator<Bytes> for ProofNodes {
+    fn from_iter<I: IntoIterator<Item = Bytes>>(nodes: I) -> Self {
+        let mut all = Self::new();
+        all.extend(nodes);
+        all
+    }
+}
+
+impl Extend<Bytes> for ProofNodes {
+    fn extend<I: IntoIterator<Item = Bytes>>(&mut self, nodes: I) {
+        for node in nodes {
+            self.insert(node);
+        }
+    }
+}
+
+/// Decodes `[nonce, balance, storage root, code hash]`.
+pub(super) fn decode_account(mut rlp: &[u8]) -> alloy_rlp::Result<Account> {
+    let mut fields = RlpHeader::decode_bytes(&mut rlp, true)?;
+    let account = Account {
+        nonce: u64::decode(&mut fields)?,
+        balance: U256::decode(&mut fields)?,
+        storage_root: B256::decode(&mut fields)?,
+        code_hash: B256::decode(&mut fields)?,
+    };
+    if rlp.is_empty() && fields.is_empty() {
+        Ok(account)
+    } else {
+        Err(alloy_rlp::Error::UnexpectedLength)
+    }
+}
+
+/// Decodes the value of a slot: an integer without its leading zeros.
+pub(super) fn decode_slot(rlp: &[u8]) -> alloy_rlp::Result<U256> {
+    alloy_rlp::decode_exact(rlp)
 }

@@ -25,7 +25,7 @@ use core::ops::RangeInclusive;
 
 use alloy_primitives::{Address, B256, U256, address, b256};
 
-use super::proof_nodes::{ProofNodes, TrieError};
+use super::account_proof::{ProofNodes, StateProofError};
 use crate::eth::header::{BlockRef, HeaderView};
 
 /// The address of the history contract (`HISTORY_STORAGE_ADDRESS` of EIP-2935).
@@ -39,49 +39,6 @@ pub const SERVE_WINDOW: u64 = 8191;
 /// Some chains have another contract at this address, with another meaning of its slots.
 pub const CODE_HASH: B256 =
     b256!("6e49e66782037c0555897870e29fa5e552daf4719552131a0abce779daec0a5d");
-
-/// Reason why the hash of a block is not shown.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum HistoryContractError {
-    /// The contract does not keep the hash of this block at this head.
-    #[error("block {number} is not among the {SERVE_WINDOW} blocks before block {head}")]
-    OutOfRange {
-        /// Number of the block.
-        number: u64,
-        /// Number of the block whose state is used.
-        head: u64,
-    },
-    /// The state has no account at the contract's address. This is so before Prague.
-    #[error("the state of block {head} has no history contract")]
-    NoContract {
-        /// Number of the block whose state is used.
-        head: u64,
-    },
-    /// The account at the contract's address has other code.
-    #[error("the code at the contract's address has the hash {found}, not {CODE_HASH}")]
-    OtherCode {
-        /// Hash of the code found.
-        found: B256,
-    },
-    /// The slot is empty, so no block has written it yet. This is so for blocks before Prague.
-    #[error("the contract has no hash of block {number}")]
-    NotWritten {
-        /// Number of the block.
-        number: u64,
-    },
-    /// The nodes do not lead from the state root to the contract's account.
-    #[error("account of the history contract: {0}")]
-    Account(TrieError),
-    /// The nodes do not lead from the contract's storage root to the slot.
-    #[error("slot of block {number}: {error}")]
-    Slot {
-        /// Number of the block.
-        number: u64,
-        /// Reason why the slot is not shown.
-        error: TrieError,
-    },
-}
 
 /// Returns the numbers of the blocks whose hashes the state of block `head` can have.
 ///
@@ -105,10 +62,10 @@ pub fn slot(number: u64) -> B256 {
 /// [`HeaderView::hash`]. `nodes` are the nodes of an answer to `eth_getProof` for [`ADDRESS`] at
 /// that block, with the [`slot`] of each number. The blocks are returned in the order of `numbers`.
 /// They are ancestors of the header's block, and so believed as much as that block
-/// ([`Grade::of_ancestor`](super::grade::Grade::of_ancestor)).
+/// ([`Grade::of_ancestor`](super::Grade::of_ancestor)).
 ///
 /// # Errors
-/// Returns a [`HistoryContractError`] for the first block that is not shown.
+/// Returns a [`StateProofError`] for the first block that is not shown.
 ///
 /// # Cost
 /// The nodes were hashed when they were added. One hash for each number, and one for the address.
@@ -116,23 +73,23 @@ pub fn verify(
     header: &HeaderView<'_>,
     nodes: &ProofNodes,
     numbers: &[u64],
-) -> Result<Vec<BlockRef>, HistoryContractError> {
+) -> Result<Vec<BlockRef>, StateProofError> {
     let head = header.number();
     let window = served(head);
     if let Some(&number) = numbers.iter().find(|number| !window.contains(number)) {
-        return Err(HistoryContractError::OutOfRange { number, head });
+        return Err(StateProofError::OutOfRange { number, head });
     }
     let account = nodes.account(header.state_root(), ADDRESS);
-    let account = account.map_err(HistoryContractError::Account)?;
-    let account = account.ok_or(HistoryContractError::NoContract { head })?;
+    let account = account.map_err(StateProofError::ContractAccount)?;
+    let account = account.ok_or(StateProofError::NoContract { head })?;
     if account.code_hash != CODE_HASH {
-        return Err(HistoryContractError::OtherCode { found: account.code_hash });
+        return Err(StateProofError::OtherCode { found: account.code_hash, expected: CODE_HASH });
     }
     let block = |&number: &u64| {
         let value = nodes.slot(account.storage_root, slot(number).into());
-        let value = value.map_err(|error| HistoryContractError::Slot { number, error })?;
+        let value = value.map_err(|error| StateProofError::ContractSlot { number, error })?;
         if value.is_zero() {
-            return Err(HistoryContractError::NotWritten { number });
+            return Err(StateProofError::NotWritten { number });
         }
         Ok(BlockRef { number, hash: value.into() })
     };

@@ -16,13 +16,12 @@ use core::fmt;
 
 use alloy_primitives::{B256, Bytes};
 
-use super::grade::Grade;
+use super::Grade;
+use super::account_proof::{ProofNodes, StateProofError};
 use super::header_proof::{
-    HeaderProof, HeaderProofError, History, KnownSummaries, ProofKind, SummariesError,
-    SummariesProof,
+    HeaderProof, HeaderProofError, History, KnownSummaries, ProofKind, SummariesProof,
 };
-use super::history_contract::{self, HistoryContractError};
-use super::proof_nodes::ProofNodes;
+use super::history_contract;
 use super::sync_committee::{Anchor, Checkpoint};
 use crate::eth::header::{HeaderError, HeaderView};
 
@@ -193,11 +192,8 @@ pub enum LinkProblem {
     NoHeader,
     /// The history contract does not show the block.
     #[error(transparent)]
-    HistoryContract(HistoryContractError),
-    /// The summaries are not in the beacon state.
-    #[error(transparent)]
-    Summaries(SummariesError),
-    /// The proof does not show the header.
+    HistoryContract(StateProofError),
+    /// The summaries are not in the beacon state, or the proof does not show the header.
     #[error(transparent)]
     HeaderProof(HeaderProofError),
 }
@@ -312,7 +308,7 @@ impl LinkVerifier {
                 let summaries: KnownSummaries = proof
                     .clone()
                     .verify(state, self.origin.grade)
-                    .map_err(LinkProblem::Summaries)?;
+                    .map_err(LinkProblem::HeaderProof)?;
                 self.history.set_summaries(summaries);
                 self.linked_summaries = true;
             }

@@ -1,19 +1,23 @@
 //! Why a block hash is believed: from a statement that a verifier starts from, by links that
 //! anyone can check again from their bytes.
 //!
+//! # What you call
+//! | module or type | contents |
+//! |---|---|
+//! | [`network`] | genesis, fork schedules and presets of beacon chains |
+//! | [`account_proof`] | accounts, slots and trie nodes of `eth_getProof`, verified against a state root |
+//! | [`history_contract`] | hashes of the last 8,191 blocks under a state root (EIP-2935) |
+//! | [`header_proof`] | proofs that a header of any age is part of the chain |
+//! | [`links`] | chains of links from a believed statement to a block |
+//! | [`Grade`] | how far a hash can be believed |
+//! | [`plan`](mod@plan) | the cheapest way to an earlier block that the sources can serve |
+//! | [`merkle_branch`] | Merkle branches of SSZ objects |
+//!
+//! # What you drive
 //! | module | contents |
 //! |---|---|
 //! | [`sync_committee`] | light client of the beacon chain: finalised and optimistic headers, from one trusted block root |
 //! | [`sync`] | keeps a light client up to date by several servers that nobody trusts |
-//! | [`network`] | genesis, fork schedules and presets of beacon chains |
-//! | [`history_contract`] | hashes of the last 8,191 blocks under a state root (EIP-2935) |
-//! | [`header_proof`] | proofs that a header of any age is part of the chain |
-//! | [`links`] | chains of links from a believed statement to a block |
-//! | [`grade`] | how far a hash can be believed |
-//! | [`plan`](mod@plan) | the cheapest way to earlier blocks that the sources can serve |
-//! | [`account_proof`] | answers to `eth_getProof`, verified against a state root |
-//! | [`proof_nodes`] | nodes of the state trie and of storage tries, looked up by their hash |
-//! | [`merkle_branch`] | Merkle branches of SSZ objects |
 //!
 //! # What is proven
 //! A [finalised header](sync_committee) carries the signatures of at least two thirds of a sync
@@ -24,16 +28,82 @@
 //! [checkpoint](sync_committee::Checkpoint).
 
 pub mod account_proof;
-#[cfg(feature = "alloy-rpc")]
-mod alloy_account_proof;
-pub mod grade;
 pub mod header_proof;
 pub mod history_contract;
 pub mod links;
-mod list_root;
 pub mod merkle_branch;
 pub mod network;
 pub mod plan;
-pub mod proof_nodes;
 pub mod sync;
 pub mod sync_committee;
+
+use chainsieve_lanes::names;
+
+/// The reason to believe a hash, from the weakest to the strongest.
+///
+/// A grade is not a proof: it names the statement that a proof starts from. The
+/// [links](links) then lead from that statement to a block, and each link can be checked
+/// again from its bytes.
+///
+/// | grade | shown | not shown |
+/// |---|---|---|
+/// | `OwnWord` | nothing: the verifier gave the hash itself | where the verifier has it from |
+/// | `OneProvider` | one provider claims the hash | that others claim it too |
+/// | `Forced` | at least one member of a sync committee signed the block, or one that calls it finalised | that a majority signed, or that the block is final |
+/// | `ReleaseCheckpoint` | a release, or a list that this library embeds, publishes the hash | how its publisher checked it |
+/// | `Optimistic` | more than half of the sync committee signed the block | that the block stays in the chain |
+/// | `Finalized` | at least 342 of 512 signed a header whose state calls the block finalised | full consensus: the signers are not slashed for lies |
+/// | `HistoryOfFinalized` | the block is an ancestor of a finalised block | anything newer |
+///
+/// `Ord` follows this order. `serde`, `Display` and `FromStr` use the [name](Self::name), for
+/// example `release_checkpoint`.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Grade {
+    /// The verifier gave the hash without a source.
+    OwnWord,
+    /// One provider claims the hash.
+    OneProvider,
+    /// A light client accepted few signatures, or for lack of progress an update that is not final.
+    Forced,
+    /// The hash is published in a release, or follows from a list that this library embeds.
+    ReleaseCheckpoint,
+    /// The sync committee signed the block. The block may still be reorganised away.
+    Optimistic,
+    /// The block is finalised.
+    Finalized,
+    /// The block is an ancestor of a finalised block.
+    HistoryOfFinalized,
+}
+
+names! {
+    Grade, "a grade":
+    OwnWord = "own_word", OneProvider = "one_provider", Forced = "forced",
+    ReleaseCheckpoint = "release_checkpoint", Optimistic = "optimistic", Finalized = "finalized",
+    HistoryOfFinalized = "history_of_finalized",
+}
+
+impl Grade {
+    /// Returns the grade of a proven ancestor of a block with this grade.
+    ///
+    /// An ancestor is as good as its descendant. Only the name changes for an ancestor of a
+    /// finalised block, because the block itself was not called finalised.
+    #[must_use]
+    pub const fn of_ancestor(self) -> Self {
+        match self {
+            Self::Finalized => Self::HistoryOfFinalized,
+            same => same,
+        }
+    }
+
+    /// Returns `true` if the block cannot be reorganised away while finality holds.
+    ///
+    /// `true` for a finalised block and its ancestors. For a hash of another origin the question
+    /// is undecided, and the result is `false`.
+    pub const fn is_final(self) -> bool {
+        matches!(self, Self::Finalized | Self::HistoryOfFinalized)
+    }
+}

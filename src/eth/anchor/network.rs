@@ -58,12 +58,6 @@ use super::merkle_branch::parent;
 /// hours on mainnet.
 pub const MIN_WEAK_SUBJECTIVITY_EPOCHS: u64 = 256;
 
-/// Version of a fork, 4 bytes.
-pub type ForkVersion = FixedBytes<4>;
-
-/// Digest of a fork: 4 bytes that mark the encoding of an object on the wire.
-pub type ForkDigest = FixedBytes<4>;
-
 /// A hard fork of the beacon chain, in ascending order.
 ///
 /// `serde` and `Display` write the [name](Self::name), for example `capella`.
@@ -155,25 +149,25 @@ impl Preset {
 /// Entry of a fork schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ScheduledFork {
+struct ScheduledFork {
     /// The fork.
     #[serde(rename = "name")]
-    pub fork: Fork,
+    fork: Fork,
     /// Version, which is part of what validators sign.
-    pub version: ForkVersion,
+    version: FixedBytes<4>,
     /// First epoch; `None` if the fork is not scheduled.
     #[serde(deserialize_with = "Option::deserialize")]
-    pub epoch: Option<u64>,
+    epoch: Option<u64>,
 }
 
 /// Entry of a blob schedule (EIP-7892).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct BlobParameters {
+struct BlobParameters {
     /// First epoch.
-    pub epoch: u64,
+    epoch: u64,
     /// Maximum number of blobs in a block.
-    pub max_blobs_per_block: u64,
+    max_blobs_per_block: u64,
 }
 
 /// Reason why the description of a network is rejected.
@@ -281,38 +275,54 @@ impl From<Network> for Description {
     }
 }
 
-/// Returns a fork schedule whose versions differ in one byte.
-fn schedule(versions: [ForkVersion; 8], epochs: [Option<u64>; 8]) -> Vec<ScheduledFork> {
-    let entries = Fork::ALL.iter().zip(versions.into_iter().zip(epochs));
-    entries.map(|(&fork, (version, epoch))| ScheduledFork { fork, version, epoch }).collect()
-}
-
 impl Network {
+    /// Builds a network of the mainnet preset. `version` returns the version of a fork from its index,
+    /// and `epochs` begins with phase0; the forks after its last element are not scheduled.
+    fn built_in(
+        name: &'static str,
+        genesis_time: u64,
+        genesis_validators_root: B256,
+        version: fn(u8) -> [u8; 4],
+        epochs: &[u64],
+        blobs: [(u64, u64); 2],
+        weak_subjectivity_epochs: u64,
+    ) -> Self {
+        let fork = |(index, &fork): (u8, &Fork)| ScheduledFork {
+            fork,
+            version: version(index).into(),
+            epoch: epochs.get(usize::from(index)).copied(),
+        };
+        let blob = |(epoch, max_blobs_per_block)| BlobParameters { epoch, max_blobs_per_block };
+        Self {
+            described: Description {
+                name: Cow::Borrowed(name),
+                preset: Preset::Mainnet,
+                genesis_time,
+                genesis_validators_root,
+                forks: (0..).zip(Fork::ALL).map(fork).collect(),
+                seconds_per_slot: None,
+                blob_schedule: blobs.map(blob).to_vec(),
+                max_blobs_per_block_electra: 9,
+                weak_subjectivity_epochs,
+            },
+        }
+    }
+
     /// Returns Ethereum's mainnet. Gloas is not scheduled.
     ///
     /// Source: `configs/mainnet.yaml` of consensus-specs. The weak-subjectivity period is that of a
     /// stake of 8,388,608 ETH: 3,532 epochs, 15.7 days. A larger stake does not have a shorter
     /// one.
     pub fn mainnet() -> Self {
-        let versions = [0, 1, 2, 3, 4, 5, 6, 7].map(|first| ForkVersion::new([first, 0, 0, 0]));
-        let epochs = [0, 74_240, 144_896, 194_048, 269_568, 364_032, 411_392].map(Some);
-        let [phase0, altair, bellatrix, capella, deneb, electra, fulu] = epochs;
-        let epochs = [phase0, altair, bellatrix, capella, deneb, electra, fulu, None];
-        Self {
-            described: Description {
-                name: Cow::Borrowed("mainnet"),
-                preset: Preset::Mainnet,
-                genesis_time: 1_606_824_023,
-                genesis_validators_root: b256!(
-                    "0x4b363db94e286120d76eb905340fdd4e54bfe9f06bf33ff6cf5ad27f511bfe95"
-                ),
-                forks: schedule(versions, epochs),
-                seconds_per_slot: None,
-                blob_schedule: [(412_672, 15), (419_072, 21)].map(BlobParameters::from).to_vec(),
-                max_blobs_per_block_electra: 9,
-                weak_subjectivity_epochs: weak_subjectivity_epochs(8_388_608),
-            },
-        }
+        Self::built_in(
+            "mainnet",
+            1_606_824_023,
+            b256!("0x4b363db94e286120d76eb905340fdd4e54bfe9f06bf33ff6cf5ad27f511bfe95"),
+            |fork| [fork, 0, 0, 0],
+            &[0, 74_240, 144_896, 194_048, 269_568, 364_032, 411_392],
+            [(412_672, 15), (419_072, 21)],
+            weak_subjectivity_epochs(8_388_608),
+        )
     }
 
     /// Returns the test network Sepolia.
@@ -320,24 +330,15 @@ impl Network {
     /// Source: `metadata/config.yaml` of eth-clients/sepolia. Its stake is not known here, so the
     /// weak-subjectivity period is the [shortest one](MIN_WEAK_SUBJECTIVITY_EPOCHS).
     pub fn sepolia() -> Self {
-        let versions = [0x69, 0x70, 0x71, 0x72, 0x73, 0x74, 0x75, 0x76];
-        let versions = versions.map(|last| ForkVersion::new([0x90, 0, 0, last]));
-        let epochs = [0, 50, 100, 56_832, 132_608, 222_464, 272_640, 353_024].map(Some);
-        Self {
-            described: Description {
-                name: Cow::Borrowed("sepolia"),
-                preset: Preset::Mainnet,
-                genesis_time: 1_655_733_600,
-                genesis_validators_root: b256!(
-                    "0xd8ea171f3c94aea21ebc42a1ed61052acf3f9209c00e4efbaaddac09ed9b8078"
-                ),
-                forks: schedule(versions, epochs),
-                seconds_per_slot: None,
-                blob_schedule: [(274_176, 15), (275_712, 21)].map(BlobParameters::from).to_vec(),
-                max_blobs_per_block_electra: 9,
-                weak_subjectivity_epochs: MIN_WEAK_SUBJECTIVITY_EPOCHS,
-            },
-        }
+        Self::built_in(
+            "sepolia",
+            1_655_733_600,
+            b256!("0xd8ea171f3c94aea21ebc42a1ed61052acf3f9209c00e4efbaaddac09ed9b8078"),
+            |fork| [0x90, 0, 0, 0x69 + fork],
+            &[0, 50, 100, 56_832, 132_608, 222_464, 272_640, 353_024],
+            [(274_176, 15), (275_712, 21)],
+            MIN_WEAK_SUBJECTIVITY_EPOCHS,
+        )
     }
 
     /// Returns the test network Hoodi. Gloas is not scheduled.
@@ -345,27 +346,15 @@ impl Network {
     /// Source: `metadata/config.yaml` of eth-clients/hoodi. Its stake is not known here, so the
     /// weak-subjectivity period is the [shortest one](MIN_WEAK_SUBJECTIVITY_EPOCHS).
     pub fn hoodi() -> Self {
-        let versions = [0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x80];
-        let versions = versions.map(|first| ForkVersion::new([first, 0, 0x09, 0x10]));
-        let [at_genesis, electra, fulu] = [0, 2048, 50_688].map(Some);
-        let epochs = [at_genesis, at_genesis, at_genesis, at_genesis, at_genesis];
-        let [phase0, altair, bellatrix, capella, deneb] = epochs;
-        let epochs = [phase0, altair, bellatrix, capella, deneb, electra, fulu, None];
-        Self {
-            described: Description {
-                name: Cow::Borrowed("hoodi"),
-                preset: Preset::Mainnet,
-                genesis_time: 1_742_213_400,
-                genesis_validators_root: b256!(
-                    "0x212f13fc4df078b6cb7db228f1c8307566dcecf900867401a92023d7ba99cb5f"
-                ),
-                forks: schedule(versions, epochs),
-                seconds_per_slot: None,
-                blob_schedule: [(52_480, 15), (54_016, 21)].map(BlobParameters::from).to_vec(),
-                max_blobs_per_block_electra: 9,
-                weak_subjectivity_epochs: MIN_WEAK_SUBJECTIVITY_EPOCHS,
-            },
-        }
+        Self::built_in(
+            "hoodi",
+            1_742_213_400,
+            b256!("0x212f13fc4df078b6cb7db228f1c8307566dcecf900867401a92023d7ba99cb5f"),
+            |fork| [0x10 + 0x10 * fork, 0, 0x09, 0x10],
+            &[0, 0, 0, 0, 0, 2048, 50_688],
+            [(52_480, 15), (54_016, 21)],
+            MIN_WEAK_SUBJECTIVITY_EPOCHS,
+        )
     }
 
     /// Returns the built-in network of this name: `mainnet`, `sepolia` or `hoodi`.
@@ -396,11 +385,6 @@ impl Network {
     /// Returns the length of a slot in seconds, at least 1.
     pub fn seconds_per_slot(&self) -> u64 {
         self.described.seconds_per_slot.unwrap_or(self.described.preset.seconds_per_slot())
-    }
-
-    /// Returns the fork schedule, ascending from `phase0`.
-    pub fn forks(&self) -> &[ScheduledFork] {
-        &self.described.forks
     }
 
     /// Returns the age up to which a checkpoint is safe: the length of the weak-subjectivity
@@ -450,14 +434,14 @@ impl Network {
     ///
     /// The committee signs the head of the slot before, so the version is that of
     /// `signature_slot - 1`.
-    pub fn signing_version(&self, signature_slot: u64) -> ForkVersion {
+    pub fn signing_version(&self, signature_slot: u64) -> FixedBytes<4> {
         let signed = signature_slot.max(1) - 1;
         self.entry_at_epoch(self.epoch_of_slot(signed)).version
     }
 
     /// Returns the root of a fork version and the genesis validators, which is part of what is
     /// signed: `compute_fork_data_root`.
-    pub(super) fn fork_data_root(&self, version: ForkVersion) -> [u8; 32] {
+    pub(super) fn fork_data_root(&self, version: FixedBytes<4>) -> [u8; 32] {
         let mut padded = [0; 32];
         padded[..4].copy_from_slice(version.as_slice());
         parent(&padded, &self.described.genesis_validators_root.0)
@@ -467,7 +451,7 @@ impl Network {
     ///
     /// From Fulu on, the digest also depends on the blob parameters of the epoch (EIP-7892), so one
     /// fork has several digests.
-    pub fn fork_digest(&self, epoch: u64) -> ForkDigest {
+    pub fn fork_digest(&self, epoch: u64) -> FixedBytes<4> {
         let entry = self.entry_at_epoch(epoch);
         let data = self.fork_data_root(entry.version);
         let mask = if entry.fork < Fork::Fulu {
@@ -481,7 +465,7 @@ impl Network {
         };
         let [a, b, c, d, ..] = data;
         let [w, x, y, z, ..]: [u8; 32] = mask;
-        ForkDigest::new([a ^ w, b ^ x, c ^ y, d ^ z])
+        FixedBytes::new([a ^ w, b ^ x, c ^ y, d ^ z])
     }
 
     fn blob_parameters(&self, epoch: u64) -> BlobParameters {
@@ -539,18 +523,12 @@ impl Network {
     ///
     /// # Cost
     /// At most two SHA-256 for each fork and for each entry of the blob schedule.
-    pub fn fork_of_digest(&self, digest: ForkDigest) -> Option<Fork> {
+    pub fn fork_of_digest(&self, digest: FixedBytes<4>) -> Option<Fork> {
         let forks = self.described.forks.iter().filter_map(|entry| entry.epoch);
         let blobs = self.described.blob_schedule.iter().map(|entry| entry.epoch);
         let mut epochs = forks.chain(blobs);
         let epoch = epochs.find(|&epoch| self.fork_digest(epoch) == digest)?;
         Some(self.entry_at_epoch(epoch).fork)
-    }
-}
-
-impl From<(u64, u64)> for BlobParameters {
-    fn from((epoch, max_blobs_per_block): (u64, u64)) -> Self {
-        Self { epoch, max_blobs_per_block }
     }
 }
 

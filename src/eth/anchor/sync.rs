@@ -179,7 +179,7 @@ impl Refusal {
 
 /// What is believed: a root until a server has the bootstrap, then a light client.
 #[derive(Debug, Clone)]
-enum State {
+enum ClientState {
     Root(Network, B256),
     Client(Box<LightClient>),
 }
@@ -225,7 +225,7 @@ struct Time {
 /// Keeps a light client up to date. See the [module](self) for how to drive it.
 #[derive(Debug, Clone)]
 pub struct Syncer {
-    state: State,
+    state: ClientState,
     config: Config,
     servers: Vec<Server>,
     part: Part,
@@ -252,15 +252,15 @@ pub struct Syncer {
 impl Syncer {
     /// Starts from a block whose root the caller trusts. See [`LightClient::new`].
     pub fn start(network: Network, trusted_root: B256, config: Config) -> Self {
-        Self::new(State::Root(network, trusted_root), config)
+        Self::new(ClientState::Root(network, trusted_root), config)
     }
 
     /// Goes on with a light client.
     pub fn resume(client: LightClient, config: Config) -> Self {
-        Self::new(State::Client(Box::new(client)), config)
+        Self::new(ClientState::Client(Box::new(client)), config)
     }
 
-    fn new(state: State, config: Config) -> Self {
+    fn new(state: ClientState, config: Config) -> Self {
         Self {
             state,
             config,
@@ -282,16 +282,16 @@ impl Syncer {
     /// Returns the light client; `None` until a server has sent the bootstrap.
     pub const fn client(&self) -> Option<&LightClient> {
         match &self.state {
-            State::Client(client) => Some(client),
-            State::Root(..) => None,
+            ClientState::Client(client) => Some(client),
+            ClientState::Root(..) => None,
         }
     }
 
     /// Returns the root of the block that the caller trusted first.
     pub fn trusted_root(&self) -> B256 {
         match &self.state {
-            State::Root(_, root) => *root,
-            State::Client(client) => client.trust().checkpoint.root,
+            ClientState::Root(_, root) => *root,
+            ClientState::Client(client) => client.trust().checkpoint.root,
         }
     }
 
@@ -447,8 +447,8 @@ impl Syncer {
     /// Returns what this part of the round requests, if anything.
     fn question(&self, now: Duration) -> Option<Question> {
         let client = match &self.state {
-            State::Root(_, root) => return Some(Question::Bootstrap(*root)),
-            State::Client(client) => client,
+            ClientState::Root(_, root) => return Some(Question::Bootstrap(*root)),
+            ClientState::Client(client) => client,
         };
         match (self.part, client.request(now)) {
             (Part::Missing, request @ Request::Updates { .. }) => Some(Question::Light(request)),
@@ -514,10 +514,10 @@ impl Syncer {
 
     /// Starts the light client. Returns `true` if it did.
     fn begin(&mut self, bootstrap: &Bootstrap, now: Duration) -> (bool, Option<Refusal>) {
-        let State::Root(network, root) = &self.state else { return (false, None) };
+        let ClientState::Root(network, root) = &self.state else { return (false, None) };
         match LightClient::new(network.clone(), *root, bootstrap, now) {
             Ok(client) => {
-                self.state = State::Client(Box::new(client));
+                self.state = ClientState::Client(Box::new(client));
                 self.actions.push(Action::Started);
                 (true, None)
             }
@@ -527,7 +527,7 @@ impl Syncer {
 
     /// Applies updates up to the first invalid one. Returns `true` if one of them brought progress.
     fn update(&mut self, updates: &[Update], now: Duration) -> (bool, Option<Refusal>) {
-        let State::Client(client) = &mut self.state else { return (false, None) };
+        let ClientState::Client(client) = &mut self.state else { return (false, None) };
         let mut progress = false;
         for update in updates {
             match client.handle(sync_committee::Event::Update(update), now) {

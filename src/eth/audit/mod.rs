@@ -15,7 +15,14 @@
 //! address and topics sets no further bit. So the audit needs all receipts of every block that may
 //! contain a match.
 //!
-//! # How to run an audit
+//! # What you call
+//! | type | what it does |
+//! |---|---|
+//! | [`OmittedLog`], [`ForgedLog`] | evidence against an answer, which anyone can verify again |
+//! | [`AuditReport`] | the verdicts and findings of an audit |
+//!
+//! # What you drive
+//! [`Audit`], with [`Event`] and [`Action`]:
 //! 1. Create an [`Audit`] from an [`AuditQuestion`] and the answer, and send [`Event::Begin`].
 //! 2. Carry out each [`Action`]. For [`Action::FetchReceipts`] send the receipts as
 //!    [`Event::Receipts`], or give up with [`Event::ReceiptsUnavailable`].

@@ -6,16 +6,15 @@ use alloc::vec::Vec;
 
 use alloy_primitives::B256;
 
-use super::Certificate;
+use super::{Certificate, CertificateError};
 use crate::eth::audit::{
-    Action, Audit, AuditError, AuditQuestion, AuditReport, Event, Rejection, Status, Undecidable,
-    Verdict,
+    Action, Audit, AuditQuestion, AuditReport, Event, Status, Undecidable, Verdict,
 };
 use crate::eth::chain_profile::ChainProfile;
 use crate::eth::header::{ChainError, HeaderView, LinkedHeaders};
 use crate::eth::log::{self, LocatedLog};
 use crate::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
-use crate::eth::receipts::{BlockReceipts, ReceiptsError};
+use crate::eth::receipts::BlockReceipts;
 
 /// The data that a verifier supplies. No part of this data may come from the certificate.
 #[derive(Debug, Clone, Copy)]
@@ -63,66 +62,6 @@ impl VerifiedCertificate {
     }
 }
 
-/// Reason why a certificate is not valid for a verifier.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum VerifyError {
-    /// The query of the certificate is not the verifier's query.
-    #[error("the certificate is for a query that differs from the given one")]
-    OtherQuery,
-    /// The certificate uses other matching rules than the verifier.
-    #[error("the certificate uses the rules of {found}, expected {expected}")]
-    OtherSemantics {
-        /// The verifier's rules.
-        expected: Semantics,
-        /// The certificate's rules.
-        found: Semantics,
-    },
-    /// The certificate embeds no headers, and the verifier gave none.
-    #[error("no headers, neither embedded nor given")]
-    NoHeaders,
-    /// The embedded headers do not form a chain.
-    #[error("embedded header {index}: {error}")]
-    Headers {
-        /// Index of the header in the list, from 0.
-        index: usize,
-        /// Reason why the header is rejected.
-        error: ChainError,
-    },
-    /// The headers do not cover the query's blocks.
-    #[error(transparent)]
-    Audit(AuditError),
-    /// A value in the certificate differs from the value computed from the data.
-    ///
-    /// The JSON name of the value is one of `chain.first`, `chain.last`, `chain.parentHash`,
-    /// `chain.lastHash`, `counts.blocks`, `counts.examined`, `result.logs` and `result.digest`.
-    /// `counts.examined` may also differ if the verifier's profile is not the issuer's profile.
-    #[error("the certificate's {0} does not match the given headers, receipts and logs")]
-    NotSo(&'static str),
-    /// Embedded receipts are malformed.
-    #[error("embedded receipts of block {block_hash}: {error}")]
-    Receipts {
-        /// Hash of the block.
-        block_hash: B256,
-        /// Reason why the receipts are malformed.
-        error: ReceiptsError,
-    },
-    /// Embedded receipts are not those of the block.
-    #[error("embedded receipts of block {block_hash}: {why}")]
-    OtherReceipts {
-        /// Hash of the block.
-        block_hash: B256,
-        /// Reason why the receipts are rejected.
-        why: Rejection,
-    },
-    /// The certificate embeds receipts of a block whose receipts are not needed.
-    #[error("embedded receipts of block {0}, whose receipts are not needed")]
-    NeedlessReceipts(B256),
-    /// The given result has the certificate's digest, but an audit proves that it is wrong.
-    #[error("findings in the audit of the given result: {}", .0.findings.len())]
-    Refuted(Box<AuditReport>),
-}
-
 impl Certificate {
     /// Verifies the certificate, as far as headers, receipts and result allow.
     ///
@@ -139,21 +78,21 @@ impl Certificate {
     /// is proven.
     ///
     /// # Errors
-    /// Returns a [`VerifyError`] that names the first contradiction.
+    /// Returns a [`CertificateError`] that names the first contradiction.
     pub fn verify(
         &self,
         trust: &Trust<'_>,
         headers: Option<&LinkedHeaders>,
         mut receipts: impl FnMut(u64, B256) -> Option<BlockReceipts>,
         result: Option<&[LocatedLog]>,
-    ) -> Result<VerifiedCertificate, VerifyError> {
+    ) -> Result<VerifiedCertificate, CertificateError> {
         // A certificate for another query would be valid, but it would answer the wrong question.
         if *trust.query != self.query {
-            return Err(VerifyError::OtherQuery);
+            return Err(CertificateError::OtherQuery);
         }
         if trust.semantics != self.semantics {
             let (expected, found) = (trust.semantics, self.semantics);
-            return Err(VerifyError::OtherSemantics { expected, found });
+            return Err(CertificateError::OtherSemantics { expected, found });
         }
         let embedded;
         let chain = if let Some(chain) = headers {
@@ -174,27 +113,27 @@ impl Certificate {
             Some(logs) => Audit::new(question, logs),
             None => Audit::collecting(question),
         };
-        let mut audit = audit.map_err(VerifyError::Audit)?;
+        let mut audit = audit.map_err(CertificateError::Audit)?;
         self.check_ends(chain, &trust.blocks)?;
         self.send_receipts(&mut audit, &mut receipts)?;
         let (report, collected, is_whole) = audit.end();
         if report.counts.blocks != self.blocks {
-            return Err(VerifyError::NotSo("counts.blocks"));
+            return Err(CertificateError::NotSo("counts.blocks"));
         }
         if report.counts.examined != self.examined {
-            return Err(VerifyError::NotSo("counts.examined"));
+            return Err(CertificateError::NotSo("counts.examined"));
         }
         let logs = result.map(<[_]>::to_vec).or(is_whole.then_some(collected));
         if let Some(logs) = &logs {
             if logs.len() as u64 != self.logs {
-                return Err(VerifyError::NotSo("result.logs"));
+                return Err(CertificateError::NotSo("result.logs"));
             }
             if log::digest(logs) != self.digest {
-                return Err(VerifyError::NotSo("result.digest"));
+                return Err(CertificateError::NotSo("result.digest"));
             }
         }
         if report.status() == Status::Wrong {
-            return Err(VerifyError::Refuted(Box::new(report)));
+            return Err(CertificateError::Refuted(Box::new(report)));
         }
         Ok(VerifiedCertificate { report, logs })
     }
@@ -202,14 +141,14 @@ impl Certificate {
     /// Returns the chain of the embedded headers. The chain is authentic only up to a trusted hash.
     ///
     /// # Errors
-    /// Returns [`VerifyError::NoHeaders`] if no headers are embedded, and [`VerifyError::Headers`]
+    /// Returns [`CertificateError::NoHeaders`] if no headers are embedded, and [`CertificateError::Headers`]
     /// if they do not form a chain.
-    pub fn chain(&self) -> Result<LinkedHeaders, VerifyError> {
-        let headers = self.headers.as_ref().ok_or(VerifyError::NoHeaders)?;
+    pub fn chain(&self) -> Result<LinkedHeaders, CertificateError> {
+        let headers = self.headers.as_ref().ok_or(CertificateError::NoHeaders)?;
         let decode = |(index, rlp)| {
             HeaderView::decode(rlp).map_err(|error| {
                 let error = ChainError::Header { index, error };
-                VerifyError::Headers { index, error }
+                CertificateError::Headers { index, error }
             })
         };
         let rlp = headers.iter().map(|rlp| &rlp[..]).enumerate();
@@ -217,7 +156,7 @@ impl Certificate {
         let mut chain = LinkedHeaders::new();
         chain
             .extend(&headers)
-            .map_err(|error| VerifyError::Headers { index: chain.len(), error })?;
+            .map_err(|error| CertificateError::Headers { index: chain.len(), error })?;
         Ok(chain)
     }
 
@@ -226,7 +165,7 @@ impl Certificate {
         &self,
         chain: &LinkedHeaders,
         blocks: &ResolvedBlocks,
-    ) -> Result<(), VerifyError> {
+    ) -> Result<(), CertificateError> {
         let (first, last) = match *blocks {
             ResolvedBlocks::Range { first, last } => (first, last),
             ResolvedBlocks::AtHash(_) => (self.first, self.last),
@@ -243,7 +182,7 @@ impl Certificate {
             ("chain.lastHash", hash(self.last) == Some(self.last_hash)),
         ];
         match claims.into_iter().find(|(_, is_so)| !is_so) {
-            Some((claim, _)) => Err(VerifyError::NotSo(claim)),
+            Some((claim, _)) => Err(CertificateError::NotSo(claim)),
             None => Ok(()),
         }
     }
@@ -253,7 +192,7 @@ impl Certificate {
         &self,
         audit: &mut Audit<'_>,
         receipts: &mut impl FnMut(u64, B256) -> Option<BlockReceipts>,
-    ) -> Result<(), VerifyError> {
+    ) -> Result<(), CertificateError> {
         // The audit does not request the receipts of a block without receipts. A certificate may
         // nevertheless embed the empty list of receipts for such a block.
         let is_empty = |hash: &B256| {
@@ -267,7 +206,7 @@ impl Certificate {
             if let Some(encodings) = self.receipts.get(&block_hash) {
                 needless.remove(&block_hash);
                 let receipts = BlockReceipts::from_encodings(encodings)
-                    .map_err(|error| VerifyError::Receipts { block_hash, error })?;
+                    .map_err(|error| CertificateError::Receipts { block_hash, error })?;
                 let actions = audit.handle(Event::Receipts { block_hash, receipts: &receipts });
                 let mut is_decided = true;
                 for action in actions {
@@ -275,7 +214,7 @@ impl Certificate {
                         // Receipts of another source are ignored if they are wrong, but embedded
                         // receipts are part of the certificate's claim.
                         Action::Rejected { block_hash, why } => {
-                            return Err(VerifyError::OtherReceipts { block_hash, why });
+                            return Err(CertificateError::OtherReceipts { block_hash, why });
                         }
                         Action::Settled { verdict, .. } => {
                             let missing = Verdict::Undecidable(Undecidable::PostStateMissing);
@@ -293,7 +232,7 @@ impl Certificate {
             }
         }
         match needless.first() {
-            Some(&block_hash) => Err(VerifyError::NeedlessReceipts(block_hash)),
+            Some(&block_hash) => Err(CertificateError::NeedlessReceipts(block_hash)),
             None => Ok(()),
         }
     }

@@ -7,9 +7,9 @@ use alloy_primitives::Bytes;
 use alloy_rlp::Header as RlpHeader;
 use snap::read::FrameDecoder;
 
-use super::error::{FileError, FileProblem, Position};
-use super::format::MAX_HEADER;
 use super::input::Input;
+use super::input::MAX_HEADER;
+use super::{FileError, FileProblem, Position};
 use crate::eth::header::HeaderView;
 
 /// Length of an entry's head in bytes: type (2), length (4), reserved bytes (2).
@@ -97,7 +97,7 @@ impl fmt::Display for EntryKind {
 
 /// The head of an entry.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Head {
+pub(super) struct EntryHead {
     pub(super) kind: EntryKind,
     /// Offset of the entry's head in the file.
     pub(super) offset: u64,
@@ -105,7 +105,7 @@ pub(super) struct Head {
     length: u64,
 }
 
-impl Head {
+impl EntryHead {
     pub(super) fn wrong(&self, problem: FileProblem) -> FileError {
         FileError::new(Position::Byte(self.offset), problem)
     }
@@ -157,7 +157,7 @@ impl Head {
 pub struct Archive<R> {
     input: Input<R>,
     /// The current entry, if its data was not yet read.
-    unread: Option<Head>,
+    unread: Option<EntryHead>,
     /// The decoder of all entries, which is reused because its buffers are larger than a header.
     decoder: Option<FrameDecoder<Cursor<Vec<u8>>>>,
 }
@@ -198,7 +198,7 @@ impl<R: Read> Archive<R> {
     }
 
     /// Moves to the next entry and returns its head.
-    pub(super) fn advance(&mut self) -> Result<Option<Head>, FileError> {
+    pub(super) fn advance(&mut self) -> Result<Option<EntryHead>, FileError> {
         if let Some(head) = self.unread.take() {
             head.complete(self.input.skip(head.length)?)?;
         }
@@ -221,7 +221,7 @@ impl<R: Read> Archive<R> {
         }
         let kind = EntryKind::new(u16::from_le_bytes([type_0, type_1]));
         let length = u32::from_le_bytes([length_0, length_1, length_2, length_3]).into();
-        let head = Head { kind, offset, length };
+        let head = EntryHead { kind, offset, length };
         if let Some(left) = self.input.left() {
             head.complete(left)?;
         }
@@ -230,7 +230,7 @@ impl<R: Read> Archive<R> {
     }
 
     /// Reads the data of the entry that [`advance`](Self::advance) returned, as it is in the file.
-    pub(super) fn read(&mut self, head: Head, limit: u64) -> Result<Vec<u8>, FileError> {
+    pub(super) fn read(&mut self, head: EntryHead, limit: u64) -> Result<Vec<u8>, FileError> {
         let length = head.length;
         if length > limit {
             return Err(head.wrong(FileProblem::TooLong { part: "entry", length, limit }));
@@ -244,7 +244,7 @@ impl<R: Read> Archive<R> {
     /// Appends the data of the entry that [`advance`](Self::advance) returned, decompressed.
     pub(super) fn decompress(
         &mut self,
-        head: Head,
+        head: EntryHead,
         limit: u64,
         out: &mut Vec<u8>,
     ) -> Result<(), FileError> {
@@ -283,7 +283,7 @@ impl<R: Read> Archive<R> {
 #[derive(Debug)]
 pub struct Entry<'a, R> {
     archive: &'a mut Archive<R>,
-    head: Head,
+    head: EntryHead,
 }
 
 impl<R: Read> Entry<'_, R> {
@@ -416,4 +416,115 @@ pub fn body_transactions(body: &[u8]) -> alloy_rlp::Result<Vec<Bytes>> {
         list = after;
     }
     Ok(transactions)
+}
+
+/// Maximum number of blocks in an archive, as the file format defines it.
+pub(super) const MAX_BLOCKS: usize = 8192;
+
+/// Maximum number of entries of a block in an ere archive, as the file format defines it.
+const MAX_COMPONENTS: u64 = 5;
+
+/// Reads the headers of one archive, or of several concatenated archives.
+pub(super) struct ArchiveHeaders<R> {
+    archive: Archive<R>,
+    /// Offsets of the headers of the current archive.
+    positions: Vec<u64>,
+    /// Block number of the current archive's first header.
+    first: u64,
+    /// `true` if an index was read after the last header.
+    indexed: bool,
+}
+
+impl<R: Read> ArchiveHeaders<R> {
+    pub(super) fn new(input: Input<R>) -> Self {
+        Self { archive: Archive::new(input), positions: Vec::new(), first: 0, indexed: true }
+    }
+
+    pub(super) fn input(&self) -> &Input<R> {
+        self.archive.input()
+    }
+
+    pub(super) fn next(&mut self, rlp: &mut Vec<u8>) -> Result<Option<Position>, FileError> {
+        while let Some(head) = self.archive.advance()? {
+            match head.kind {
+                EntryKind::Header => {
+                    self.header(head, rlp)?;
+                    return Ok(Some(Position::Byte(head.offset)));
+                }
+                EntryKind::Index | EntryKind::DynamicIndex => self.index(head)?,
+                EntryKind::Consensus => return Err(head.wrong(FileProblem::ConsensusArchive)),
+                _ => {}
+            }
+        }
+        // The index is the last entry of an archive: without it the archive is truncated.
+        if !self.indexed {
+            let problem = FileProblem::NoIndex { headers: self.positions.len() };
+            return Err(FileError::new(self.input().position(), problem));
+        }
+        Ok(None)
+    }
+
+    fn header(&mut self, head: EntryHead, rlp: &mut Vec<u8>) -> Result<(), FileError> {
+        if self.positions.len() == MAX_BLOCKS {
+            return Err(head.wrong(FileProblem::TooManyHeaders { limit: MAX_BLOCKS }));
+        }
+        let before = rlp.len();
+        self.archive.decompress(head, MAX_HEADER, rlp)?;
+        let header = HeaderView::decode(&rlp[before..]);
+        let header = header.map_err(|error| head.wrong(FileProblem::Header(error)))?;
+        if self.positions.is_empty() {
+            self.first = header.number();
+        }
+        self.positions.push(head.offset);
+        self.indexed = false;
+        Ok(())
+    }
+
+    /// Compares the index with the headers of its archive, and ends the archive.
+    fn index(&mut self, head: EntryHead) -> Result<(), FileError> {
+        // An index has at most five offsets for each block, and three further numbers.
+        let bytes = self.archive.read(head, (MAX_COMPONENTS * MAX_BLOCKS as u64 + 3) * 8)?;
+        self.check_index(head, &bytes).map_err(|problem| head.wrong(problem))?;
+        self.positions.clear();
+        self.indexed = true;
+        Ok(())
+    }
+
+    fn check_index(&self, head: EntryHead, bytes: &[u8]) -> Result<(), FileProblem> {
+        let (words, rest) = bytes.as_chunks::<8>();
+        let words: Vec<_> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        let (components, numbers) = match (head.kind, words.as_slice()) {
+            (EntryKind::Index, [first, offsets @ .., count]) => (1, Some((first, offsets, count))),
+            (_, [first, offsets @ .., components, count]) => {
+                (*components, Some((first, offsets, count)))
+            }
+            _ => (0, None),
+        };
+        let Some((&first, offsets, &count)) = numbers.filter(|_| rest.is_empty()) else {
+            return Err(FileProblem::IndexLength { length: bytes.len() });
+        };
+        let read = self.positions.len() as u64;
+        if count != read {
+            return Err(FileProblem::IndexCount { counted: count, read });
+        }
+        if first != self.first && read > 0 {
+            return Err(FileProblem::IndexFirst { indexed: first, read: self.first });
+        }
+        let step = usize::try_from(components).ok().filter(|_| components <= MAX_COMPONENTS);
+        let whole = components.checked_mul(count) == Some(offsets.len() as u64);
+        let Some(step @ 1..) = step.filter(|_| whole) else {
+            let offsets = offsets.len();
+            return Err(FileProblem::IndexOffsets { offsets, blocks: count, components });
+        };
+        let headers = offsets.iter().step_by(step);
+        for (header, (&position, &offset)) in self.positions.iter().zip(headers).enumerate() {
+            // Offsets are relative to the start of the index. The offsets are negative, stored in
+            // two's complement.
+            let indexed = head.offset.wrapping_add(offset);
+            if indexed != position {
+                return Err(FileProblem::IndexOffset { header, indexed, read: position });
+            }
+        }
+        Ok(())
+    }
 }

@@ -4,12 +4,12 @@ use std::io::Read;
 
 use alloy_primitives::{B256, Bytes, U256};
 
-use super::archive::{Archive, EntryKind, Head};
-use super::archive_headers::MAX_BLOCKS;
-use super::error::{FileError, FileProblem};
-use super::format::MAX_HEADER;
+use super::archive::MAX_BLOCKS;
+use super::archive::{Archive, EntryHead, EntryKind};
 use super::input::Input;
-use crate::eth::anchor::grade::Grade;
+use super::input::MAX_HEADER;
+use super::{FileError, FileProblem};
+use crate::eth::anchor::Grade;
 use crate::eth::anchor::header_proof::{EPOCH_BLOCKS, EpochRecord, HeaderProof, History};
 use crate::eth::header::{BlockRef, HeaderView};
 
@@ -59,16 +59,16 @@ pub struct ArchiveHistory {
 /// What was read of an archive so far.
 #[derive(Debug, Default)]
 struct Parts {
-    headers: Vec<(BlockRef, Kept)>,
+    headers: Vec<(BlockRef, HeaderTime)>,
     difficulties: Vec<U256>,
-    proofs: Vec<(Head, HeaderProof)>,
-    accumulator: Option<(Head, B256)>,
-    last: Option<Head>,
+    proofs: Vec<(EntryHead, HeaderProof)>,
+    accumulator: Option<(EntryHead, B256)>,
+    last: Option<EntryHead>,
 }
 
 /// What is kept of a header.
 #[derive(Debug, Clone, Copy)]
-struct Kept {
+struct HeaderTime {
     timestamp: u64,
     /// `true` if the block has a difficulty, which is so before the Merge.
     mined: bool,
@@ -162,14 +162,14 @@ impl<R: Read> HistoryReader<R> {
         Ok(None)
     }
 
-    fn proof(&mut self, head: Head, number: u64) -> Result<HeaderProof, FileError> {
+    fn proof(&mut self, head: EntryHead, number: u64) -> Result<HeaderProof, FileError> {
         let mut record = Vec::new();
         self.archive.decompress(head, MAX_PROOF, &mut record)?;
         HeaderProof::decode_record(&record)
             .map_err(|error| head.wrong(FileProblem::ProofEncoding { number, error }))
     }
 
-    fn header(&mut self, head: Head, parts: &mut Parts) -> Result<(), FileError> {
+    fn header(&mut self, head: EntryHead, parts: &mut Parts) -> Result<(), FileError> {
         if parts.headers.len() == MAX_BLOCKS {
             return Err(head.wrong(FileProblem::TooManyHeaders { limit: MAX_BLOCKS }));
         }
@@ -184,14 +184,15 @@ impl<R: Read> HistoryReader<R> {
                 return Err(head.wrong(FileProblem::NotLinked { number: block.number }));
             }
         }
-        let kept = Kept { timestamp: header.timestamp(), mined: !header.difficulty().is_zero() };
+        let kept =
+            HeaderTime { timestamp: header.timestamp(), mined: !header.difficulty().is_zero() };
         parts.headers.push((block, kept));
         parts.last = Some(head);
         Ok(())
     }
 
     /// Reads an entry of 32 bytes.
-    fn word(&mut self, head: Head) -> Result<[u8; 32], FileError> {
+    fn word(&mut self, head: EntryHead) -> Result<[u8; 32], FileError> {
         let bytes = self.archive.read(head, 32)?;
         let found = bytes.len() as u64;
         let truncated = FileProblem::Truncated { part: "entry", expected: 32, found };
@@ -201,12 +202,12 @@ impl<R: Read> HistoryReader<R> {
 
 impl Parts {
     /// Returns the number of the block of the entry after `before` entries of its type.
-    fn counted(&self, head: Head, before: usize) -> Result<u64, FileError> {
+    fn counted(&self, head: EntryHead, before: usize) -> Result<u64, FileError> {
         let block = self.headers.get(before).map(|(block, _)| block.number);
         block.ok_or_else(|| head.wrong(FileProblem::NoHeaderBefore))
     }
 
-    fn check(self, index: Head, history: &History) -> Result<ArchiveHistory, FileError> {
+    fn check(self, index: EntryHead, history: &History) -> Result<ArchiveHistory, FileError> {
         let headers = self.headers.len();
         let first = self.headers.first().map_or(0, |(block, _)| block.number);
         let all = |found: usize, kind: EntryKind| {

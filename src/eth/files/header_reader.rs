@@ -2,17 +2,16 @@
 
 use core::iter::FusedIterator;
 use core::ops::{Bound, RangeBounds};
-use std::io::Read;
+use std::io::{BufRead as _, Read};
+
+use super::input::{FileFormat, Input, MAX_HEADER};
+use super::json::JsonHeaders;
+use super::{FileError, FileProblem, Position};
+use crate::eth::header::{ChainError, HeaderBuf, HeaderView, LinkedHeaders};
+use crate::eth::json::{Prefix, bytes_with};
 
 #[cfg(feature = "era")]
-use super::archive_headers::ArchiveHeaders;
-use super::error::{FileError, FileProblem, Position};
-use super::format::FileFormat;
-use super::hex_lines::HexLines;
-use super::input::Input;
-use super::json_headers::JsonHeaders;
-use super::rlp::RlpHeaders;
-use crate::eth::header::{ChainError, HeaderBuf, HeaderView, LinkedHeaders};
+use super::archive::ArchiveHeaders;
 
 /// Maximum number of headers in a batch. This limit and `BATCH_BYTES` bound the memory of a batch.
 const BATCH_HEADERS: usize = 8192;
@@ -286,5 +285,118 @@ impl HeaderBatch {
             };
             FileError::new(position, problem)
         })
+    }
+}
+
+pub(super) struct RlpHeaders<R> {
+    pub(super) input: Input<R>,
+}
+
+impl<R: Read> RlpHeaders<R> {
+    pub(super) fn next(&mut self, rlp: &mut Vec<u8>) -> Result<Option<Position>, FileError> {
+        let at = self.input.position();
+        let Some(&first) = self.input.peek()?.first() else { return Ok(None) };
+        let block = self.list_head(rlp)?;
+        let start = self.input.offset();
+        match self.input.peek()?.first() {
+            // The first item of a block is a list, its header. The first item of a header is a
+            // string, the parent hash.
+            Some(0xc0..) if block > 0 => {
+                rlp.truncate(rlp.len() - usize::from(head_length(first)));
+                let length = self.list_head(rlp)?;
+                self.payload(at, length, rlp)?;
+                let left = block.saturating_sub(self.input.offset() - start);
+                if self.input.skip(left)? < left {
+                    let found = self.input.offset() - start;
+                    return Err(truncated(at, "block", block, found));
+                }
+            }
+            _ => self.payload(at, block, rlp)?,
+        }
+        Ok(Some(at))
+    }
+
+    /// Appends the head of an RLP list to `rlp`, and returns the length of the list's payload.
+    fn list_head(&mut self, rlp: &mut Vec<u8>) -> Result<u64, FileError> {
+        let at = self.input.position();
+        let before = rlp.len();
+        self.input.append(1, rlp)?;
+        let first = rlp.get(before).copied().unwrap_or_default();
+        if first < 0xc0 {
+            return Err(FileError::new(at, FileProblem::NotAList { first }));
+        }
+        let digits = u64::from(head_length(first) - 1);
+        if digits == 0 {
+            return Ok(u64::from(first - 0xc0));
+        }
+        let found = self.input.append(digits, rlp)?;
+        if found < digits {
+            return Err(truncated(at, "length of the list", digits, found));
+        }
+        let digits = rlp.iter().skip(before + 1);
+        Ok(digits.fold(0, |length, &digit| length << 8 | u64::from(digit)))
+    }
+
+    fn payload(&mut self, at: Position, length: u64, rlp: &mut Vec<u8>) -> Result<(), FileError> {
+        if length > MAX_HEADER {
+            let problem = FileProblem::TooLong { part: "header", length, limit: MAX_HEADER };
+            return Err(FileError::new(at, problem));
+        }
+        let found = self.input.append(length, rlp)?;
+        if found < length {
+            return Err(truncated(at, "header", length, found));
+        }
+        Ok(())
+    }
+}
+
+/// Returns the number of bytes before the payload of an RLP list that starts with this byte.
+fn head_length(first: u8) -> u8 {
+    1 + first.saturating_sub(0xf7)
+}
+
+fn truncated(at: Position, part: &'static str, expected: u64, found: u64) -> FileError {
+    FileError::new(at, FileProblem::Truncated { part, expected, found })
+}
+
+/// Maximum length of a line: two digits for each byte of a header, and room for `0x`, the head of
+/// the RLP list and white space.
+const MAX_LINE: u64 = 2 * MAX_HEADER + 64;
+
+pub(super) struct HexLines<R> {
+    pub(super) input: Input<R>,
+    /// Number of lines read so far.
+    line: u64,
+}
+
+impl<R: Read> HexLines<R> {
+    pub(super) fn new(input: Input<R>) -> Self {
+        Self { input, line: 0 }
+    }
+
+    pub(super) fn next(&mut self, rlp: &mut Vec<u8>) -> Result<Option<Position>, FileError> {
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let offset = self.input.offset();
+            let read = (&mut self.input).take(MAX_LINE).read_until(b'\n', &mut line);
+            if read.map_err(|error| FileError::io(offset, &error))? == 0 {
+                return Ok(None);
+            }
+            self.line += 1;
+            let position = Position::Line(self.line);
+            let wrong = |problem| FileError::new(position, problem);
+            if line.len() as u64 == MAX_LINE && line.last() != Some(&b'\n') {
+                return Err(wrong(FileProblem::OverLimit { part: "line", limit: MAX_LINE }));
+            }
+            let text = str::from_utf8(&line).map_err(|_| wrong(FileProblem::NotUtf8))?;
+            let text = text.trim_start_matches('\u{feff}').trim();
+            if text.is_empty() || text.starts_with('#') {
+                continue;
+            }
+            let header = bytes_with(text, Prefix::Optional);
+            rlp.extend(header.map_err(|problem| wrong(FileProblem::Hex(problem)))?);
+            return Ok(Some(position));
+        }
     }
 }

@@ -1,8 +1,11 @@
 //! A buffered reader that counts the bytes that it has read.
 
+use core::fmt;
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
 
-use super::error::{FileError, Position};
+use chainsieve_lanes::names;
+
+use super::{FileError, FileProblem, Position};
 
 /// Size of the buffer in bytes: large, so that there are few system calls.
 const BUFFER: usize = 256 << 10;
@@ -158,12 +161,103 @@ impl<R: Read> BufRead for Input<R> {
     }
 }
 
-impl<R: core::fmt::Debug> core::fmt::Debug for Input<R> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+impl<R: fmt::Debug> fmt::Debug for Input<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Input")
             .field("inner", &self.inner)
             .field("offset", &self.offset)
             .field("length", &self.length)
             .finish_non_exhaustive()
+    }
+}
+
+/// The UTF-8 byte order mark, which some editors write at the start of a text.
+pub(super) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// Maximum length of a header in bytes.
+///
+/// Real headers are far shorter: the extra data has at most 32 bytes on mainnet, and some hundreds
+/// of bytes on other chains. The limit keeps a malicious file from claiming a huge header.
+pub const MAX_HEADER: u64 = 64 << 10;
+
+/// Number of bytes that are enough to detect a format, if no white space precedes them.
+const ENOUGH: usize = 4;
+
+/// Format of a file of headers or receipts.
+///
+/// `serde` and `Display` write its name, for example `rlp`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum FileFormat {
+    /// Concatenated RLP of headers, or of blocks as `geth export` writes them. The format's name is
+    /// `rlp`.
+    Rlp,
+    /// JSON objects or strings of hex. The objects or strings may be in an array, one on each line,
+    /// or concatenated. The replies of a node are accepted too. The format's name is `json`.
+    Json,
+    /// Hex with or without `0x`, one header on each line. The format's name is `hex`.
+    Hex,
+    /// An era1 or ere archive. The format's name is `era`.
+    Era,
+}
+
+names! {
+    FileFormat, "a format": Rlp = "rlp", Json = "json", Hex = "hex", Era = "era",
+}
+
+impl FileFormat {
+    /// Detects the format from the first bytes of a file, or returns `None`.
+    ///
+    /// | first bytes | format |
+    /// |---|---|
+    /// | `e2` and a zero byte (the version entry of e2store) | [`Era`](Self::Era) |
+    /// | `{`, `[` or `"` | [`Json`](Self::Json) |
+    /// | a hex digit or `#` | [`Hex`](Self::Hex) |
+    /// | a byte of 0xc0 or more (an RLP list) | [`Rlp`](Self::Rlp) |
+    ///
+    /// A byte order mark and white space before a text are skipped. Four bytes are enough, unless a
+    /// text starts with white space.
+    pub fn detect(start: &[u8]) -> Option<Self> {
+        // An archive starts with the version entry of e2store: its type is "e2", its length 0. Hex
+        // text that starts with "e2" has no zero byte after it.
+        if start.starts_with(b"e2\0") {
+            return Some(Self::Era);
+        }
+        let text = start.strip_prefix(BYTE_ORDER_MARK).unwrap_or(start).trim_ascii_start();
+        match text.first()? {
+            b'{' | b'[' | b'"' => Some(Self::Json),
+            b'#' | b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F' => Some(Self::Hex),
+            // The first byte of an RLP list is at least 0xc0.
+            _ if start.first()? >= &0xc0 => Some(Self::Rlp),
+            _ => None,
+        }
+    }
+}
+
+impl<R: Read> Input<R> {
+    /// Detects the format of the next bytes without consuming them.
+    ///
+    /// # Errors
+    /// Returns [`FileProblem::Empty`], [`FileProblem::UnknownFormat`], or an error of the reader.
+    pub fn format(&mut self) -> Result<FileFormat, FileError> {
+        let position = self.position();
+        let mut wanted = ENOUGH;
+        loop {
+            let start = self.peek_at_least(wanted)?;
+            let Some(&first) = start.first() else {
+                return Err(FileError::new(position, FileProblem::Empty));
+            };
+            if let Some(format) = FileFormat::detect(start) {
+                return Ok(format);
+            }
+            let text = start.strip_prefix(BYTE_ORDER_MARK).unwrap_or(start);
+            if start.len() < wanted || !text.trim_ascii_start().is_empty() {
+                return Err(FileError::new(position, FileProblem::UnknownFormat { first }));
+            }
+            // Only white space was found so far: look at more bytes. The loop ends, because
+            // `peek_at_least` returns at most one buffer of bytes.
+            wanted = start.len() + 1;
+        }
     }
 }

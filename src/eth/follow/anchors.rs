@@ -6,7 +6,7 @@ use core::time::Duration;
 use alloy_primitives::B256;
 
 use super::pace::Pace;
-use super::refused::Refused;
+use super::rules::Refused;
 use super::{AnswerError, Fault, Source};
 use crate::eth::header::{BlockRef, LinkedHeaders};
 
@@ -32,7 +32,7 @@ impl Newer {
 pub(super) struct Anchors {
     /// Anchors that are compared with linked headers. Anchors in the range of the index are not in
     /// this list, because they are compared with the index.
-    linked: Vec<BlockRef>,
+    pub(super) linked: Vec<BlockRef>,
     /// Newer anchors that are not on the chain yet: the one that has waited longest, and the newest
     /// one.
     ///
@@ -40,7 +40,7 @@ pub(super) struct Anchors {
     /// anchor would never reach any anchor.
     newer: Vec<Newer>,
     /// Highest anchor that the chain contains.
-    held: Option<BlockRef>,
+    pub(super) held: Option<BlockRef>,
     /// Anchor that the reader was told of last in this run.
     reported: Option<BlockRef>,
     is_reported: bool,
@@ -51,16 +51,6 @@ impl Anchors {
     /// chain.
     pub(super) fn new(linked: Vec<BlockRef>, held: Option<BlockRef>) -> Self {
         Self { linked, newer: Vec::new(), held, reported: None, is_reported: true }
-    }
-
-    pub(super) fn linked(&self) -> &[BlockRef] {
-        &self.linked
-    }
-
-    /// Returns the highest anchor that the chain contains: no branch may leave the chain before
-    /// this anchor.
-    pub(super) fn held(&self) -> Option<BlockRef> {
-        self.held
     }
 
     /// Records that the chain contains this anchor.

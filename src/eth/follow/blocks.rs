@@ -77,7 +77,7 @@ pub(super) struct Blocks {
     delivered: usize,
     /// `true` if blocks before the first block of `all` were dropped. A reorganisation of dropped
     /// blocks can't be followed.
-    has_dropped: bool,
+    pub(super) has_dropped: bool,
     /// The last dropped blocks, in ascending order.
     dropped: VecDeque<BlockRef>,
 }
@@ -87,10 +87,6 @@ impl Blocks {
     pub(super) fn of(blocks: Vec<Block>, delivered: usize, has_dropped: bool) -> Self {
         let delivered = delivered.min(blocks.len());
         Self { all: blocks.into(), delivered, has_dropped, dropped: VecDeque::new() }
-    }
-
-    pub(super) fn has_dropped(&self) -> bool {
-        self.has_dropped
     }
 
     pub(super) fn len(&self) -> usize {

@@ -11,9 +11,8 @@ use alloy_trie::EMPTY_ROOT_HASH;
 
 use super::anchors::Anchors;
 use super::blocks::{Block, Blocks, Work};
-use super::refused::Refused;
-use super::rules::Rules;
-use super::{AnswerError, Fault, FollowNote, Question, Source, receipts};
+use super::rules::{self, Refused, Rules};
+use super::{AnswerError, Fault, FollowNote, Question, Source};
 use crate::eth::chain_profile::{ProfileRange, ReceiptsScope};
 use crate::eth::header::{BlockRef, ChainBlock, HeaderBuf, LinkedHeaders};
 use crate::eth::receipts::BlockReceipts;
@@ -81,21 +80,21 @@ struct Branch {
 /// The followed chain.
 #[derive(Debug, Clone)]
 pub(super) struct Chain {
-    rules: Rules,
+    pub(super) rules: Rules,
     /// The compiled queries of the rules.
     queries: QuerySet,
-    blocks: Blocks,
-    head: Option<BlockRef>,
+    pub(super) blocks: Blocks,
+    pub(super) head: Option<BlockRef>,
     /// Block that the provider most recently called finalised.
     finalized_claim: Option<BlockRef>,
     /// Highest delivered block of this chain that the provider called finalised.
-    finalized: Option<BlockRef>,
+    pub(super) finalized: Option<BlockRef>,
     branch: Option<Branch>,
     /// Number of a block whose receipts could not be obtained: the block may no longer be on the
     /// chain.
     doubted: Option<u64>,
-    reorg: Option<Reorg>,
-    anchors: Anchors,
+    pub(super) reorg: Option<Reorg>,
+    pub(super) anchors: Anchors,
     /// Number of blocks whose receipts were verified.
     pub(super) examined: u64,
 }
@@ -127,34 +126,6 @@ impl Chain {
         }
     }
 
-    pub(super) fn rules(&self) -> &Rules {
-        &self.rules
-    }
-
-    pub(super) fn blocks(&self) -> &Blocks {
-        &self.blocks
-    }
-
-    pub(super) fn head(&self) -> Option<BlockRef> {
-        self.head
-    }
-
-    pub(super) fn finalized(&self) -> Option<BlockRef> {
-        self.finalized
-    }
-
-    pub(super) fn pending_reorg(&self) -> Option<&Reorg> {
-        self.reorg.as_ref()
-    }
-
-    pub(super) fn anchors(&self) -> &Anchors {
-        &self.anchors
-    }
-
-    pub(super) fn anchors_mut(&mut self) -> &mut Anchors {
-        &mut self.anchors
-    }
-
     /// Adds an anchor that the caller trusts since the start.
     pub(super) fn add_anchor(&mut self, hash: B256) {
         match self.blocks.find(hash) {
@@ -183,7 +154,7 @@ impl Chain {
             None if at.number >= self.next_number() && !is_indexed => self.anchors.locate(at),
             None => {
                 self.anchors.forget(at.hash);
-                let is_proven = self.anchors.held().is_some_and(|held| held.number >= at.number);
+                let is_proven = self.anchors.held.is_some_and(|held| held.number >= at.number);
                 return Ok((!is_proven).then_some(FollowNote::AnchorNotCompared(at)));
             }
         }
@@ -400,7 +371,7 @@ impl Chain {
         let first = self.blocks.first().unwrap_or(found);
         // If no block was dropped, a branch that reaches the first block can replace the whole
         // chain.
-        let can_replace_all = !self.blocks.has_dropped() && found.number <= first.number;
+        let can_replace_all = !self.blocks.has_dropped && found.number <= first.number;
         if parent.is_some_and(|parent| self.blocks.has(parent)) {
             return self.join(parent);
         }
@@ -408,7 +379,7 @@ impl Chain {
             return self.join(None);
         }
         match parent {
-            Some(parent) if parent.number > first.number || !self.blocks.has_dropped() => {
+            Some(parent) if parent.number > first.number || !self.blocks.has_dropped => {
                 branch.next = parent;
                 Ok(())
             }
@@ -471,7 +442,7 @@ impl Chain {
         let Some(mut branch) = self.branch.take() else { return Ok(()) };
         // All blocks up to an anchor are authentic, so no valid branch leaves the chain before that
         // anchor.
-        if let Some(anchor) = self.anchors.held()
+        if let Some(anchor) = self.anchors.held
             && ancestor.is_none_or(|ancestor| ancestor.number < anchor.number)
         {
             return Err(Fault::BeforeAnchor(anchor).into());
@@ -510,7 +481,7 @@ impl Chain {
             let at = BlockRef::from(block);
             let mut known = Block::without_logs(at);
             if self.wants_receipts(&block, is_candidate) {
-                known.work = Work::Wanted(Box::new(receipts::wanted(&block)));
+                known.work = Work::Wanted(Box::new(rules::wanted(&block)));
             }
             if self.anchors.contains(at) {
                 self.anchors.hold(at);
@@ -532,7 +503,7 @@ impl Chain {
                     let at = BlockRef::from(block);
                     let mut known = Block::without_logs(at);
                     if self.wants_receipts(&block, true) {
-                        known.work = Work::Wanted(Box::new(receipts::wanted(&block)));
+                        known.work = Work::Wanted(Box::new(rules::wanted(&block)));
                     }
                     self.blocks.push(known);
                 }
@@ -572,7 +543,7 @@ impl Chain {
             return Ok(());
         };
         let Work::Wanted(wanted) = &block.work else { return Ok(()) };
-        let logs = receipts::logs(&self.rules, at, wanted, found)?;
+        let logs = rules::logs(&self.rules, at, wanted, found)?;
         let transactions_root = wanted.transactions_root;
         // Without a matching log, nobody needs the transactions.
         block.work = if self.rules.transaction_hashes && !logs.is_empty() {

@@ -138,7 +138,7 @@ impl Cursor {
     /// Returns the cursor to store before the batch `upcoming` is delivered, or the current cursor
     /// if `upcoming` is `None`.
     pub(super) fn before(chain: &Chain, upcoming: Option<Batch>) -> Self {
-        let blocks = chain.blocks();
+        let blocks = &chain.blocks;
         let count = match upcoming {
             Some(Batch::Blocks(count)) => count,
             Some(Batch::Reorg) | None => 0,
@@ -150,11 +150,11 @@ impl Cursor {
         let unsure = pending.take_while(|(index, block)| *index < count || block.unsure);
         let unsure = unsure.map(|(_, block)| Block { unsure: true, ..block.clone() });
         Self {
-            subject: chain.rules().subject.clone(),
-            has_dropped: blocks.has_dropped(),
+            subject: chain.rules.subject.clone(),
+            has_dropped: blocks.has_dropped,
             blocks: sure.chain(unsure).collect(),
-            reorg: chain.pending_reorg().cloned(),
-            anchored: chain.anchors().held(),
+            reorg: chain.reorg.clone(),
+            anchored: chain.anchors.held,
         }
     }
 

@@ -16,8 +16,7 @@ use super::blocks::Block;
 use super::chain::{Batch, Chain, Seen, Want};
 use super::cursor::Cursor;
 use super::pace::Pace;
-use super::refused::Refused;
-use super::rules::Subject;
+use super::rules::{Refused, Subject};
 use super::start::{Next, Start};
 use super::{
     Action, Answer, AnswerError, Config, Event, Failure, Fault, FollowNote, News, NextBlocks,
@@ -224,7 +223,7 @@ impl Follower {
 
     /// Returns the provider's head; `None` if the head is not known yet.
     pub fn head(&self) -> Option<BlockRef> {
-        self.chain()?.head()
+        self.chain()?.head
     }
 
     /// Returns the number of the next header to link; `None` while the first block is not known
@@ -235,12 +234,12 @@ impl Follower {
 
     /// Returns the last block that was delivered and acknowledged.
     pub fn last(&self) -> Option<BlockRef> {
-        self.chain()?.blocks().last_delivered()
+        self.chain()?.blocks.last_delivered()
     }
 
     /// Returns the number of blocks kept in memory, delivered or pending.
     pub fn num_kept(&self) -> usize {
-        self.chain().map_or(0, |chain| chain.blocks().len())
+        self.chain().map_or(0, |chain| chain.blocks.len())
     }
 
     /// Returns the number of blocks whose receipts were verified in this run.
@@ -386,7 +385,7 @@ impl Follower {
                 chain.on_finalized(at);
             }
             (Stage::Following(chain), _) => {
-                let before = chain.head();
+                let before = chain.head;
                 self.pace.has_seen_head = true;
                 let note = match chain.on_head(at) {
                     Seen::Ahead => {
@@ -395,7 +394,7 @@ impl Follower {
                     }
                     Seen::Lagging => {
                         // Report a lagging provider once, not at every poll.
-                        let last = chain.blocks().last().unwrap_or(at);
+                        let last = chain.blocks.last().unwrap_or(at);
                         let was_reported = core::mem::replace(&mut self.lag_reported, true);
                         (!was_reported).then_some(FollowNote::Lags { head: at, last })
                     }
@@ -434,7 +433,7 @@ impl Follower {
                     Ok(())
                 }
                 Some(found) => {
-                    chain.anchors_mut().postpone(asked, &self.pace, self.now);
+                    chain.anchors.postpone(asked, &self.pace, self.now);
                     self.failed(question, AnswerError::OtherBlock { asked, found })
                 }
             };
@@ -709,7 +708,7 @@ impl Follower {
     /// up, unless the connection failed.
     fn no_newer_anchor(&mut self, hash: B256, error: AnswerError) -> Handled {
         let Stage::Following(chain) = &mut self.stage else { return Ok(()) };
-        let first_wait = chain.anchors_mut().postpone(hash, &self.pace, self.now);
+        let first_wait = chain.anchors.postpone(hash, &self.pace, self.now);
         let question = Question::Header(hash);
         if matches!(&error, AnswerError::Failed(failure) if failure.transient) {
             return self.failed(question, error);
@@ -797,10 +796,10 @@ impl Follower {
         let last = blocks.last().map(|last| last.number);
         let mut anchors = Anchors::new(start.linked_anchors(&self.config), anchored);
         // The index contains this anchor, and the provider has the index's last block.
-        if let Some(anchor) = start.indexed_anchor() {
+        if let Some(anchor) = start.indexed_anchor {
             anchors.hold(anchor);
         }
-        for anchor in anchors.linked().to_vec() {
+        for anchor in anchors.linked.clone() {
             // No header will be linked at the number of this anchor: compare the anchor with the
             // restored blocks.
             if anchor.number < rules.subject.start || Some(anchor.number) <= last {
@@ -818,12 +817,12 @@ impl Follower {
                 }
             }
         }
-        let newer_anchor = start.newer_anchor();
+        let newer_anchor = start.newer_anchor;
         let mut chain = Chain::resume(rules, blocks, reorg, anchors);
         if let Some(hash) = newer_anchor {
             chain.add_anchor(hash);
         }
-        self.started = Some(started_update(&chain, start.anchors()));
+        self.started = Some(started_update(&chain, &start.anchors));
         self.stage = Stage::Following(Box::new(chain));
         // The resolved first block is stored before the first update. Otherwise a later run would
         // resolve `latest` to another block and skip the blocks between the two.
@@ -841,7 +840,7 @@ impl Follower {
         let batch = chain.batch();
         // The removal of blocks is delivered first: otherwise removed blocks could be reported as
         // authentic.
-        if chain.anchors().is_unreported() && batch != Some(Batch::Reorg) {
+        if chain.anchors.is_unreported() && batch != Some(Batch::Reorg) {
             return self.deliver(Delivery::Anchored);
         }
         if let Some(batch) = batch {
@@ -869,7 +868,7 @@ impl Follower {
         }
         // The number of a newer anchor shows whether the provider is on another chain.
         if !chain.is_tracing()
-            && let Some(hash) = chain.anchors().to_ask(self.now)
+            && let Some(hash) = chain.anchors.to_ask(self.now)
         {
             return self.ask(Question::Header(hash));
         }
@@ -879,7 +878,7 @@ impl Follower {
             Want::Head if self.pace.has_seen_head && self.config.once => self.end(Ok(())),
             Want::Head => {
                 self.pace.has_seen_head = false;
-                self.waiting = Waiting::Until(self.pace.poll_at());
+                self.waiting = Waiting::Until(self.pace.poll_at);
             }
             Want::Answer(question) => self.ask(question),
         }
@@ -910,7 +909,7 @@ impl Follower {
         let Stage::Following(chain) = &mut self.stage else { return };
         let update = match delivery {
             Delivery::Started => self.started.take().map(News::Started),
-            Delivery::Anchored => chain.anchors_mut().take_unreported().map(News::Anchored),
+            Delivery::Anchored => chain.anchors.take_unreported().map(News::Anchored),
             Delivery::Batch(batch) => batch_update(chain, batch),
         };
         let Some(update) = update else { return };
@@ -995,12 +994,12 @@ fn check_subject(left: &Subject, config: &Config, from: BlockTag) -> Result<(), 
 }
 
 fn started_update(chain: &Chain, anchors: &[BlockRef]) -> Started {
-    let rules = chain.rules();
+    let rules = &chain.rules;
     Started {
         start: rules.subject.start,
         from: rules.subject.from,
         to: rules.to,
-        resumed: chain.blocks().last_delivered(),
+        resumed: chain.blocks.last_delivered(),
         anchors: anchors.to_vec(),
         index_to: rules.index_to,
     }
@@ -1012,31 +1011,31 @@ fn matters(chain: &Chain, batch: Batch) -> bool {
     match batch {
         Batch::Reorg => true,
         Batch::Blocks(count) => {
-            chain.blocks().pending().take(count).any(|block| !block.logs().is_empty())
+            chain.blocks.pending().take(count).any(|block| !block.logs().is_empty())
         }
     }
 }
 
 fn batch_update(chain: &Chain, batch: Batch) -> Option<News> {
-    let finalized = chain.finalized();
+    let finalized = chain.finalized;
     match batch {
         Batch::Reorg => {
-            let reorg = chain.pending_reorg()?;
+            let reorg = chain.reorg.as_ref()?;
             let removed = |block: &Block| {
                 let logs = block.logs().iter().rev().cloned();
                 logs.map(|log| LocatedLog { removed: true, ..log }).collect::<Vec<_>>()
             };
-            let from = chain.rules().subject.from;
+            let from = chain.rules.subject.from;
             Some(News::Removed(Removed {
                 ancestor: reorg.ancestor,
                 blocks: reorg.removed.len(),
                 logs: reorg.removed.iter().flat_map(removed).collect(),
-                last: chain.blocks().last_delivered().filter(|last| last.number >= from),
+                last: chain.blocks.last_delivered().filter(|last| last.number >= from),
                 finalized,
             }))
         }
         Batch::Blocks(count) => {
-            let blocks = || chain.blocks().pending().take(count);
+            let blocks = || chain.blocks.pending().take(count);
             let last = blocks().last()?.at;
             Some(News::Blocks(NextBlocks {
                 last,

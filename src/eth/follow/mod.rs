@@ -13,7 +13,10 @@
 //! return logs that no receipt contains; [`NextBlocks::every_log`] is `false` for blocks that may
 //! have such logs.
 //!
-//! # How to drive it
+//! # What you call
+//! [`Cursor`] stores how far a run came, and starts the next run there.
+//!
+//! # What you drive
 //! 1. Create a [`Follower`] from a [`Config`] and the [`Cursor`] of an earlier run, if there is
 //!    one.
 //! 2. Pass every occurrence to [`Follower::handle`] as an [`Event`], starting with [`Event::Tick`].
@@ -40,8 +43,6 @@ mod chain;
 mod cursor;
 mod machine;
 mod pace;
-mod receipts;
-mod refused;
 mod rules;
 mod start;
 
@@ -59,7 +60,7 @@ use crate::eth::header::{BlockRef, ChainError, HeaderBuf};
 use crate::eth::log::LocatedLog;
 use crate::eth::log_query::{BlockSelection, BlockTag, LogQuery, Semantics};
 use crate::eth::receipts::{BlockReceipts, VerifyError};
-use crate::eth::transactions::{BlockTransactions, TransactionsRootError};
+use crate::eth::transactions::{BlockTransactions, TransactionsError};
 
 pub use cursor::{Cursor, CursorError};
 pub use machine::{Follower, StartError};
@@ -563,7 +564,7 @@ pub enum AnswerError {
     Receipts(VerifyError),
     /// Transactions do not match the block's transactions root.
     #[error("not the transactions of the block: {0}")]
-    Transactions(TransactionsRootError),
+    Transactions(TransactionsError),
     /// Receipts claim to belong to another block.
     #[error(
         "receipts that claim to be of block {claimed}, but those of block {asked} were requested"

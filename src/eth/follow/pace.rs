@@ -19,7 +19,7 @@ pub(super) struct Pace {
     tries: u32,
     once: bool,
     /// Time of the next request for the head.
-    poll_at: Duration,
+    pub(super) poll_at: Duration,
     /// End of the wait after the last failure.
     rests_until: Duration,
     /// `true` if the last request was for the head. Another question must then come before the next
@@ -53,10 +53,6 @@ impl Pace {
             wrong_answers: 0,
             of_block: BTreeMap::new(),
         }
-    }
-
-    pub(super) fn poll_at(&self) -> Duration {
-        self.poll_at
     }
 
     /// Returns `true` if the head is due to be requested now, and schedules the next request.

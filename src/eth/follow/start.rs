@@ -22,7 +22,7 @@ pub(super) struct Start {
     to: Option<u64>,
     from: Option<u64>,
     /// Blocks of the anchors, in the order of the configured hashes.
-    anchors: Vec<BlockRef>,
+    pub(super) anchors: Vec<BlockRef>,
     /// Last block of the cursor, kept until it is compared with the index.
     left: Option<BlockRef>,
     /// `true` if the index must not be used, because it does not contain the cursor's last block.
@@ -33,9 +33,9 @@ pub(super) struct Start {
     /// Number of anchors already compared with the index.
     compared: usize,
     /// Highest anchor that the index contains.
-    indexed_anchor: Option<BlockRef>,
+    pub(super) indexed_anchor: Option<BlockRef>,
     /// The newest anchor that arrived during the start.
-    newer_anchor: Option<B256>,
+    pub(super) newer_anchor: Option<B256>,
 }
 
 /// Next step of the start.
@@ -168,11 +168,6 @@ impl Start {
         Ok(())
     }
 
-    /// Returns the highest anchor that the index contains.
-    pub(super) fn indexed_anchor(&self) -> Option<BlockRef> {
-        self.indexed_anchor
-    }
-
     /// Keeps a newer anchor until the start is complete. It replaces an older one: the chain is
     /// compared with the newest anchor first.
     ///
@@ -180,14 +175,6 @@ impl Start {
     /// its block yet.
     pub(super) fn add_anchor(&mut self, hash: B256) {
         self.newer_anchor = Some(hash);
-    }
-
-    pub(super) fn newer_anchor(&self) -> Option<B256> {
-        self.newer_anchor
-    }
-
-    pub(super) fn anchors(&self) -> &[BlockRef] {
-        &self.anchors
     }
 
     /// Returns the anchors after the range of the index, which are compared with linked headers.

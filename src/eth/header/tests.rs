@@ -12,16 +12,16 @@ use chainsieve_lanes::simd::Backend;
 use super::*;
 use crate::eth::log_query::LogQuery;
 
-pub(super) struct Known {
-    pub(super) chain: String,
-    pub(super) number: u64,
-    pub(super) hash: B256,
-    pub(super) fork: String,
+pub(in crate::eth) struct Known {
+    pub(in crate::eth) chain: String,
+    pub(in crate::eth) number: u64,
+    pub(in crate::eth) hash: B256,
+    pub(in crate::eth) fork: String,
     parent_hash: B256,
-    pub(super) rlp: Vec<u8>,
+    pub(in crate::eth) rlp: Vec<u8>,
 }
 
-pub(super) fn known() -> Vec<Known> {
+pub(in crate::eth) fn known() -> Vec<Known> {
     let json = include_str!("../../../fixtures/ethereum/headers.json");
     let rows: Vec<serde_json::Value> = serde_json::from_str(json).unwrap();
     let text = |row: &serde_json::Value, field: &str| row[field].as_str().unwrap().to_string();
@@ -201,18 +201,18 @@ fn json_is_accepted_under_its_hash_alone() {
         let mut wrong = json.clone();
         wrong[field] = value.into();
         let error = HeaderBuf::from_json(&wrong.to_string()).unwrap_err();
-        assert!(matches!(error, JsonHeaderError::HashMismatch { .. }), "{field}: {error}");
+        assert!(matches!(error, HeaderError::HashMismatch { .. }), "{field}: {error}");
     }
     let mut without = json.clone();
     without.as_object_mut().unwrap().remove("slotNumber");
     let error = HeaderBuf::from_json(&without.to_string()).unwrap_err();
-    assert!(matches!(error, JsonHeaderError::HashMismatch { .. }), "{error}");
+    assert!(matches!(error, HeaderError::HashMismatch { .. }), "{error}");
     without = json.clone();
     without["requestsHash"] = serde_json::Value::Null;
     let error = HeaderBuf::from_json(&without.to_string()).unwrap_err();
     assert_eq!(
         error,
-        JsonHeaderError::Hole { missing: "requestsHash", present: "blockAccessListHash" }
+        HeaderError::Hole { missing: "requestsHash", present: "blockAccessListHash" }
     );
     without.as_object_mut().unwrap().remove("receiptsRoot");
     let error = HeaderBuf::from_json(&without.to_string()).unwrap_err();

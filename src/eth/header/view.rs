@@ -1,5 +1,7 @@
 //! A view of a header's fields, which are read from its RLP in place.
 
+use alloc::string::String;
+
 use alloy_primitives::{Address, B256, U256};
 use alloy_rlp::Header as RlpHeader;
 use chainsieve_lanes::hash::keccak256;
@@ -7,7 +9,7 @@ use chainsieve_lanes::names;
 
 use crate::eth::bloom::BloomView;
 
-/// Error of decoding a header from RLP.
+/// Error of reading a header from RLP, from JSON or from alloy's type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderError {
@@ -60,6 +62,29 @@ pub enum HeaderError {
     /// Trailing bytes follow the header.
     #[error("{0} trailing bytes after the header")]
     TrailingBytes(usize),
+    /// The text is not JSON, or a field is missing, duplicate or malformed. The message names the
+    /// field.
+    #[error("{0}")]
+    Json(String),
+    /// A field is missing, although a field that a later fork added is present.
+    #[error("{missing} is missing, but the later field {present} is present")]
+    Hole {
+        /// Name of the missing field.
+        missing: &'static str,
+        /// Name of the later field.
+        present: &'static str,
+    },
+    /// The hash of the encoded fields differs from the claimed hash.
+    ///
+    /// Either a field is wrong, or the chain's headers have fields that are unknown to this
+    /// library. For headers with unknown fields, use `debug_getRawHeader` instead of JSON.
+    #[error("the fields hash to {computed}, the claimed hash is {claimed}")]
+    HashMismatch {
+        /// The claimed `hash`.
+        claimed: B256,
+        /// The computed hash of the fields.
+        computed: B256,
+    },
 }
 
 /// Names of the fields that every header starts with, as in JSON-RPC.

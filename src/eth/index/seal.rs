@@ -7,13 +7,13 @@ use alloc::vec::Vec;
 
 use alloy_primitives::{B256, FixedBytesSliceExt as _};
 
-use super::error::{IndexError, Operation, Part};
-use super::files::failed;
 use super::format::segment::{Coding, ROW, RowEntry, SectionRecord, SegmentHeader, UNIT};
 use super::format::{SegmentId, Settings, check, contradiction};
-use super::reader::segment::Segment;
+use super::reader::Segment;
 use super::section::Section;
+use super::storage::failed;
 use super::storage::{Append, ReadAt};
+use super::{IndexError, Operation, Part};
 use crate::eth::bloom::BITS;
 
 /// The buffer is written when it contains at least this number of bytes.
@@ -23,14 +23,14 @@ const READ: usize = 1 << 18;
 
 /// Source of the sections of a new segment.
 #[derive(Clone, Copy)]
-pub(super) enum Source<'a> {
+pub(super) enum SectionSource<'a> {
     /// One section in memory.
     Section(&'a Section),
     /// All sections of an older segment.
     Segment(&'a OldSegment<'a>),
 }
 
-impl Source<'_> {
+impl SectionSource<'_> {
     fn records(&self) -> &[SectionRecord] {
         match self {
             Self::Section(section) => core::slice::from_ref(&section.record),
@@ -137,7 +137,7 @@ pub(super) fn write_segment(
     settings: &Settings,
     id: SegmentId,
     first: u64,
-    sources: &[Source<'_>],
+    sources: &[SectionSource<'_>],
     to: &mut impl Append,
 ) -> Result<(), IndexError> {
     let count: usize = sources.iter().map(|source| source.records().len()).sum();
@@ -155,7 +155,7 @@ pub(super) fn write_segment(
         data_units: u32::try_from(data_units).expect("at most the raw rows"),
     };
     out.bytes.extend(header.to_bytes());
-    for record in sources.iter().flat_map(Source::records) {
+    for record in sources.iter().flat_map(SectionSource::records) {
         out.bytes.extend(record.to_bytes().as_slice());
     }
     for (row, entry) in (0..).zip(&entries) {
@@ -173,14 +173,14 @@ pub(super) fn write_segment(
         let start = out.bytes.len();
         for (source, window) in sources.iter().zip(&mut windows) {
             match source {
-                Source::Section(section) => {
+                SectionSource::Section(section) => {
                     let is_raw = Coding::of(section.ones[usize::from(row)]) == Coding::Raw;
                     section.append_data(
                         usize::from(row),
                         if is_raw { &mut out.bytes } else { &mut lists },
                     );
                 }
-                Source::Segment(segment) => {
+                SectionSource::Segment(segment) => {
                     let (raw, listed) = segment.row(row, window)?;
                     out.bytes.extend(raw);
                     lists.extend(listed);
@@ -196,7 +196,7 @@ pub(super) fn write_segment(
 }
 
 /// Returns an error if the parent hash of a section is not the last hash of the preceding section.
-fn check_links(id: SegmentId, sources: &[Source<'_>]) -> Result<(), IndexError> {
+fn check_links(id: SegmentId, sources: &[SectionSource<'_>]) -> Result<(), IndexError> {
     let mut before: Option<B256> = None;
     for source in sources {
         for (section, record) in (0..).zip(source.records()) {
@@ -207,8 +207,8 @@ fn check_links(id: SegmentId, sources: &[Source<'_>]) -> Result<(), IndexError> 
                 );
                 let part = Part::Section { section };
                 let (name, offset) = match source {
-                    Source::Section(_) => (id.name(), 0),
-                    Source::Segment(segment) => {
+                    SectionSource::Section(_) => (id.name(), 0),
+                    SectionSource::Segment(segment) => {
                         let Segment { name, header, .. } = &segment.segment;
                         (name.clone(), header.record_at(section))
                     }
@@ -222,19 +222,19 @@ fn check_links(id: SegmentId, sources: &[Source<'_>]) -> Result<(), IndexError> 
 }
 
 /// Returns the entries of all rows of the new segment.
-fn entries(sources: &[Source<'_>]) -> Vec<RowEntry> {
+fn entries(sources: &[SectionSource<'_>]) -> Vec<RowEntry> {
     let mut entries = vec![RowEntry::EMPTY; BITS];
     let mut start = 0;
     for (row, entry) in (0_u16..).zip(&mut entries) {
         let mut at = 0;
         for source in sources {
             match source {
-                Source::Section(section) => {
+                SectionSource::Section(section) => {
                     entry.ones[at] = section.ones[usize::from(row)];
                     entry.crcs[at] = section.crcs[usize::from(row)];
                     at += 1;
                 }
-                Source::Segment(segment) => {
+                SectionSource::Segment(segment) => {
                     let old = &segment.entries[usize::from(row)];
                     let sections = segment.records.len();
                     entry.ones[at..][..sections].copy_from_slice(&old.ones[..sections]);
@@ -249,15 +249,18 @@ fn entries(sources: &[Source<'_>]) -> Vec<RowEntry> {
     entries
 }
 
-fn write_hashes<A: Append>(sources: &[Source<'_>], out: &mut Out<'_, A>) -> Result<(), IndexError> {
+fn write_hashes<A: Append>(
+    sources: &[SectionSource<'_>],
+    out: &mut Out<'_, A>,
+) -> Result<(), IndexError> {
     for source in sources {
         match source {
-            Source::Section(section) => {
+            SectionSource::Section(section) => {
                 let hashes = section.block_hashes.as_deref().expect("an index with block hashes");
                 out.bytes.extend(hashes.as_flattened());
                 out.write_if_many()?;
             }
-            Source::Segment(segment) => {
+            SectionSource::Segment(segment) => {
                 for section in 0..segment.segment.id.sections {
                     let hashes = segment.segment.block_hashes(section)?;
                     out.bytes.extend(hashes.expect("an index with block hashes").as_flattened());

@@ -4,13 +4,13 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 
-use super::error::{Damage, IndexError, Part};
-use super::files::{length, open, read};
-use super::format::manifest::Manifest;
+use super::format::Manifest;
 use super::format::tail::{HEADER, SLOT, Slot, SlotPlace, TailHeader};
 use super::format::{contradiction, damaged};
 use super::rows::Rows;
 use super::storage::{FileKind, ReadAt, Storage};
+use super::storage::{length, open, read};
+use super::{Damage, IndexError, Part};
 
 /// Number of slots read at once.
 const BATCH: u32 = 1024;
@@ -21,11 +21,11 @@ pub(super) struct Tail<F> {
     file: F,
     name: String,
     generation: u64,
-    rows: Rows,
+    pub(super) rows: Rows,
     /// Number of valid slots at the start of the tail.
-    slots: u32,
+    pub(super) slots: u32,
     /// Number of valid slots that are known to be durable.
-    durable: u32,
+    pub(super) durable: u32,
     /// Number of slots up to and including the last one that changes the rows.
     changes: u32,
     /// Value of `changes` that the last successful refresh reported.
@@ -188,24 +188,9 @@ impl<F: ReadAt> Tail<F> {
         contradiction(&self.name, SlotPlace::offset(self.slots), part, what)
     }
 
-    /// Returns the headers of the current branch.
-    pub(super) fn rows(&self) -> &Rows {
-        &self.rows
-    }
-
     /// Returns the headers of the current branch, and drops the file.
     pub(super) fn into_rows(self) -> Rows {
         self.rows
-    }
-
-    /// Returns the number of valid slots.
-    pub(super) fn slots(&self) -> u32 {
-        self.slots
-    }
-
-    /// Returns the number of slots that are known to be durable.
-    pub(super) fn durable(&self) -> u32 {
-        self.durable
     }
 
     /// Returns `true` if no bytes follow the valid slots and every slot that changes the rows is
@@ -224,7 +209,7 @@ mod tests {
 
     use super::{Part, SLOT, Slot, SlotPlace, Tail, TailHeader};
     use crate::eth::index::format::tail::TailRow;
-    use crate::eth::index::format::{Settings, manifest::Manifest};
+    use crate::eth::index::format::{Manifest, Settings};
     use crate::eth::index::{FileKind, IndexError, ReadAt, Storage};
 
     const GENERATION: u64 = 3;
@@ -288,7 +273,7 @@ mod tests {
 
     fn rows(contents: &[Vec<u8>]) -> Result<usize, IndexError> {
         let changing = Changing(Mutex::new(contents.to_vec()));
-        Tail::open(&&changing, &manifest()).map(|tail| tail.rows().len())
+        Tail::open(&&changing, &manifest()).map(|tail| tail.rows.len())
     }
 
     #[test]
@@ -315,10 +300,10 @@ mod tests {
         let changing = Changing(Mutex::new(contents.to_vec()));
         let mut tail = Tail::open(&&changing, &manifest()).expect("opens");
         assert_eq!(tail.refresh(), Ok(true));
-        assert_eq!(tail.rows().len(), 8);
+        assert_eq!(tail.rows.len(), 8);
         let error = tail.refresh().expect_err("shorter than it was");
         assert!(matches!(error, IndexError::Damaged { part: Part::Slot { slot: 8 }, .. }));
-        assert_eq!(tail.rows().len(), 8);
+        assert_eq!(tail.rows.len(), 8);
     }
 
     #[test]
@@ -332,7 +317,7 @@ mod tests {
         let error = tail.refresh().expect_err("no next block");
         assert!(matches!(error, IndexError::Damaged { part: Part::Slot { slot: 8 }, .. }));
         assert_eq!(tail.refresh(), Ok(true));
-        assert_eq!(tail.rows().len(), 8);
+        assert_eq!(tail.rows.len(), 8);
         assert_eq!(tail.refresh(), Ok(false));
     }
 }

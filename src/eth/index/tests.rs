@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use alloy_primitives::{B256, Bloom, BloomInput};
 
-use super::error::{Damage, IndexError, Part};
 use super::format::segment::{Coding, HEADER, RECORD, ROW, RowEntry, SectionRecord, SegmentHeader};
 use super::format::segment::{UNIT, entry_len};
 use super::format::tail::{SLOT, Slot, SlotPlace};
+use super::{Damage, IndexError, Part};
 use super::{Folder, Index, Settings, Writer};
 use crate::eth::bloom::BITS;
-use crate::eth::fill::FillHistogram;
+use crate::eth::bloom::FillHistogram;
 use crate::eth::header::LinkedHeaders;
 
 const FIRST: u64 = 77;

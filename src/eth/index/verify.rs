@@ -10,16 +10,16 @@ use core::ops::RangeInclusive;
 use alloy_primitives::B256;
 use chainsieve_lanes::simd::Backend;
 
-use super::directory::{Directory, RowCounts, data_at};
-use super::error::{IndexError, Part};
 use super::format::segment::{FILL_CLASSES, ROW, SectionRecord, UNIT, fill_class};
 use super::format::tail::{SLOT, TailRow};
 use super::format::{SECTION, contradiction};
 use super::reader::Index;
-use super::reader::segment::Segment;
+use super::reader::Segment;
 use super::rows::Rows;
+use super::rows::{Directory, RowCounts, data_at};
 use super::section::{Section, SectionRow, Turner};
 use super::storage::{ReadAt, Storage};
+use super::{IndexError, Part};
 use crate::eth::bloom::{self, BITS};
 use crate::eth::header::LinkedHeaders;
 

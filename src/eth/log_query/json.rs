@@ -9,8 +9,8 @@ use serde::de::{DeserializeSeed as _, Error as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::blocks::{BlockSelection, BlockTag};
-use super::query::{LogQuery, MAX_TOPICS, Semantics};
 use super::topics::TopicSet;
+use super::{LogQuery, MAX_TOPICS, QueryError, Semantics};
 use crate::eth::json::{
     Fields, JsonPath, ObjectOf, Prefix, Shape, ValueProblem, excerpt, fixed_bytes, number,
 };
@@ -21,54 +21,9 @@ const FIELDS: [&str; 5] = ["blockHash", "fromBlock", "toBlock", "address", "topi
 /// The largest block number that geth accepts: its block numbers are signed 64-bit integers.
 const GETH_MAX_BLOCK: u64 = i64::MAX as u64;
 
-/// Error of parsing a query from JSON.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum QueryJsonError {
-    /// The text is not JSON, or text follows the JSON value.
-    #[error("not JSON: {0}")]
-    Syntax(String),
-    /// The value is not an object.
-    #[error("a query is an object, not {0}")]
-    NotAnObject(&'static str),
-    /// The object has an unknown field. This error is returned only under [`Semantics::Alloy`],
-    /// because geth ignores unknown fields.
-    #[error("field {0:?} is none of blockHash, fromBlock, toBlock, address, topics")]
-    UnknownField(String),
-    /// A field differs from a known field only in upper or lower case. geth would accept it as the
-    /// known field, but other nodes would not.
-    #[error("field {found:?} must be written {field:?}")]
-    FieldCase {
-        /// The field as found.
-        found: String,
-        /// The correct spelling.
-        field: &'static str,
-    },
-    /// A field occurs twice. Nodes disagree on which of the two values is valid.
-    #[error("duplicate field {0:?}")]
-    DuplicateField(&'static str),
-    /// The query has `blockHash` together with `fromBlock` or `toBlock`.
-    #[error("blockHash excludes fromBlock and toBlock")]
-    HashAndRange,
-    /// The query has more topic positions than a log can have topics.
-    #[error("topics: {found} positions, a log has at most {MAX_TOPICS} topics")]
-    TooManyPositions {
-        /// Number of positions found.
-        found: usize,
-    },
-    /// A field has an invalid value.
-    #[error("{place}: {problem}")]
-    Value {
-        /// Position of the value.
-        place: JsonPath,
-        /// Reason why the value is invalid.
-        problem: ValueProblem,
-    },
-}
-
 /// Returns a function that converts a problem with the value at this position to an error.
-fn wrong(place: JsonPath) -> impl Fn(ValueProblem) -> QueryJsonError {
-    move |problem| QueryJsonError::Value { place, problem }
+fn wrong(place: JsonPath) -> impl Fn(ValueProblem) -> QueryError {
+    move |problem| QueryError::Value { place, problem }
 }
 
 impl LogQuery {
@@ -80,33 +35,33 @@ impl LogQuery {
     /// # Errors
     /// Returns an error if the text is not a query; the error names the invalid field and the
     /// indices of the value in the field.
-    pub fn from_json(text: &str, semantics: Semantics) -> Result<Self, QueryJsonError> {
-        let syntax = |error: serde_json::Error| QueryJsonError::Syntax(error.to_string());
+    pub fn from_json(text: &str, semantics: Semantics) -> Result<Self, QueryError> {
+        let syntax = |error: serde_json::Error| QueryError::Syntax(error.to_string());
         let mut json = serde_json::Deserializer::from_str(text);
         let fields = ObjectOf(FIELDS).deserialize(&mut json).map_err(syntax)?;
         json.end().map_err(syntax)?;
         Self::from_fields(fields, semantics)
     }
 
-    fn from_fields(fields: Fields<5>, semantics: Semantics) -> Result<Self, QueryJsonError> {
+    fn from_fields(fields: Fields<5>, semantics: Semantics) -> Result<Self, QueryError> {
         if let Some(found) = fields.not_an_object {
-            return Err(QueryJsonError::NotAnObject(found));
+            return Err(QueryError::NotAnObject(found));
         }
         if let Some((found, field)) = fields.misspelt {
-            return Err(QueryJsonError::FieldCase { found, field });
+            return Err(QueryError::FieldCase { found, field });
         }
         if let Some(field) = fields.duplicate {
-            return Err(QueryJsonError::DuplicateField(field));
+            return Err(QueryError::DuplicateField(field));
         }
         if let (Some(field), Semantics::Alloy) = (fields.unknown, semantics) {
-            return Err(QueryJsonError::UnknownField(field));
+            return Err(QueryError::UnknownField(field));
         }
         let [hash, from, to, address, topics] =
             fields.values.map(|value| value.filter(|value| !value.is_null()));
         let read = Reader { semantics };
         let blocks = match (hash, from, to) {
             (Some(hash), None, None) => BlockSelection::AtHash(read.hash(&hash)?),
-            (Some(_), ..) => return Err(QueryJsonError::HashAndRange),
+            (Some(_), ..) => return Err(QueryError::HashAndRange),
             (None, from, to) => BlockSelection::Range {
                 from: from
                     .map(|block| read.block(&block, JsonPath::of("fromBlock")))
@@ -177,7 +132,7 @@ impl<'de> Deserialize<'de> for LogQuery {
 /// Parses a query by alloy's rules. For the canonical form geth's rules give the same result.
 pub(crate) fn read_query<'de, D: Deserializer<'de>>(
     deserializer: D,
-) -> Result<Result<LogQuery, QueryJsonError>, D::Error> {
+) -> Result<Result<LogQuery, QueryError>, D::Error> {
     let fields = ObjectOf(FIELDS).deserialize(deserializer)?;
     Ok(LogQuery::from_fields(fields, Semantics::Alloy))
 }
@@ -220,7 +175,7 @@ impl Reader {
         }
     }
 
-    fn hash(&self, value: &Shape) -> Result<B256, QueryJsonError> {
+    fn hash(&self, value: &Shape) -> Result<B256, QueryError> {
         let read = |text| fixed_bytes(text, self.prefix(), "a block hash");
         value
             .text("a block hash in hex")
@@ -229,7 +184,7 @@ impl Reader {
             .map_err(wrong(JsonPath::of("blockHash")))
     }
 
-    fn block(&self, value: &Shape, place: JsonPath) -> Result<BlockTag, QueryJsonError> {
+    fn block(&self, value: &Shape, place: JsonPath) -> Result<BlockTag, QueryError> {
         value
             .text("a block number in hex or a tag")
             .and_then(|text| self.block_of(text))
@@ -254,7 +209,7 @@ impl Reader {
         }
     }
 
-    fn addresses(&self, value: &Shape) -> Result<Vec<Address>, QueryJsonError> {
+    fn addresses(&self, value: &Shape) -> Result<Vec<Address>, QueryError> {
         let place = JsonPath::of("address");
         let Shape::List(values) = value else {
             let address = value.text("an address or a list of them");
@@ -283,19 +238,19 @@ impl Reader {
         fixed_bytes(text, self.prefix(), "an address").map(Address::new)
     }
 
-    fn topics(&self, value: &Shape) -> Result<Vec<TopicSet>, QueryJsonError> {
+    fn topics(&self, value: &Shape) -> Result<Vec<TopicSet>, QueryError> {
         let place = JsonPath::of("topics");
         let Shape::List(positions) = value else {
             return Err(wrong(place)(value.instead_of("a list")));
         };
         if positions.len() > MAX_TOPICS {
-            return Err(QueryJsonError::TooManyPositions { found: positions.len() });
+            return Err(QueryError::TooManyPositions { found: positions.len() });
         }
         let positions = positions.iter().enumerate();
         positions.map(|(at, position)| self.position(position, place.at(at))).collect()
     }
 
-    fn position(&self, value: &Shape, place: JsonPath) -> Result<TopicSet, QueryJsonError> {
+    fn position(&self, value: &Shape, place: JsonPath) -> Result<TopicSet, QueryError> {
         let values = match value {
             Shape::Null => return Ok(TopicSet::any()),
             Shape::List(values) => values,

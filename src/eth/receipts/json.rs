@@ -14,7 +14,9 @@ use serde::de::{
 };
 
 use super::reader::{Room, Types};
-use super::{BlockReceipts, Claims, DEPOSIT_TYPE, Entry, Form, Outcome, Receipt, ReceiptsError};
+use super::{
+    BlockReceipts, Claims, DEPOSIT_TYPE, Form, Outcome, Receipt, ReceiptEntry, ReceiptsError,
+};
 use crate::eth::bloom;
 use crate::eth::json::message;
 
@@ -59,7 +61,7 @@ impl BlockReceipts {
         Self::in_order(receipts.map(read).collect::<Result<_, _>>()?, Types::Known)
     }
 
-    pub(super) fn in_order(
+    pub(in crate::eth) fn in_order(
         mut read: Vec<JsonReceipt>,
         types: Types,
     ) -> Result<Self, ReceiptsError> {
@@ -86,11 +88,11 @@ impl BlockReceipts {
 
 /// A receipt, its index, and the claims about its position.
 #[derive(Debug)]
-pub(super) struct JsonReceipt {
-    pub(super) transaction_index: u64,
-    pub(super) entry: Entry,
+pub(in crate::eth) struct JsonReceipt {
+    pub(in crate::eth) transaction_index: u64,
+    pub(in crate::eth) entry: ReceiptEntry,
     /// `None` if nobody asks for them.
-    pub(super) claims: Option<Claims>,
+    pub(in crate::eth) claims: Option<Claims>,
 }
 
 struct JsonLog {
@@ -190,7 +192,7 @@ impl FromObject for JsonReceipt {
         let bloom = bloom.map(|Fixed::<{ bloom::BYTES }>(bloom)| Box::new(bloom));
         Ok(Self {
             transaction_index: number(required("transactionIndex", transaction_index)?),
-            entry: Entry { receipt, form: Form::Fields { bloom } },
+            entry: ReceiptEntry { receipt, form: Form::Fields { bloom } },
             claims: keeps_claims.then_some(claims),
         })
     }

@@ -8,10 +8,10 @@ use alloy_trie::{HashBuilder, Nibbles};
 use chainsieve_lanes::hash::keccak256;
 use chainsieve_lanes::simd::Backend;
 
-use super::blooms::Blooms;
+use super::rlp::LogBlooms;
 use super::rlp::decode_one;
-use super::{ProofError, Receipt, VerifiedReceipts};
-use crate::eth::trie_path::{self, Step};
+use super::{Receipt, VerifiedReceipts, VerifyError};
+use crate::eth::trie_path::{self, TrieStep};
 
 /// A Merkle-Patricia proof of one receipt, for a verifier that has the header but no receipts.
 ///
@@ -56,7 +56,7 @@ impl VerifiedReceipts<'_> {
         }
         let retainer = keys.iter().map(|(_, key)| *key).collect::<ProofRetainer>();
         let mut trie = HashBuilder::default().with_proof_retainer(retainer);
-        receipts.add_leaves(&Blooms::of(Backend::best(), receipts), &mut trie);
+        receipts.add_leaves(&LogBlooms::of(Backend::best(), receipts), &mut trie);
         trie.root();
         let nodes = trie.take_proof_nodes();
         let proof = |(transaction_index, key)| {
@@ -74,32 +74,32 @@ impl ReceiptProof {
     /// [`transaction_index`](Self::transaction_index).
     ///
     /// # Errors
-    /// Returns a [`ProofError`] if the nodes do not lead from the root to a receipt.
-    pub fn verify(&self, receipts_root: B256) -> Result<Receipt, ProofError> {
+    /// Returns a [`VerifyError`] if the nodes do not lead from the root to a receipt.
+    pub fn verify(&self, receipts_root: B256) -> Result<Receipt, VerifyError> {
         let key = key(self.transaction_index);
         let mut walked = 0;
         let mut expected = receipts_root;
         for (node, rlp) in self.nodes.iter().enumerate() {
             let computed = B256::new(keccak256(rlp));
             if computed != expected {
-                return Err(ProofError::Hash { node, computed, expected });
+                return Err(VerifyError::Hash { node, computed, expected });
             }
-            let off = ProofError::Path { node, transaction_index: self.transaction_index };
-            let malformed = |error| ProofError::Malformed { node, error };
+            let off = VerifyError::Path { node, transaction_index: self.transaction_index };
+            let malformed = |error| VerifyError::Malformed { node, error };
             expected = match trie_path::step(rlp, &key, &mut walked).map_err(malformed)? {
-                Step::Down(hash) => hash,
-                Step::Value(encoding) => {
+                TrieStep::Down(hash) => hash,
+                TrieStep::Value(encoding) => {
                     let (nodes, leaf) = (self.nodes.len(), node + 1);
                     if nodes != leaf {
-                        return Err(ProofError::TooLong { nodes, leaf });
+                        return Err(VerifyError::TooLong { nodes, leaf });
                     }
                     let index = usize::try_from(self.transaction_index).unwrap_or(usize::MAX);
-                    return decode_one(index, &encoding).map_err(ProofError::Receipt);
+                    return decode_one(index, &encoding).map_err(VerifyError::Receipt);
                 }
-                Step::Absent => return Err(off),
+                TrieStep::Absent => return Err(off),
             };
         }
-        Err(ProofError::TooShort { nodes: self.nodes.len() })
+        Err(VerifyError::TooShort { nodes: self.nodes.len() })
     }
 }
 

@@ -10,7 +10,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
 
 use super::json::{JsonReceipt, Object, Objects, OrNull};
 use super::rlp::is_known;
-use super::{BlockReceipts, Entry, Receipt, ReceiptsError};
+use super::{BlockReceipts, Receipt, ReceiptEntry, ReceiptsError};
 use crate::eth::bloom;
 
 /// Limits of the receipts of one block.
@@ -60,7 +60,7 @@ impl ReceiptLimits {
 
 /// Types of receipts that are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Types {
+pub(in crate::eth) enum Types {
     Known,
     /// Any type byte (EIP-2718), in the form of the known ones.
     Any,
@@ -128,7 +128,7 @@ impl BlockReceipts {
     pub fn size(&self) -> usize {
         let logs = self.iter().flat_map(|receipt| &receipt.logs);
         let logs = logs.map(|log| log_size(log.topics().len(), log.data.data.len()));
-        let entries = self.entries.len() * (size_of::<Entry>() + bloom::BYTES);
+        let entries = self.entries.len() * (size_of::<ReceiptEntry>() + bloom::BYTES);
         let claims = self.claims.iter().map(|claims| {
             size_of_val(claims) + size_of::<Option<u64>>() * claims.log_indices.len()
         });

@@ -1,13 +1,16 @@
 //! Receipts from and to RLP: the consensus encoding and the slim encoding.
 
 use alloc::boxed::Box;
+use alloc::vec;
 use alloc::vec::Vec;
 
+use alloy_primitives::Log;
 use alloy_rlp::{Decodable, EMPTY_LIST_CODE, Encodable, Header};
+use chainsieve_lanes::simd::Backend;
 
 use super::reader::Types;
-use super::{BlockReceipts, DEPOSIT_TYPE, Entry, Form, Outcome, Receipt, ReceiptsError};
-use crate::eth::bloom;
+use super::{BlockReceipts, DEPOSIT_TYPE, Form, Outcome, Receipt, ReceiptEntry, ReceiptsError};
+use crate::eth::bloom::{self, BitPositions};
 
 impl BlockReceipts {
     /// Decodes an RLP list of all receipts, each with its filter.
@@ -91,7 +94,7 @@ impl BlockReceipts {
             let outcome = fields.outcome()?;
             let cumulative_gas_used = fields.next("cumulativeGasUsed")?;
             let receipt = fields.logs_and_end(receipt_type, outcome, cumulative_gas_used)?;
-            receipts.entries.push(Entry { receipt, form: Form::Fields { bloom: None } });
+            receipts.entries.push(ReceiptEntry { receipt, form: Form::Fields { bloom: None } });
         }
         Ok(receipts)
     }
@@ -102,7 +105,7 @@ impl BlockReceipts {
     /// called to compute the filter if the source gave none.
     pub(super) fn encoding<'a>(
         &'a self,
-        entry: &'a Entry,
+        entry: &'a ReceiptEntry,
         bloom: impl FnOnce() -> [u8; bloom::BYTES],
         scratch: &'a mut Vec<u8>,
     ) -> &'a [u8] {
@@ -136,7 +139,7 @@ fn decode(
     encoding: &[u8],
     start: usize,
     types: Types,
-) -> Result<Entry, ReceiptsError> {
+) -> Result<ReceiptEntry, ReceiptsError> {
     let (receipt_type, mut rest) = match encoding.split_first() {
         None => {
             let error = alloy_rlp::Error::InputTooShort;
@@ -168,7 +171,7 @@ fn decode(
             bloom: bloom_end - bloom::BYTES..bloom_end,
         }
     };
-    Ok(Entry { receipt, form })
+    Ok(ReceiptEntry { receipt, form })
 }
 
 /// Replaces the content of `out` by the consensus encoding of a receipt. The receipt's outcome must
@@ -265,4 +268,119 @@ impl<'a> Fields<'a> {
             bytes => Err(ReceiptsError::Behind { receipt: self.receipt, bytes }),
         }
     }
+}
+
+/// The bit positions of every value of the logs of a block.
+///
+/// Most values of a block are repeated: in nine mainnet blocks, 9 to 45 % of the values are
+/// distinct. Hashing each value once saves most of the work.
+pub(super) struct LogBlooms {
+    /// Bit positions of the distinct values.
+    positions: Vec<BitPositions>,
+    /// Indices in `positions` of all values of all logs, in the order of the receipts.
+    values: Vec<u32>,
+    /// For each receipt, the offset in `values` at which its values end.
+    ends: Vec<usize>,
+}
+
+impl LogBlooms {
+    /// Hashes the values of all logs.
+    pub(super) fn of(backend: Backend, receipts: &BlockReceipts) -> Self {
+        let count = receipts.iter().flat_map(|receipt| &receipt.logs).map(values_of_log).sum();
+        let mut distinct = Distinct::with_capacity(count);
+        let mut values = Vec::with_capacity(count);
+        let mut ends = Vec::with_capacity(receipts.len());
+        for receipt in receipts.iter() {
+            for log in &receipt.logs {
+                values.push(distinct.index_of(log.address.as_slice()));
+                let topics = log.topics().iter();
+                values.extend(topics.map(|topic| distinct.index_of(topic.as_slice())));
+            }
+            ends.push(values.len());
+        }
+        Self { positions: bloom::positions_of_each_on(backend, &distinct.values), values, ends }
+    }
+
+    /// Returns the filter of the logs of one receipt.
+    pub(super) fn of_receipt(&self, receipt: usize) -> [u8; bloom::BYTES] {
+        let start = receipt.checked_sub(1).map_or(0, |before| self.ends[before]);
+        let mut filter = [0; bloom::BYTES];
+        for &value in &self.values[start..self.ends[receipt]] {
+            bloom::accrue(&mut filter, &self.positions[value as usize]);
+        }
+        filter
+    }
+
+    /// Returns the filter of all logs of the block.
+    pub(super) fn of_block(&self) -> [u8; bloom::BYTES] {
+        let mut filter = [0; bloom::BYTES];
+        self.positions.iter().for_each(|value| bloom::accrue(&mut filter, value));
+        filter
+    }
+
+    /// Returns the index of the first receipt whose given filter differs from the filter of its
+    /// logs.
+    pub(super) fn first_other(&self, receipts: &BlockReceipts) -> Option<usize> {
+        receipts.entries.iter().enumerate().position(|(receipt, entry)| {
+            let given = match &entry.form {
+                Form::Encoded { bloom, .. } => &receipts.raw[bloom.clone()],
+                Form::Fields { bloom: Some(bloom) } => &bloom[..],
+                Form::Fields { bloom: None } => return false,
+            };
+            given != self.of_receipt(receipt)
+        })
+    }
+}
+
+fn values_of_log(log: &Log) -> usize {
+    1 + log.topics().len()
+}
+
+/// Removes most repetitions from a sequence of values.
+///
+/// Each value is mapped to a slot, and a slot stores the index of its latest value. If different
+/// values alternate in one slot, each is treated as new and hashed again, but different values are
+/// never confused. So an attacker can choose values that share slots, but at worst every value is
+/// hashed.
+struct Distinct<'a> {
+    values: Vec<&'a [u8]>,
+    /// Index in `values` plus one, or 0 for an empty slot.
+    slots: Vec<u32>,
+    shift: u32,
+}
+
+impl<'a> Distinct<'a> {
+    fn with_capacity(count: usize) -> Self {
+        let slots = (2 * count).next_power_of_two().clamp(16, 1 << 16);
+        Self { values: Vec::new(), slots: vec![0; slots], shift: 64 - slots.ilog2() }
+    }
+
+    fn index_of(&mut self, value: &'a [u8]) -> u32 {
+        let slot = usize::try_from(mix(value) >> self.shift).expect("at most 16 bits");
+        let slot = &mut self.slots[slot];
+        if let Some(index) = slot.checked_sub(1)
+            && self.values[index as usize] == value
+        {
+            return index;
+        }
+        self.values.push(value);
+        *slot = u32::try_from(self.values.len()).expect("2^32 values are 80 GiB");
+        *slot - 1
+    }
+}
+
+/// Mixes all bytes of an address or a topic into a 64-bit number.
+///
+/// All bytes are used, because padding gives many topics the same first or last bytes.
+fn mix(value: &[u8]) -> u64 {
+    let (words, rest) = value.as_chunks::<8>();
+    let mut mixed = 0_u64;
+    for word in words {
+        mixed =
+            (mixed.rotate_left(23) ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+    for byte in rest {
+        mixed = (mixed.rotate_left(23) ^ u64::from(*byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+    mixed
 }

@@ -7,8 +7,8 @@ use alloy_primitives::{B256, Bytes, Log};
 use alloy_trie::{EMPTY_ROOT_HASH, HashBuilder, root::adjust_index_for_rlp};
 use chainsieve_lanes::simd::Backend;
 
-use super::blooms::Blooms;
 use super::proof::key;
+use super::rlp::LogBlooms;
 use super::rlp::is_known;
 use super::{BlockReceipts, Outcome, VerifyError};
 use crate::eth::bloom::{self, BloomView};
@@ -223,7 +223,7 @@ impl BlockReceipts {
         if let Some(receipt) = self.iter().position(no_outcome) {
             return Err(VerifyError::NoOutcome { receipt });
         }
-        let blooms = Blooms::of(Backend::best(), self);
+        let blooms = LogBlooms::of(Backend::best(), self);
         let computed = self.root(&blooms);
         if computed != receipts_root {
             return Err(self.mismatch(after_byzantium, computed, receipts_root));
@@ -237,7 +237,7 @@ impl BlockReceipts {
         Ok(VerifiedReceipts { header_bloom, ..receipts })
     }
 
-    fn root(&self, blooms: &Blooms) -> B256 {
+    fn root(&self, blooms: &LogBlooms) -> B256 {
         let mut trie = HashBuilder::default();
         self.add_leaves(blooms, &mut trie);
         if self.is_empty() { EMPTY_ROOT_HASH } else { trie.root() }
@@ -253,7 +253,7 @@ impl BlockReceipts {
         if self.iter().any(|receipt| receipt.outcome == Outcome::Unknown) {
             return None;
         }
-        let blooms = Blooms::of(Backend::best(), self);
+        let blooms = LogBlooms::of(Backend::best(), self);
         let mut scratch = Vec::new();
         let entries = self.entries.iter().enumerate();
         let encodings = entries.map(|(index, entry)| {
@@ -273,7 +273,7 @@ impl BlockReceipts {
     }
 
     /// Adds every receipt to the trie, in the order of the trie keys.
-    pub(super) fn add_leaves(&self, blooms: &Blooms, trie: &mut HashBuilder) {
+    pub(super) fn add_leaves(&self, blooms: &LogBlooms, trie: &mut HashBuilder) {
         let mut scratch = Vec::new();
         for at in 0..self.len() {
             let index = adjust_index_for_rlp(at, self.len());

@@ -5,8 +5,8 @@ use core::ops::Range;
 
 use chainsieve_lanes::simd::Backend;
 
-use super::ranges::Ranges;
-use super::scanner::Scanner;
+use super::Ranges;
+use super::Scanner;
 use super::slices::{Select, TILE, Task, Tile, ValueColumns, columns_of, for_each, range_mask};
 use crate::eth::bloom::{BYTES, Blooms};
 use crate::eth::log_query::CompiledQuery;

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::header::{HeaderBuf, JsonHeaderError};
+use chainsieve::eth::header::{HeaderBuf, HeaderError};
 use chainsieve_conformance::serve::json_rpc::{Fate, Proxy};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ fn forged(node: &Anvil, from: u64) -> BTreeMap<u64, Value> {
             header["receiptsRoot"] = json!(NO_RECEIPTS);
         }
         let computed = match HeaderBuf::from_json(&header.to_string()) {
-            Err(JsonHeaderError::HashMismatch { computed, .. }) => computed,
+            Err(HeaderError::HashMismatch { computed, .. }) => computed,
             other => panic!("{other:?}"),
         };
         header["hash"] = json!(computed);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chainsieve::alloy_primitives::{Address, B256, Bloom, Bytes, U64, hex, keccak256};
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
-use chainsieve::eth::header::{HeaderBuf, JsonHeaderError};
+use chainsieve::eth::header::{HeaderBuf, HeaderError};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{LogQuery, Semantics};
 use chainsieve_conformance::audit::ethereum::{audit_node, audit_node_of};
@@ -190,7 +190,7 @@ fn audit_chain(id: Option<u64>, profile: Option<&ChainProfile>, fill: Option<u8>
         other["logsBloom"] = json!(bloom);
     }
     let after = match HeaderBuf::from_json(&other.to_string()) {
-        Err(JsonHeaderError::HashMismatch { computed, .. }) => computed.to_string(),
+        Err(HeaderError::HashMismatch { computed, .. }) => computed.to_string(),
         header => header.expect("a header").hash().to_string(),
     };
     audit_block(FIRST, profile, move |method, params| {
@@ -290,7 +290,7 @@ fn op_node(change: impl Fn(&mut Value)) -> impl Fn(&str, &Value) -> Result<Value
         "gasUsed": "0x0", "timestamp": "0x64", "extraData": "0x", "mixHash": B256::ZERO,
         "nonce": "0x0000000000000000", "baseFeePerGas": "0x7", "transactions": hashes,
     });
-    let Err(JsonHeaderError::HashMismatch { computed, .. }) =
+    let Err(HeaderError::HashMismatch { computed, .. }) =
         HeaderBuf::from_json(&block.to_string())
     else {
         panic!("the hash is made up")

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, ensure};
 use chainsieve::alloy_primitives::{B256, keccak256};
-use chainsieve::eth::anchor::grade::Grade;
+use chainsieve::eth::anchor::Grade;
 use chainsieve::eth::anchor::network::{Fork, Network};
 use chainsieve::eth::anchor::sync_committee::{Bootstrap, Event, LightClient, Update, UpdateKind};
 use serde_json::{Value, json};

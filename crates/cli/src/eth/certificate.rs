@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, anyhow};
 use chainsieve::eth::audit::{Audit, AuditQuestion, AuditReport, Status, Undecidable};
-use chainsieve::eth::certificate::{Certificate, Trust, VerifyError};
+use chainsieve::eth::certificate::{Certificate, CertificateError, Trust};
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{BlockSelection, LogQuery, ResolvedBlocks};
@@ -62,11 +62,13 @@ pub(crate) fn run(args: &VerifyCertificateArgs) -> anyhow::Result<Report> {
     let (report, logs, error) = match verified {
         Ok(verified) => (Some(verified.report), verified.logs, None),
         Err(
-            error @ (VerifyError::NoHeaders | VerifyError::Headers { .. } | VerifyError::Audit(_)),
+            error @ (CertificateError::NoHeaders
+            | CertificateError::Headers { .. }
+            | CertificateError::Audit(_)),
         ) => {
             return Err(error).with_context(named);
         }
-        Err(VerifyError::Refuted(report)) => {
+        Err(CertificateError::Refuted(report)) => {
             let findings = report.findings.len();
             let error = format!("the audit of the given logs has {}", count(findings, "finding"));
             (Some(*report), None, Some(error))
@@ -96,9 +98,9 @@ fn blocks(query: &LogQuery) -> Result<ResolvedBlocks, UsageError> {
 }
 
 /// Adds advice to the error for a certificate without headers.
-fn no_headers(error: VerifyError) -> anyhow::Error {
+fn no_headers(error: CertificateError) -> anyhow::Error {
     match error {
-        VerifyError::NoHeaders => {
+        CertificateError::NoHeaders => {
             anyhow!("the certificate contains no headers: give them with --headers")
         }
         error => error.into(),

@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::bloom::BloomView;
+use chainsieve::eth::bloom::FillHistogram;
 use chainsieve::eth::chain_profile::ChainProfile;
-use chainsieve::eth::fill::FillHistogram;
 use chainsieve::eth::forecast::expected_false;
 use chainsieve::eth::header::LinkedHeaders;
 use chainsieve::eth::log_query::{BlockSelection, CompiledQuery, LogQuery};

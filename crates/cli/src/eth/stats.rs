@@ -4,7 +4,7 @@ use std::mem;
 
 use anyhow::bail;
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::fill::FillHistogram;
+use chainsieve::eth::bloom::FillHistogram;
 use chainsieve::eth::header::HeaderView;
 use serde_json::{Value, json};
 

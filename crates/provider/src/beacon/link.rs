@@ -9,7 +9,7 @@ use chainsieve::eth::anchor::header_proof::HeaderProof;
 use chainsieve::eth::anchor::history_contract;
 use chainsieve::eth::anchor::links::{Anchored, Link, LinkError, LinkVerifier, Links, Origin};
 use chainsieve::eth::anchor::network::Network;
-use chainsieve::eth::anchor::plan::{Head, Milestones, Plan, Sources, Step, plan};
+use chainsieve::eth::anchor::plan::{BelievedBlock, Milestones, Plan, Sources, Step, plan};
 use chainsieve::eth::anchor::sync_committee::Anchor;
 use chainsieve::eth::header::{HeaderBuf, HeaderView};
 use serde_json::json;
@@ -152,7 +152,7 @@ struct Fetched {
 impl Search<'_, '_> {
     fn run(mut self, number: u64) -> Result<(Anchored, LinkedBlock), BeaconError> {
         let chain = Milestones::of(&self.network);
-        let at = Head { number: self.head.view().number(), slot: self.anchor.beacon.slot };
+        let at = BelievedBlock { number: self.head.view().number(), slot: self.anchor.beacon.slot };
         let mut sources = Sources {
             headers: true,
             state_depth: Some(u64::MAX),
@@ -160,10 +160,9 @@ impl Search<'_, '_> {
             header_proofs: self.options.proofs.is_some(),
         };
         loop {
-            let planned = plan(at, &[number], &chain, &sources);
-            if !planned.unreachable.is_empty() {
+            let Some(planned) = plan(at, number, &chain, &sources) else {
                 return Err(BeaconError::Unreachable { number, failures: self.failures });
-            }
+            };
             let headers = headers_of(&planned);
             if headers > self.options.max_headers {
                 let (limit, failures) = (self.options.max_headers, self.failures);
@@ -211,7 +210,7 @@ impl Search<'_, '_> {
             } else {
                 let link = self.link(step, &header, &mut verifier);
                 let link = link.map_err(|why| self.failed(why, missing))?;
-                self.fetched.push(Fetched { step: step.clone(), link, header: None });
+                self.fetched.push(Fetched { step: *step, link, header: None });
             }
             let fetched = &self.fetched[index];
             if index + 1 == planned.steps.len() {
@@ -257,9 +256,7 @@ impl Search<'_, '_> {
     ) -> Result<Link, Option<String>> {
         match step {
             Step::Parents { to, .. } => self.parents(header, *to, verifier),
-            Step::HistoryContract { numbers, .. } => {
-                self.contract(header, numbers.first().copied().unwrap_or_default(), verifier)
-            }
+            Step::HistoryContract { number, .. } => self.contract(header, *number, verifier),
             Step::Summaries => self.summaries(verifier),
             Step::HeaderProof { number } => self.proof(*number, verifier),
             other => Err(Some(format!("{other:?} is not known"))),

@@ -102,7 +102,7 @@ fn an_indexed_text_is_its_hash() {
 fn what_names_no_event_is_refused() {
     let of = |text: &str| EventDecoder::new().signature(text);
     assert!(matches!(of("Transfer"), Err(EventDecoderError::Signature(_))));
-    let anonymous = EventDecoderError::Signature(EventSignatureError::Anonymous);
+    let anonymous = EventDecoderError::Signature(QueryError::EventAnonymous);
     assert_eq!(of("event A() anonymous").err(), Some(anonymous));
     let deep = format!("event A({}uint256{} a)", "(".repeat(100_000), ")".repeat(100_000));
     assert!(matches!(of(&deep), Err(EventDecoderError::TooDeep(_))));

@@ -81,7 +81,7 @@ impl Node {
     pub(crate) fn body(&self, hash: B256) -> Result<Option<Body>, RpcError> {
         let body: Option<Body> = self.caller.call(&call(hash), |result| read(result, hash))?;
         let Some(mut body) = body else { return Ok(None) };
-        let unknown: Vec<usize> = body.transactions.unknown().map(|it| it.index).collect();
+        let unknown: Vec<usize> = body.transactions.unknown().map(|(index, _)| index).collect();
         if !unknown.is_empty() {
             for (index, encoding) in self.encodings(hash, &unknown)? {
                 body.transactions.set(index, encoding);

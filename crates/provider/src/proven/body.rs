@@ -9,9 +9,7 @@ use alloy_rpc_types_eth::Withdrawal;
 use chainsieve::alloy_primitives::{B256, Bytes, keccak256};
 use chainsieve::eth::header::{BlockRef, ChainBlock, HeaderBuf};
 use chainsieve::eth::receipts::DEPOSIT_TYPE;
-use chainsieve::eth::transactions::{
-    BlockTransactions, ClaimedTransactions, UnknownTransaction, VerifiedTransactions,
-};
+use chainsieve::eth::transactions::{BlockTransactions, ClaimedTransactions, VerifiedTransactions};
 
 use super::header::BlockHeader;
 use super::memory::{Flights, Kept, Size, kept};
@@ -283,7 +281,7 @@ fn fetch(
 }
 
 fn of_unknown_type(all: &ClaimedTransactions) -> String {
-    all.unknown().next().map_or_else(String::new, |UnknownTransaction { index, transaction_type, .. }| {
+    all.unknown().next().map_or_else(String::new, |(index, transaction_type)| {
         format!(
             "transaction {index} is of the unknown type {transaction_type:#x}, and the node does not \
              give its encoding"

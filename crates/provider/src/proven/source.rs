@@ -9,7 +9,7 @@ use chainsieve::alloy_primitives::{B256, Bytes, U256};
 use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::receipts::BlockReceipts;
-use chainsieve::eth::transactions::{ClaimedTransactions, UnknownTransaction};
+use chainsieve::eth::transactions::ClaimedTransactions;
 
 use super::store::{Kind, Store};
 use crate::nodes::Node;
@@ -64,8 +64,8 @@ pub(crate) struct Missing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ClaimedHashes {
     pub(super) hashes: Vec<B256>,
-    /// The transactions whose type is unknown, of which there is at least one.
-    pub(super) unknown: Vec<UnknownTransaction>,
+    /// Index and type of the transactions whose type is unknown, of which there is at least one.
+    pub(super) unknown: Vec<(usize, U256)>,
 }
 
 impl ClaimedHashes {
@@ -79,9 +79,8 @@ impl ClaimedHashes {
     pub(super) fn fit(&self, receipts: &BlockReceipts) -> bool {
         let types: Vec<u8> = receipts.iter().map(|receipt| receipt.receipt_type).collect();
         types.len() == self.hashes.len()
-            && self.unknown.iter().all(|unknown| {
-                let proven = types.get(unknown.index).copied().map(U256::from);
-                proven == Some(unknown.transaction_type)
+            && self.unknown.iter().all(|&(index, transaction_type)| {
+                types.get(index).copied().map(U256::from) == Some(transaction_type)
             })
     }
 }

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
-use chainsieve::eth::log_query::{QueryJsonError, ResolveError};
+use chainsieve::eth::log_query::{QueryError, ResolveError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -143,15 +143,15 @@ impl Refusal {
     }
 }
 
-impl From<QueryJsonError> for Refusal {
-    fn from(error: QueryJsonError) -> Self {
+impl From<QueryError> for Refusal {
+    fn from(error: QueryError) -> Self {
         Self::Params(match error {
             // The words of go-ethereum, for which some clients search.
-            QueryJsonError::HashAndRange => {
+            QueryError::HashAndRange => {
                 let both = "cannot specify both BlockHash and FromBlock/ToBlock";
                 format!("invalid argument 0: {both}, choose one or the other")
             }
-            QueryJsonError::TooManyPositions { .. } => "exceed max topics".to_owned(),
+            QueryError::TooManyPositions { .. } => "exceed max topics".to_owned(),
             error => format!("invalid argument 0: {error}"),
         })
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use chainsieve::alloy_primitives::{B256, hex};
-use chainsieve::eth::anchor::grade::Grade;
+use chainsieve::eth::anchor::Grade;
 use chainsieve::eth::anchor::links::{Anchored, Link, LinkKind, Links, Origin};
 use chainsieve_provider::{
     BeaconClient, BeaconError, LinkOptions, LinkedBlock, Node, Provider, Stop,

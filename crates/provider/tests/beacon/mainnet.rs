@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use chainsieve::alloy_primitives::{B256, Bytes, hex, keccak256};
-use chainsieve::eth::anchor::grade::Grade;
+use chainsieve::eth::anchor::Grade;
 use chainsieve::eth::anchor::header_proof::{HeaderProof, ProofKind};
 use chainsieve::eth::anchor::links::LinkKind;
 use chainsieve::eth::anchor::network::{Fork, Network};

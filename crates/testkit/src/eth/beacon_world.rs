@@ -6,11 +6,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use alloy_consensus::Header;
-use alloy_primitives::{Address, B256, Bytes, U256, keccak256, uint};
+use alloy_primitives::{Address, B256, Bytes, FixedBytes, U256, keccak256, uint};
 use alloy_rlp::Decodable as _;
 use bitcoin::hashes::{Hash as _, sha256};
 use blst::min_pk::{AggregatePublicKey, SecretKey};
-use chainsieve::eth::anchor::network::{Fork, ForkVersion, Network, Preset};
+use chainsieve::eth::anchor::network::{Fork, Network, Preset};
 use chainsieve::eth::anchor::sync_committee::{
     Action, BeaconHeader, BlobGas, Bootstrap, Event, ExecutionHeader, ExecutionProof, Finality,
     LightClient, LightClientHeader, NextCommittee, PublicKey, Signature, SyncAggregate,
@@ -187,7 +187,7 @@ impl Members {
         &self,
         root: B256,
         participants: usize,
-        version: ForkVersion,
+        version: FixedBytes<4>,
         validators: B256,
     ) -> SyncAggregate {
         let mut padded = [0; 32];
@@ -242,7 +242,7 @@ pub struct Draft {
     pub participants: usize,
     pub signature_slot: u64,
     /// Version to sign with; `None` for the right one.
-    pub version: Option<ForkVersion>,
+    pub version: Option<FixedBytes<4>>,
 }
 
 impl Draft {
@@ -339,7 +339,7 @@ impl World {
     }
 
     /// Returns the version with which the block of a slot is signed.
-    pub fn version_at(&self, slot: u64) -> ForkVersion {
+    pub fn version_at(&self, slot: u64) -> FixedBytes<4> {
         let index = self.epochs.iter().filter(|first| **first <= slot / EPOCH).count();
         version_of(u8::try_from(index).expect("few"))
     }
@@ -442,8 +442,8 @@ impl World {
     }
 }
 
-fn version_of(index: u8) -> ForkVersion {
-    ForkVersion::new([index, 0, 0, 0xff])
+fn version_of(index: u8) -> FixedBytes<4> {
+    FixedBytes::new([index, 0, 0, 0xff])
 }
 
 impl Default for World {

@@ -1,10 +1,13 @@
 //! What a verifier knows of the past before it is given a proof of a header.
 
-use alloy_primitives::B256;
+use alloc::vec::Vec;
 
-use super::summaries::KnownSummaries;
-use crate::eth::anchor::list_root::ListRoot;
-use crate::eth::anchor::merkle_branch::parent;
+use alloy_primitives::{B256, U256};
+
+use super::HeaderProofError;
+use crate::eth::anchor::Grade;
+use crate::eth::anchor::merkle_branch::{self, ListRoot, parent};
+use crate::eth::json;
 
 /// Slots in a period: blocks whose roots one historical root or summary covers
 /// (`SLOTS_PER_HISTORICAL_ROOT`).
@@ -176,4 +179,230 @@ fn list_root<const DEPTH: usize>(elements: &[[u8; 32]]) -> [u8; 32] {
     let whole = elements.iter().all(|&element| list.push(element));
     debug_assert!(whole, "the embedded lists are shorter than their limits");
     list.list_root()
+}
+
+/// Number of blocks in an epoch of the accumulator.
+pub const EPOCH_BLOCKS: u64 = 8192;
+
+/// Computes the root of an epoch: of the hashes and total difficulties of up to 8,192 blocks.
+///
+/// The root is the `Accumulator` entry of an archive, and
+/// [`epoch_root`](super::History::epoch_root) of the epoch. It also commits to the number of
+/// blocks, so no block can be left out.
+///
+/// Source: `EpochRecord` of EIP-7643, `hash_tree_root(List[HeaderRecord, 8192])`.
+///
+/// # Cost
+/// Two SHA-256 hashes of 64 bytes for each block. Memory is 14 nodes.
+#[derive(Debug, Clone)]
+pub struct EpochRecord {
+    records: ListRoot<13>,
+}
+
+impl EpochRecord {
+    /// Creates a record without blocks.
+    pub const fn new() -> Self {
+        Self { records: ListRoot::new() }
+    }
+
+    /// Adds the next block: its hash, and the total difficulty up to and including it.
+    ///
+    /// Returns `false`, and adds nothing, if the epoch already has [`EPOCH_BLOCKS`] blocks.
+    #[must_use]
+    pub fn push(&mut self, hash: B256, total_difficulty: U256) -> bool {
+        self.records.push(parent(&hash, &total_difficulty.to_le_bytes()))
+    }
+
+    /// Returns the number of blocks.
+    pub const fn len(&self) -> u64 {
+        self.records.len()
+    }
+
+    /// Returns `true` if there is no block.
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the root of the blocks added so far.
+    pub fn root(&self) -> B256 {
+        self.records.list_root().into()
+    }
+}
+
+impl Default for EpochRecord {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Length of the fixed part of the SSZ container before its branch: epoch (8) and offset (4).
+const FIXED: usize = 12;
+
+/// The roots of the blocks and states of one period of 8,192 slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct HistoricalSummary {
+    /// Root of the vector of 8,192 block roots, one for each slot.
+    pub block_summary_root: B256,
+    /// Root of the vector of 8,192 state roots, one for each slot.
+    pub state_summary_root: B256,
+}
+
+/// Historical summaries with their Merkle branch in a beacon state. Not verified.
+///
+/// The list has one summary for each period since Capella. It grows by one every 8,192 slots, and
+/// never changes otherwise.
+///
+/// # JSON
+/// `serde` reads and writes `{"historical_summaries": […], "proof": […]}`. Unknown members are
+/// ignored.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct SummariesProof {
+    /// The summaries of all complete periods since Capella.
+    #[serde(rename = "historical_summaries")]
+    pub summaries: Vec<HistoricalSummary>,
+    /// The branch of the list in the beacon state, the lowest sibling first.
+    #[serde(rename = "proof")]
+    pub branch: Vec<B256>,
+}
+
+/// Historical summaries that a believed beacon state has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownSummaries {
+    summaries: Vec<HistoricalSummary>,
+    grade: Grade,
+}
+
+impl SummariesProof {
+    /// Decodes the SSZ container `HistoricalSummariesWithProof`: epoch (u64), offset of the list
+    /// (u32), branch, list. Integers are little-endian. The epoch is not kept, because no root
+    /// covers it.
+    ///
+    /// # Errors
+    /// Returns an error if the offset or the length is impossible.
+    pub fn from_ssz(bytes: &[u8]) -> Result<Self, HeaderProofError> {
+        let length = HeaderProofError::SummariesLength { found: bytes.len() };
+        let (fixed, rest) = bytes.split_first_chunk::<FIXED>().ok_or(length.clone())?;
+        let [.., a, b, c, d] = *fixed;
+        let found = u32::from_le_bytes([a, b, c, d]);
+        let nodes = match found {
+            172 => 5,
+            204 => 6,
+            364 => 11,
+            _ => return Err(HeaderProofError::SummariesOffset { found }),
+        };
+        let (branch, list) = rest.split_at_checked(nodes * 32).ok_or(length)?;
+        let (branch, _) = branch.as_chunks::<32>();
+        Ok(Self {
+            summaries: summaries_from_ssz(list)?,
+            branch: branch.iter().copied().map(B256::new).collect(),
+        })
+    }
+
+    /// Parses the answer of a beacon node, with its envelope `data` or without it.
+    ///
+    /// There is no standard endpoint. Lodestar has
+    /// `/eth/v1/lodestar/states/{root}/historical_summaries`, Nimbus has
+    /// `/nimbus/v1/debug/beacon/states/{root}/historical_summaries`.
+    ///
+    /// # Errors
+    /// Returns [`HeaderProofError::SummariesJson`].
+    pub fn from_json(text: &str) -> Result<Self, HeaderProofError> {
+        #[derive(serde::Deserialize)]
+        struct SummariesJson {
+            data: Option<SummariesProof>,
+            historical_summaries: Option<Vec<HistoricalSummary>>,
+            proof: Option<Vec<B256>>,
+        }
+        let answer: SummariesJson = serde_json::from_str(text)
+            .map_err(|error| HeaderProofError::SummariesJson(json::message(&error)))?;
+        if let Some(data) = answer.data {
+            return Ok(data);
+        }
+        let missing =
+            |name| HeaderProofError::SummariesJson(alloc::format!("missing field `{name}`"));
+        Ok(Self {
+            summaries: answer
+                .historical_summaries
+                .ok_or_else(|| missing("historical_summaries"))?,
+            branch: answer.proof.ok_or_else(|| missing("proof"))?,
+        })
+    }
+
+    /// Verifies that the state with this root has the summaries.
+    ///
+    /// `grade` says why the state root is believed. The length of the branch tells the fork of the
+    /// state: 5 nodes are generalised index 59 (Capella, Deneb), 6 are 91 (Electra, Fulu), 11 are
+    /// 2950 (Gloas). A wrong fork cannot be made to fit, because the list's root is the hash of its
+    /// elements and its length.
+    ///
+    /// # Errors
+    /// Returns an error if the branch has another length, or leads to another root.
+    ///
+    /// # Cost
+    /// Two SHA-256 hashes of 64 bytes for each summary.
+    pub fn verify(
+        self,
+        state_root: B256,
+        grade: Grade,
+    ) -> Result<KnownSummaries, HeaderProofError> {
+        let gindex = match self.branch.len() {
+            5 => 59,
+            6 => 91,
+            11 => 2950,
+            found => return Err(HeaderProofError::BranchLength { found }),
+        };
+        let branch: Vec<_> = self.branch.iter().map(|node| node.0).collect();
+        let leaf = summaries_root(&self.summaries)?;
+        let computed = merkle_branch::root(leaf, &branch, gindex).map_or(B256::ZERO, B256::new);
+        if computed != state_root {
+            return Err(HeaderProofError::OtherState { computed, expected: state_root });
+        }
+        Ok(KnownSummaries { summaries: self.summaries, grade: grade.of_ancestor() })
+    }
+}
+
+impl KnownSummaries {
+    /// Takes a list that the caller believes for a reason of its own, with the grade of that
+    /// reason. `ssz` is the bare list: 64 bytes for each summary.
+    ///
+    /// # Errors
+    /// Returns [`HeaderProofError::SummariesLength`] if the length is not a multiple of 64.
+    pub fn trusted(ssz: &[u8], grade: Grade) -> Result<Self, HeaderProofError> {
+        Ok(Self { summaries: summaries_from_ssz(ssz)?, grade })
+    }
+
+    /// Returns the summaries, the first period since Capella first.
+    pub fn summaries(&self) -> &[HistoricalSummary] {
+        &self.summaries
+    }
+
+    /// Returns the grade of a block that is proven under these summaries.
+    pub fn grade(&self) -> Grade {
+        self.grade
+    }
+}
+
+fn summaries_from_ssz(list: &[u8]) -> Result<Vec<HistoricalSummary>, HeaderProofError> {
+    let (roots, rest) = list.as_chunks::<32>();
+    let (pairs, odd) = roots.as_chunks::<2>();
+    if !rest.is_empty() || !odd.is_empty() {
+        return Err(HeaderProofError::SummariesLength { found: list.len() });
+    }
+    let summary = |&[block, state]: &[[u8; 32]; 2]| HistoricalSummary {
+        block_summary_root: block.into(),
+        state_summary_root: state.into(),
+    };
+    Ok(pairs.iter().map(summary).collect())
+}
+
+/// Returns the root of the list: `hash_tree_root(List[HistoricalSummary, 2**24])`.
+fn summaries_root(summaries: &[HistoricalSummary]) -> Result<[u8; 32], HeaderProofError> {
+    let mut list = ListRoot::<24>::new();
+    for summary in summaries {
+        if !list.push(parent(&summary.block_summary_root, &summary.state_summary_root)) {
+            let (found, limit) = (summaries.len(), ListRoot::<24>::LIMIT);
+            return Err(HeaderProofError::TooManySummaries { found, limit });
+        }
+    }
+    Ok(list.list_root())
 }

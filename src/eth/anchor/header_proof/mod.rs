@@ -16,32 +16,30 @@
 //! of the execution block's hash, slot (u64, little-endian). The nodes of a branch have 32 bytes,
 //! the lowest first. The first kind is only a branch.
 //!
-//! The [grade](crate::eth::anchor::grade::Grade) of a proven block is that of the root: the
+//! The [grade](crate::eth::anchor::Grade) of a proven block is that of the root: the
 //! embedded lists are published with this library, the summaries are as good as their state root.
 //!
 //! Sources: portal-network-specs at 01a5ab8c51a9, `legacy/history/history-network.md` (layouts);
 //! e2store-format-specs at 021d5e198ab5, `formats/ere.md` (records); EIP-7643 (accumulator);
 //! consensus-specs (containers, from which the generalised indices follow).
 
-mod epoch_record;
-mod error;
 mod history;
-mod summaries;
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use alloy_primitives::{B256, Bytes};
 use alloy_rlp::{Decodable as _, Encodable as _, Header as RlpHeader};
 use chainsieve_lanes::names;
 
-use super::grade::Grade;
+use super::Grade;
 use super::merkle_branch;
 use crate::eth::header::{BlockRef, HeaderView};
 
-pub use epoch_record::{EPOCH_BLOCKS, EpochRecord};
-pub use error::{HeaderProofError, ProofDecodeError};
-pub use history::{ForkSlots, History, PERIOD_SLOTS};
-pub use summaries::{HistoricalSummary, KnownSummaries, SummariesError, SummariesProof};
+pub use history::{
+    EPOCH_BLOCKS, EpochRecord, ForkSlots, HistoricalSummary, History, KnownSummaries, PERIOD_SLOTS,
+    SummariesProof,
+};
 
 /// The kinds of proofs, as archives number them.
 ///
@@ -93,10 +91,10 @@ impl ProofKind {
     /// Returns the kind with this number.
     ///
     /// # Errors
-    /// Returns [`ProofDecodeError::UnknownKind`] for another number than 0 to 4.
-    pub fn from_code(code: u64) -> Result<Self, ProofDecodeError> {
+    /// Returns [`HeaderProofError::UnknownKind`] for another number than 0 to 4.
+    pub fn from_code(code: u64) -> Result<Self, HeaderProofError> {
         let kind = Self::ALL.iter().find(|kind| u64::from(kind.code()) == code);
-        kind.copied().ok_or(ProofDecodeError::UnknownKind(code))
+        kind.copied().ok_or(HeaderProofError::UnknownKind(code))
     }
 
     /// Returns `true` if the proof starts from historical summaries, which a light client must
@@ -191,12 +189,12 @@ impl HeaderProof {
     /// same length.
     ///
     /// # Errors
-    /// Returns [`ProofDecodeError::Length`] if the length differs from
+    /// Returns [`HeaderProofError::Length`] if the length differs from
     /// [`ProofKind::ssz_length`].
-    pub fn decode(kind: ProofKind, ssz: &[u8]) -> Result<Self, ProofDecodeError> {
+    pub fn decode(kind: ProofKind, ssz: &[u8]) -> Result<Self, HeaderProofError> {
         let (expected, found) = (kind.ssz_length(), ssz.len());
         let (nodes, rest) = ssz.as_chunks::<32>();
-        let length = ProofDecodeError::Length { kind, expected, found };
+        let length = HeaderProofError::Length { kind, expected, found };
         if expected != found {
             return Err(length);
         }
@@ -235,14 +233,14 @@ impl HeaderProof {
     /// # Errors
     /// Returns an error if the RLP is malformed, has trailing bytes, or has an unknown kind, or if
     /// the SSZ has another length than its kind.
-    pub fn decode_record(record: &[u8]) -> Result<Self, ProofDecodeError> {
+    pub fn decode_record(record: &[u8]) -> Result<Self, HeaderProofError> {
         let mut behind = record;
         let fields = RlpHeader::decode_bytes(&mut behind, true);
-        let mut fields = fields.map_err(ProofDecodeError::Record)?;
-        let code = u64::decode(&mut fields).map_err(ProofDecodeError::Record)?;
-        let ssz = RlpHeader::decode_bytes(&mut fields, false).map_err(ProofDecodeError::Record)?;
+        let mut fields = fields.map_err(HeaderProofError::Record)?;
+        let code = u64::decode(&mut fields).map_err(HeaderProofError::Record)?;
+        let ssz = RlpHeader::decode_bytes(&mut fields, false).map_err(HeaderProofError::Record)?;
         if !behind.is_empty() || !fields.is_empty() {
-            return Err(ProofDecodeError::Record(alloy_rlp::Error::UnexpectedLength));
+            return Err(HeaderProofError::Record(alloy_rlp::Error::UnexpectedLength));
         }
         Self::decode(ProofKind::from_code(code)?, ssz)
     }
@@ -402,9 +400,9 @@ impl HeaderProof {
 }
 
 impl TryFrom<Wire> for HeaderProof {
-    type Error = ProofDecodeError;
+    type Error = HeaderProofError;
 
-    fn try_from(wire: Wire) -> Result<Self, ProofDecodeError> {
+    fn try_from(wire: Wire) -> Result<Self, HeaderProofError> {
         Self::decode(wire.kind, &wire.ssz)
     }
 }
@@ -412,5 +410,140 @@ impl TryFrom<Wire> for HeaderProof {
 impl From<HeaderProof> for Wire {
     fn from(proof: HeaderProof) -> Self {
         Self { kind: proof.kind, ssz: proof.encode().into() }
+    }
+}
+
+/// Error of reading or verifying a proof of a header, or the summaries that it starts from.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HeaderProofError {
+    /// The block is not from before the Merge, or the network's epochs are not embedded.
+    #[error("block {number} is not before block {merge}, where the embedded epochs end")]
+    NotBeforeMerge {
+        /// Number of the block.
+        number: u64,
+        /// Number of the first block that the embedded epochs do not cover; 0 without epochs.
+        merge: u64,
+    },
+    /// A block of this slot has another kind of proof.
+    #[error("a proof of the kind {kind} cannot be of slot {slot}, which is in another fork")]
+    WrongFork {
+        /// The kind of the proof.
+        kind: ProofKind,
+        /// The slot in the proof.
+        slot: u64,
+    },
+    /// The slot of the proof is not the slot of the header's timestamp.
+    #[error("the proof is of slot {slot}, whose time is not the header's time {timestamp}")]
+    Time {
+        /// The slot in the proof.
+        slot: u64,
+        /// The timestamp in the header.
+        timestamp: u64,
+    },
+    /// The branch does not lead from the block's hash to the root of its epoch.
+    #[error("the block's hash is not in epoch {epoch}")]
+    Epoch {
+        /// Index of the epoch.
+        epoch: u64,
+    },
+    /// The branch does not lead from the block's hash to the beacon block.
+    #[error("the block's hash is not in beacon block {beacon_block}")]
+    Execution {
+        /// The root of the beacon block in the proof.
+        beacon_block: B256,
+    },
+    /// The branch does not lead from the beacon block to the root of its period.
+    #[error("beacon block {beacon_block} is not at slot {slot}")]
+    Beacon {
+        /// The root of the beacon block in the proof.
+        beacon_block: B256,
+        /// The slot in the proof.
+        slot: u64,
+    },
+    /// The root of the slot's period is not known. The proof may be valid: with a later list of
+    /// summaries, or on a network with embedded roots, it can be decided.
+    #[error("the root of the period of slot {slot} is not known, {known} periods are")]
+    UnknownPeriod {
+        /// The slot in the proof.
+        slot: u64,
+        /// Number of roots in the list that would have it.
+        known: usize,
+    },
+    /// The verifier knows no slot for the fork of this kind of proof.
+    #[error("no slot is known for the fork of a proof of the kind {kind}")]
+    UnscheduledFork {
+        /// The kind of the proof.
+        kind: ProofKind,
+    },
+    /// The kind of proof needs the block's number or header.
+    #[error("a proof of the kind accumulator needs the header")]
+    NeedsHeader,
+    /// The length is not the length of this kind of proof.
+    #[error("a proof of the kind {kind} has {expected} bytes, found {found}")]
+    Length {
+        /// The kind of proof.
+        kind: ProofKind,
+        /// Number of bytes of this kind.
+        expected: usize,
+        /// Number of bytes found.
+        found: usize,
+    },
+    /// The number of the kind is unknown.
+    #[error("unknown kind of proof {0}, known are 0 to 4")]
+    UnknownKind(u64),
+    /// The record of an archive is not `rlp([kind, ssz])`.
+    #[error("the record of a proof is malformed: {0}")]
+    Record(alloy_rlp::Error),
+    /// The text is not the JSON of a node's answer. The message names the member.
+    #[error("{0}")]
+    SummariesJson(String),
+    /// The length of the SSZ is impossible.
+    #[error("{found} bytes are not whole summaries of 64 bytes after a branch")]
+    SummariesLength {
+        /// Number of bytes.
+        found: usize,
+    },
+    /// The offset of the list in the SSZ does not follow a branch of a known length.
+    #[error("the list starts at byte {found}, not after a branch of 5, 6 or 11 nodes")]
+    SummariesOffset {
+        /// The offset found.
+        found: u32,
+    },
+    /// The branch fits no fork's beacon state.
+    #[error("a branch of {found} nodes, known are 5 (Capella), 6 (Electra) and 11 (Gloas)")]
+    BranchLength {
+        /// Number of nodes in the branch.
+        found: usize,
+    },
+    /// There are more summaries than the state's list can have.
+    #[error("{found} summaries, the list has at most {limit}")]
+    TooManySummaries {
+        /// Number of summaries.
+        found: usize,
+        /// Maximum number of summaries.
+        limit: u64,
+    },
+    /// The branch leads from the list to another root.
+    #[error("the branch leads to the state root {computed}, expected {expected}")]
+    OtherState {
+        /// The root to which the branch leads.
+        computed: B256,
+        /// The believed state root.
+        expected: B256,
+    },
+}
+
+impl HeaderProofError {
+    /// Returns `true` if an honest source can cause this error, because the verifier knows too
+    /// little of the history.
+    pub const fn is_undecidable(&self) -> bool {
+        matches!(
+            self,
+            Self::UnknownPeriod { .. }
+                | Self::UnscheduledFork { .. }
+                | Self::NeedsHeader
+                | Self::NotBeforeMerge { merge: 0, .. }
+        )
     }
 }

@@ -286,7 +286,7 @@ impl BoundExecution {
 /// Reason why a light-client header does not bind an execution block.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum HeaderError {
+pub enum BeaconHeaderError {
     /// The container is older than the header's fork, so that it lacks fields.
     #[error("a header of slot {slot}, in {fork}, is in a container of an earlier fork")]
     OldContainer {
@@ -407,15 +407,15 @@ impl LightClientHeader {
     /// are those of the fork of the header's own slot.
     ///
     /// # Errors
-    /// Returns a [`HeaderError`] if the container lacks a field of the header's fork, has a field
+    /// Returns a [`BeaconHeaderError`] if the container lacks a field of the header's fork, has a field
     /// of a later one, or if the branch is wrong.
-    pub fn bound_execution(&self, network: &Network) -> Result<BoundExecution, HeaderError> {
+    pub fn bound_execution(&self, network: &Network) -> Result<BoundExecution, BeaconHeaderError> {
         let slot = self.beacon.slot;
         let fork = network.fork_at_slot(slot);
         let body = self.beacon.body_root;
-        let old = HeaderError::OldContainer { slot, fork };
-        let later = HeaderError::FieldOfLaterFork { slot, fork };
-        let wrong = HeaderError::ExecutionBranch { slot };
+        let old = BeaconHeaderError::OldContainer { slot, fork };
+        let later = BeaconHeaderError::FieldOfLaterFork { slot, fork };
+        let wrong = BeaconHeaderError::ExecutionBranch { slot };
         if fork < Fork::Capella {
             return if self.execution.is_empty() {
                 Ok(BoundExecution::Nothing)

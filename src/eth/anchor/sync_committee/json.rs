@@ -6,14 +6,12 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use alloy_primitives::{Address, B256, Bloom, Bytes, U256};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
-use thiserror::Error;
 
 use super::committee::{PublicKey, Signature, SyncAggregate, SyncCommittee};
 use super::header::{
@@ -22,36 +20,6 @@ use super::header::{
 use super::update::{Bootstrap, DecodeError, Update, UpdateKind};
 use crate::eth::anchor::network::{Fork, Preset};
 use crate::eth::json::{self, Prefix, message};
-
-/// Reason why JSON is not a light-client object.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum JsonError {
-    /// The text is not JSON, or a member is missing or malformed. The message tells the place.
-    #[error("{0}")]
-    Json(String),
-    /// A list or byte string has a length that the fork or preset does not have.
-    #[error("{member}: {found} values, expected {expected}")]
-    Length {
-        /// Name of the member.
-        member: &'static str,
-        /// Number of values found.
-        found: usize,
-        /// Number of values of the fork's container.
-        expected: usize,
-    },
-    /// A member is missing that the fork has.
-    #[error("{member} is missing in an object of {fork}")]
-    Missing {
-        /// Name of the member.
-        member: &'static str,
-        /// Fork that the object claims.
-        fork: Fork,
-    },
-    /// The members contradict each other.
-    #[error(transparent)]
-    Object(#[from] DecodeError),
-}
 
 /// An object with the fork of its container.
 #[derive(Deserialize)]
@@ -176,13 +144,13 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(fork: Fork, preset: Preset) -> Result<Self, JsonError> {
+    fn new(fork: Fork, preset: Preset) -> Result<Self, DecodeError> {
         let layout = Layout::of(fork).ok_or(DecodeError::NoLightClient(fork))?;
         Ok(Self { fork, layout, preset })
     }
 
-    fn require<T>(self, member: &'static str, value: Option<T>) -> Result<T, JsonError> {
-        value.ok_or(JsonError::Missing { member, fork: self.fork })
+    fn require<T>(self, member: &'static str, value: Option<T>) -> Result<T, DecodeError> {
+        value.ok_or(DecodeError::Missing { member, fork: self.fork })
     }
 
     fn branch(
@@ -190,13 +158,13 @@ impl Reader {
         member: &'static str,
         nodes: Option<Vec<Root>>,
         expected: usize,
-    ) -> Result<Vec<B256>, JsonError> {
+    ) -> Result<Vec<B256>, DecodeError> {
         let nodes = self.require(member, nodes)?;
         exactly(member, nodes.len(), expected)?;
         Ok(nodes.into_iter().map(|node| B256::new(node.0)).collect())
     }
 
-    fn header(self, fields: HeaderFields) -> Result<LightClientHeader, JsonError> {
+    fn header(self, fields: HeaderFields) -> Result<LightClientHeader, DecodeError> {
         const BRANCH: &str = "execution_branch";
         let BeaconFields { slot, proposer_index, parent_root, state_root, body_root } =
             fields.beacon;
@@ -227,7 +195,7 @@ impl Reader {
         Ok(LightClientHeader { beacon, execution })
     }
 
-    fn execution(self, fields: ExecutionFields) -> Result<ExecutionHeader, JsonError> {
+    fn execution(self, fields: ExecutionFields) -> Result<ExecutionHeader, DecodeError> {
         let blob_gas = if self.layout.has_blobs() {
             let used = self.require("blob_gas_used", fields.blob_gas_used)?.0;
             let excess = self.require("excess_blob_gas", fields.excess_blob_gas)?.0;
@@ -257,20 +225,20 @@ impl Reader {
         Ok(header)
     }
 
-    fn committee(self, fields: CommitteeFields) -> Result<SyncCommittee, JsonError> {
+    fn committee(self, fields: CommitteeFields) -> Result<SyncCommittee, DecodeError> {
         exactly("pubkeys", fields.pubkeys.len(), self.preset.sync_committee_size())?;
         let keys = fields.pubkeys.into_iter().map(|key| PublicKey::new(key.0)).collect();
         Ok(SyncCommittee { keys, aggregate: PublicKey::new(fields.aggregate_pubkey.0) })
     }
 
-    fn aggregate(self, fields: AggregateFields) -> Result<SyncAggregate, JsonError> {
+    fn aggregate(self, fields: AggregateFields) -> Result<SyncAggregate, DecodeError> {
         let bits = fields.sync_committee_bits.0;
         exactly("sync_committee_bits", bits.len(), self.preset.sync_committee_size() / 8)?;
         let signature = Signature::new(fields.sync_committee_signature.0);
         Ok(SyncAggregate { bits: bits.into(), signature })
     }
 
-    fn bootstrap(self, fields: BootstrapFields) -> Result<Bootstrap, JsonError> {
+    fn bootstrap(self, fields: BootstrapFields) -> Result<Bootstrap, DecodeError> {
         let depth = self.layout.committee_depth();
         let branch = Some(fields.current_sync_committee_branch);
         Ok(Bootstrap {
@@ -280,7 +248,7 @@ impl Reader {
         })
     }
 
-    fn update(self, fields: UpdateFields, kind: UpdateKind) -> Result<Update, JsonError> {
+    fn update(self, fields: UpdateFields, kind: UpdateKind) -> Result<Update, DecodeError> {
         let next = if kind == UpdateKind::Full {
             let committee = self.require("next_sync_committee", fields.next_sync_committee)?;
             let (nodes, depth) = (fields.next_sync_committee_branch, self.layout.committee_depth());
@@ -305,23 +273,23 @@ impl Reader {
     }
 }
 
-fn exactly(member: &'static str, found: usize, expected: usize) -> Result<(), JsonError> {
-    if found == expected { Ok(()) } else { Err(JsonError::Length { member, found, expected }) }
+fn exactly(member: &'static str, found: usize, expected: usize) -> Result<(), DecodeError> {
+    if found == expected { Ok(()) } else { Err(DecodeError::Length { member, found, expected }) }
 }
 
-fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, JsonError> {
-    serde_json::from_str(text).map_err(|error| JsonError::Json(message(&error)))
+fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, DecodeError> {
+    serde_json::from_str(text).map_err(|error| DecodeError::Json(message(&error)))
 }
 
 impl Bootstrap {
     /// Parses the JSON answer of `/eth/v1/beacon/light_client/bootstrap/{root}`.
     ///
     /// # Errors
-    /// Returns a [`JsonError`] that tells what is malformed, and where.
+    /// Returns a [`DecodeError`] that tells what is malformed, and where.
     ///
     /// # Cost
     /// Allocates at most a small multiple of the text's length.
-    pub fn from_json(text: &str, preset: Preset) -> Result<Self, JsonError> {
+    pub fn from_json(text: &str, preset: Preset) -> Result<Self, DecodeError> {
         let object: Versioned<BootstrapFields> = parse(text)?;
         Reader::new(object.version, preset)?.bootstrap(object.data)
     }
@@ -332,11 +300,11 @@ impl Update {
     /// `optimistic_update`, or one element of the list that `updates` returns.
     ///
     /// # Errors
-    /// Returns a [`JsonError`] that tells what is malformed, and where.
+    /// Returns a [`DecodeError`] that tells what is malformed, and where.
     ///
     /// # Cost
     /// Allocates at most a small multiple of the text's length.
-    pub fn from_json(text: &str, kind: UpdateKind, preset: Preset) -> Result<Self, JsonError> {
+    pub fn from_json(text: &str, kind: UpdateKind, preset: Preset) -> Result<Self, DecodeError> {
         let object: Versioned<UpdateFields> = parse(text)?;
         Reader::new(object.version, preset)?.update(object.data, kind)
     }
@@ -344,11 +312,11 @@ impl Update {
     /// Parses the JSON answer of `/eth/v1/beacon/light_client/updates`: a list of updates.
     ///
     /// # Errors
-    /// Returns a [`JsonError`] if any update is malformed.
+    /// Returns a [`DecodeError`] if any update is malformed.
     ///
     /// # Cost
     /// Allocates at most a small multiple of the text's length.
-    pub fn list_from_json(text: &str, preset: Preset) -> Result<Vec<Self>, JsonError> {
+    pub fn list_from_json(text: &str, preset: Preset) -> Result<Vec<Self>, DecodeError> {
         let objects: Vec<Versioned<UpdateFields>> = parse(text)?;
         let read = |object: Versioned<UpdateFields>| {
             Reader::new(object.version, preset)?.update(object.data, UpdateKind::Full)

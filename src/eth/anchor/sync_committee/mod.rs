@@ -62,8 +62,6 @@ mod committee;
 mod header;
 mod json;
 mod light_client;
-mod ranking;
-mod response;
 mod ssz;
 mod update;
 mod verify;
@@ -74,19 +72,19 @@ use core::time::Duration;
 
 use alloy_primitives::B256;
 
-use super::grade::Grade;
+use super::Grade;
 
 pub use committee::{KeyError, PublicKey, Signature, SyncAggregate, SyncCommittee};
 pub use header::{
-    BeaconHeader, BlobGas, BoundExecution, ExecutionHeader, ExecutionProof, HeaderError,
+    BeaconHeader, BeaconHeaderError, BlobGas, BoundExecution, ExecutionHeader, ExecutionProof,
     LightClientHeader,
 };
-pub use json::JsonError;
 pub use light_client::{LightClient, StoredError};
-pub use ranking::Rank;
-pub use response::{ChunkProblem, ResponseError, UpdateChunks};
 pub use ssz::SszError;
-pub use update::{Bootstrap, DecodeError, Finality, NextCommittee, Update, UpdateKind};
+pub use update::{
+    Bootstrap, DecodeError, Finality, NextCommittee, Rank, ResponseError, Update, UpdateChunks,
+    UpdateKind,
+};
 pub use verify::{BootstrapError, UpdateError};
 
 /// Input of a [`LightClient`].

@@ -1,15 +1,17 @@
 //! Light-client objects: bootstrap and updates, from SSZ.
 
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
-use alloy_primitives::B256;
+use alloy_primitives::{B256, FixedBytes};
 use thiserror::Error;
 
 use super::committee::{SyncAggregate, SyncCommittee};
 use super::header::{Layout, LightClientHeader};
 use super::ssz::{Container, SszError};
-use crate::eth::anchor::network::{Fork, Preset};
+use crate::eth::anchor::network::{Fork, Network, Preset};
 
 /// Reason why bytes or JSON are not a light-client object.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -31,6 +33,41 @@ pub enum DecodeError {
     /// root of zero.
     #[error("a finalised header of slot 0 that is not empty")]
     FinalizedGenesis,
+    /// The text is not JSON, or a member is missing or malformed. The message tells the place.
+    #[error("{0}")]
+    Json(String),
+    /// A list or byte string has a length that the fork or preset does not have.
+    #[error("{member}: {found} values, expected {expected}")]
+    Length {
+        /// Name of the member.
+        member: &'static str,
+        /// Number of values found.
+        found: usize,
+        /// Number of values of the fork's container.
+        expected: usize,
+    },
+    /// A member is missing that the fork has.
+    #[error("{member} is missing in an object of {fork}")]
+    Missing {
+        /// Name of the member.
+        member: &'static str,
+        /// Fork that the object claims.
+        fork: Fork,
+    },
+    /// The answer ends within the chunk.
+    #[error("{found} bytes, expected {expected}")]
+    Truncated {
+        /// Number of bytes that are left.
+        found: usize,
+        /// Number of bytes that the chunk states.
+        expected: u64,
+    },
+    /// The chunk is too short for a fork digest.
+    #[error("a chunk of {0} bytes has no fork digest")]
+    NoDigest(u64),
+    /// The digest is that of no fork of the network.
+    #[error("fork digest {0} is unknown on this network")]
+    UnknownDigest(FixedBytes<4>),
 }
 
 /// `LightClientBootstrap`: a header, and the sync committee of its period.
@@ -241,5 +278,106 @@ impl Update {
             _ => None,
         };
         Ok(Self { attested, next_committee, finality, aggregate, signature_slot })
+    }
+}
+
+/// Value of an update, to choose between several of one period: the greater one is better.
+///
+/// The order is that of `is_better_update`: a signature by two thirds of the committee; without
+/// one, more participants; a next sync committee of the signature's period; any finalised header; a
+/// finalised header in the attested period; more participants; an older attested header; an earlier
+/// signature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(clippy::struct_excessive_bools, reason = "each one is a criterion of the specification")]
+pub struct Rank {
+    // The derived order compares the fields from first to last.
+    supermajority: bool,
+    /// Participants, if they are fewer than two thirds; otherwise 0.
+    minority: usize,
+    relevant_committee: bool,
+    finality: bool,
+    finality_in_period: bool,
+    participants: usize,
+    attested_slot: Reverse<u64>,
+    signature_slot: Reverse<u64>,
+}
+
+impl Update {
+    /// Returns the value of the update among others of its period. The update is not verified.
+    pub fn rank(&self, preset: Preset) -> Rank {
+        let period = |slot: u64| slot / preset.slots_per_period();
+        let attested_period = period(self.attested.beacon.slot);
+        let supermajority = self.aggregate.is_supermajority();
+        let participants = self.aggregate.participants();
+        let in_period = |slot| period(slot) == attested_period;
+        Rank {
+            supermajority,
+            minority: if supermajority { 0 } else { participants },
+            relevant_committee: self.next_committee.is_some() && in_period(self.signature_slot),
+            finality: self.finality.is_some(),
+            finality_in_period: self.finality.as_ref().is_some_and(|at| in_period(at.slot())),
+            participants,
+            attested_slot: Reverse(self.attested.beacon.slot),
+            signature_slot: Reverse(self.signature_slot),
+        }
+    }
+}
+
+/// Reason why an answer of several updates is malformed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("update {index} of the answer: {problem}")]
+#[non_exhaustive]
+pub struct ResponseError {
+    /// Index of the chunk.
+    pub index: usize,
+    /// Reason why it is malformed.
+    pub problem: DecodeError,
+}
+
+/// Iterator over the updates of an answer. It ends after the first error.
+#[derive(Debug, Clone)]
+pub struct UpdateChunks<'a> {
+    network: &'a Network,
+    rest: &'a [u8],
+    index: usize,
+}
+
+impl<'a> UpdateChunks<'a> {
+    /// Reads the body of an answer. The digests are those of `network`.
+    pub const fn new(body: &'a [u8], network: &'a Network) -> Self {
+        Self { network, rest: body, index: 0 }
+    }
+
+    fn read(&mut self) -> Result<Update, DecodeError> {
+        let truncated = |expected| DecodeError::Truncated { found: self.rest.len(), expected };
+        let (length, rest) = self.rest.split_first_chunk().ok_or(truncated(12))?;
+        let length = u64::from_le_bytes(*length);
+        let chunk = usize::try_from(length).ok().and_then(|length| rest.split_at_checked(length));
+        let (chunk, rest) = chunk.ok_or(truncated(length.saturating_add(8)))?;
+        let (digest, ssz) = chunk.split_first_chunk().ok_or(DecodeError::NoDigest(length))?;
+        let fork = fork_of(self.network, FixedBytes::new(*digest))?;
+        self.rest = rest;
+        Ok(Update::from_ssz(ssz, UpdateKind::Full, fork, self.network.preset())?)
+    }
+}
+
+fn fork_of(network: &Network, digest: FixedBytes<4>) -> Result<Fork, DecodeError> {
+    network.fork_of_digest(digest).ok_or(DecodeError::UnknownDigest(digest))
+}
+
+impl Iterator for UpdateChunks<'_> {
+    type Item = Result<Update, ResponseError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let index = self.index;
+        self.index += 1;
+        let update = self.read();
+        if update.is_err() {
+            self.rest = &[];
+        }
+        Some(update.map_err(|problem| ResponseError { index, problem }))
     }
 }

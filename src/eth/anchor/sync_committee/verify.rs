@@ -7,8 +7,8 @@ use thiserror::Error;
 
 use super::Participation;
 use super::committee::{Committee, KeyError, SyncCommittee};
-use super::header::{BeaconHeader, BoundExecution, HeaderError, LightClientHeader, proves};
-use super::ranking::Rank;
+use super::header::{BeaconHeader, BeaconHeaderError, BoundExecution, LightClientHeader, proves};
+use super::update::Rank;
 use super::update::{Bootstrap, Finality, Update};
 use crate::eth::anchor::network::{Fork, Network};
 
@@ -26,7 +26,7 @@ pub enum BootstrapError {
     },
     /// The header does not bind its execution block.
     #[error(transparent)]
-    Header(#[from] HeaderError),
+    Header(#[from] BeaconHeaderError),
     /// The slot of the header has not started.
     #[error("the trusted block is of slot {slot}, but the current slot is {current_slot}")]
     Future {
@@ -52,10 +52,10 @@ pub enum UpdateError {
     NoParticipants,
     /// The attested header does not bind its execution block.
     #[error("attested header: {0}")]
-    Attested(HeaderError),
+    Attested(BeaconHeaderError),
     /// The finalised header does not bind its execution block.
     #[error("finalised header: {0}")]
-    Finalized(HeaderError),
+    Finalized(BeaconHeaderError),
     /// The slots do not ascend: finalised, attested, signature.
     #[error(
         "finalised in slot {finalized}, attested in slot {attested}, signed in slot {signature}: \
@@ -139,7 +139,7 @@ pub(super) struct VerifiedHeader {
 }
 
 impl VerifiedHeader {
-    fn new(header: &LightClientHeader, network: &Network) -> Result<Self, HeaderError> {
+    fn new(header: &LightClientHeader, network: &Network) -> Result<Self, BeaconHeaderError> {
         let execution = header.bound_execution(network)?;
         Ok(Self { beacon: header.beacon, root: header.beacon.root(), execution })
     }

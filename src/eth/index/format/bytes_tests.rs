@@ -7,11 +7,11 @@ use alloc::{format, vec};
 
 use alloy_primitives::B256;
 
-use super::manifest::Manifest;
+use super::Manifest;
 use super::segment::{Coding, RowEntry, SectionRecord, SegmentHeader, entry_len};
 use super::tail::{Slot, SlotPlace, TailHeader, TailRow};
-use super::{Settings, manifest, segment, tail};
-use crate::eth::index::error::IndexError;
+use super::{MANIFEST_LEN, Settings, segment, tail};
+use crate::eth::index::IndexError;
 
 /// CRC-32C computed bit by bit, as RFC 3720 B.4 defines it.
 fn crc(bytes: &[u8]) -> [u8; 4] {
@@ -55,7 +55,7 @@ fn the_manifest_is_laid_out_as_its_table_says() {
     bytes.extend(0x45_u64.to_le_bytes());
     bytes.extend(label());
     bytes.extend(crc(&bytes));
-    assert_eq!(bytes.len(), manifest::LEN);
+    assert_eq!(bytes.len(), MANIFEST_LEN);
     let settings = settings().with_block_hashes();
     let manifest = Manifest { settings, sections: 69, first: 1_000, generation: 0x45 };
     assert_eq!(manifest.to_bytes()[..], bytes);

@@ -66,7 +66,7 @@ use super::{
     read_label,
 };
 use crate::eth::bloom::BITS;
-use crate::eth::index::error::{Damage, IndexError, Part};
+use crate::eth::index::{Damage, IndexError, Part};
 
 const MAGIC: [u8; 8] = *b"\x89EBS\r\n\x1a\n";
 /// Length of a segment's header in bytes.

@@ -43,7 +43,7 @@ use alloy_primitives::B256;
 
 use super::{Settings, check, contradiction, field, open_front};
 use crate::eth::bloom::BYTES;
-use crate::eth::index::error::{IndexError, Part};
+use crate::eth::index::{IndexError, Part};
 
 const MAGIC: [u8; 8] = *b"\x89EBT\r\n\x1a\n";
 /// Length of the tail's header in bytes.

@@ -7,12 +7,12 @@ use core::ops::Range;
 
 use chainsieve_lanes::simd::Backend;
 
-use super::candidates::QueryStats;
+use super::QueryStats;
 use super::kernels::{And, AndTo, AnyOf, CountOnes, Mask, TOGETHER};
-use super::plan::{Plan, ValueRows};
 use super::rows::{Access, Piece, Rows, Sections, each, runs};
+use super::{Plan, ValueRows};
 use crate::eth::bloom::BITS;
-use crate::eth::index::error::IndexError;
+use crate::eth::index::IndexError;
 use crate::eth::index::format::SECTION;
 use crate::eth::index::format::segment::{LIST_MAX, ROW};
 use crate::eth::index::storage::ReadAt;

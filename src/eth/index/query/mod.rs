@@ -1,9 +1,7 @@
 //! Queries of an index: candidates as a bitmap, as a count, or one by one.
 
-mod candidates;
 mod evaluate;
 mod kernels;
-mod plan;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -12,17 +10,16 @@ use alloc::vec::Vec;
 use core::ops::{Range, RangeInclusive};
 
 use chainsieve_lanes::simd::Backend;
-
-pub use self::candidates::{Candidates, QueryStats};
+use serde::ser::SerializeStruct as _;
 
 use self::evaluate::{Evaluation, sections_of};
-use self::plan::{Plan, plans};
 use self::rows::{Access, Rows};
-use super::error::IndexError;
+use super::IndexError;
 use super::format::SECTION;
 use super::format::segment::ROW;
 use super::reader::Index;
 use super::storage::Storage;
+use crate::eth::bloom::{BITS, BitPositions};
 use crate::eth::log_query::CompiledQuery;
 use crate::eth::scan::Scanner;
 
@@ -43,7 +40,7 @@ struct Part {
 }
 
 /// Result of a query up to the current part.
-struct Answer<'a> {
+struct QueryBitmap<'a> {
     words: &'a mut Vec<u64>,
     stats: &'a mut QueryStats,
     count: &'a mut u64,
@@ -68,7 +65,7 @@ impl<S: Storage> Walk<'_, S> {
         part: &Part,
         ahead: &[Part],
         rows: &mut Rows,
-        each: &mut [Answer<'_>],
+        each: &mut [QueryBitmap<'_>],
     ) -> Result<(), IndexError> {
         let Some(segment) = part.segment else {
             self.tail(part, each);
@@ -118,7 +115,7 @@ impl<S: Storage> Walk<'_, S> {
         Ok(())
     }
 
-    fn tail(&self, part: &Part, each: &mut [Answer<'_>]) {
+    fn tail(&self, part: &Part, each: &mut [QueryBitmap<'_>]) {
         let blooms = &self.index.tail().blooms[part.headers.clone()];
         let skipped = part.headers.start % 64;
         for (query, answer) in self.queries.iter().zip(each) {
@@ -199,7 +196,7 @@ impl<S: Storage> Index<S> {
         bitmaps.resize_with(queries.len(), empty);
         for (number, part) in parts.iter().enumerate() {
             let answers =
-                bitmaps.iter_mut().map(|(words, stats, count)| Answer { words, stats, count });
+                bitmaps.iter_mut().map(|(words, stats, count)| QueryBitmap { words, stats, count });
             let mut answers: Vec<_> = answers.collect();
             walk.part(part, &parts[number + 1..], &mut rows, &mut answers)?;
         }
@@ -250,7 +247,8 @@ impl<S: Storage> Index<S> {
             |(rows, words), (part, to)| {
                 let (mut stats, mut count) = (QueryStats::default(), 0);
                 words.clear();
-                let answer = Answer { words: &mut *words, stats: &mut stats, count: &mut count };
+                let answer =
+                    QueryBitmap { words: &mut *words, stats: &mut stats, count: &mut count };
                 walk.part(&part, &[], rows, &mut [answer])?;
                 to.copy_from_slice(words);
                 Ok((count, stats))
@@ -293,7 +291,7 @@ impl<S: Storage> Index<S> {
         for (number, part) in parts.iter().enumerate() {
             words.clear();
             let stats = &mut QueryStats::default();
-            let answer = Answer { words: &mut words, stats, count: &mut count };
+            let answer = QueryBitmap { words: &mut words, stats, count: &mut count };
             walk.part(part, &parts[number + 1..], &mut rows, &mut [answer])?;
         }
         Ok(count)
@@ -388,7 +386,7 @@ impl<S: Storage> Numbers<'_, S> {
         let (index, backend) = (self.index, Backend::best());
         let walk = Walk { index, backend, queries, positions: &self.positions, plans: &self.plans };
         let (stats, count) = (&mut QueryStats::default(), &mut 0);
-        let answer = Answer { words: &mut self.words, stats, count };
+        let answer = QueryBitmap { words: &mut self.words, stats, count };
         let answered = walk.part(&part, self.parts.as_slice(), &mut self.rows, &mut [answer]);
         if answered.is_err() {
             self.parts = Vec::new().into_iter();
@@ -415,4 +413,227 @@ impl<S: Storage> Iterator for Numbers<'_, S> {
         self.left &= self.left - 1;
         Some(Ok(self.at + u64::from(bit)))
     }
+}
+
+/// Statistics of a query: the data that the query read, and the data that it could skip.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
+pub struct QueryStats {
+    /// Number of sections, each of 8,192 sealed blocks, that overlap the range.
+    pub sections: u64,
+    /// Number of sections in the range that can't contain a candidate, so that no row was read.
+    pub skipped_sections: u64,
+    /// Number of rows whose data were read, at least in part, added up over all segments.
+    pub rows: u64,
+    /// Number of bytes of row data that the query needed.
+    pub bytes: u64,
+    /// Number of unsealed blocks, whose filters were tested one by one.
+    pub unsealed_blocks: u64,
+}
+
+impl QueryStats {
+    fn add(&mut self, other: &Self) {
+        self.sections += other.sections;
+        self.skipped_sections += other.skipped_sections;
+        self.rows += other.rows;
+        self.bytes += other.bytes;
+        self.unsealed_blocks += other.unsealed_blocks;
+    }
+}
+
+/// The blocks of a range that may contain a match, as a bitmap.
+///
+/// The set of blocks is the same as that of a [`scan`](crate::eth::scan::candidates) of the
+/// headers.
+///
+/// `serde` writes an object: `first`, `last`, `count`, `stats` and `candidates`, the list of block
+/// numbers. This object can't be deserialised: only an index returns candidates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidates {
+    blocks: RangeInclusive<u64>,
+    /// Number of the block that the lowest bit of the first word represents.
+    start: u64,
+    words: Vec<u64>,
+    count: u64,
+    stats: QueryStats,
+}
+
+impl Candidates {
+    /// Creates the result for a range of blocks. The bits of blocks outside the range must be 0.
+    fn new(
+        blocks: RangeInclusive<u64>,
+        start: u64,
+        words: Vec<u64>,
+        count: u64,
+        stats: QueryStats,
+    ) -> Self {
+        Self { blocks, start, words, count, stats }
+    }
+
+    /// Returns the first block of the queried range.
+    pub fn first(&self) -> u64 {
+        *self.blocks.start()
+    }
+
+    /// Returns the last block of the queried range.
+    pub fn last(&self) -> u64 {
+        *self.blocks.end()
+    }
+
+    /// Returns the number of candidates.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Returns `true` if a block is a candidate. A block outside the range is not a candidate.
+    pub fn contains(&self, number: u64) -> bool {
+        let index = number.checked_sub(self.start).and_then(|index| usize::try_from(index).ok());
+        let word = index.and_then(|index| Some((self.words.get(index / 64)?, index % 64)));
+        word.is_some_and(|(word, bit)| word >> bit & 1 != 0)
+    }
+
+    /// Returns the numbers of the candidates, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = u64> {
+        Bits::new(&self.words).map(|bit| self.start + bit)
+    }
+
+    /// Returns the bitmap: bit `b` of word `w` represents block [`start`](Self::start)` + 64 w +
+    /// b`.
+    ///
+    /// Bits of blocks outside the range are 0.
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    /// Returns the number of the block that the lowest bit of the first word represents.
+    ///
+    /// This block is the first of the range or an earlier block, so that the words are aligned as
+    /// in the index.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Returns the statistics of the query.
+    pub fn stats(&self) -> &QueryStats {
+        &self.stats
+    }
+}
+
+impl serde::Serialize for Candidates {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_struct("Candidates", 5)?;
+        object.serialize_field("first", &self.first())?;
+        object.serialize_field("last", &self.last())?;
+        object.serialize_field("count", &self.count())?;
+        object.serialize_field("stats", self.stats())?;
+        object.serialize_field("candidates", &self.iter().collect::<Vec<_>>())?;
+        object.end()
+    }
+}
+
+/// Iterator over the positions of the set bits of words, ascending.
+#[derive(Debug)]
+struct Bits<'a> {
+    words: &'a [u64],
+    /// Remaining bits of the current word, which precedes `words`.
+    left: u64,
+    /// Position of the current word's first bit.
+    at: u64,
+}
+
+impl<'a> Bits<'a> {
+    fn new(words: &'a [u64]) -> Self {
+        // The first step adds 64, which makes the position of the first word 0.
+        Self { words, left: 0, at: 0_u64.wrapping_sub(64) }
+    }
+}
+
+impl Iterator for Bits<'_> {
+    type Item = u64;
+
+    #[inline]
+    fn next(&mut self) -> Option<u64> {
+        while self.left == 0 {
+            let (first, rest) = self.words.split_first()?;
+            (self.left, self.words) = (*first, rest);
+            self.at = self.at.wrapping_add(64);
+        }
+        let bit = self.left.trailing_zeros();
+        self.left &= self.left - 1;
+        Some(self.at + u64::from(bit))
+    }
+}
+
+/// The three rows of a value, as indices into the sorted rows of all queries of a pass.
+type ValueRows = [u16; 3];
+
+/// A query, expressed by the rows that it needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Plan {
+    /// The rows that every match needs.
+    required: Vec<u16>,
+    /// Clauses of several values. A clause is left out if every filter with all required bits
+    /// passes it.
+    clauses: Vec<Vec<ValueRows>>,
+    /// `true` if a clause has no value: only filters with all bits set pass, so all rows are
+    /// required.
+    impossible: bool,
+}
+
+/// Returns the sorted positions of all rows that the queries need, and the plan of each query.
+fn plans(queries: &[CompiledQuery]) -> (Vec<u16>, Vec<Plan>) {
+    let mut positions: Vec<u16> = Vec::new();
+    let all = 0..u16::try_from(BITS).expect("2,048");
+    for query in queries {
+        if query.clauses().iter().any(Vec::is_empty) {
+            positions.extend(all.clone());
+        } else {
+            positions.extend(query.clauses().iter().flatten().flatten().copied().map(in_filter));
+        }
+        positions.sort_unstable();
+        positions.dedup();
+    }
+    let row = |position: &u16| {
+        let at = positions.binary_search(&in_filter(*position)).expect("one of all");
+        u16::try_from(at).expect("below 2,048")
+    };
+    let plan = |query: &CompiledQuery| {
+        let impossible = query.clauses().iter().any(Vec::is_empty);
+        if impossible {
+            let required = all.clone().map(|position| row(&position)).collect();
+            return Plan { required, clauses: Vec::new(), impossible };
+        }
+        let single = |values: &&Vec<_>| values.len() == 1;
+        let required = distinct(query.clauses().iter().filter(single).flatten().flatten().map(row));
+        let mut clauses = Vec::new();
+        for values in query.clauses().iter().filter(|values| !single(values)) {
+            let value = |value: &BitPositions| {
+                let mut rows = value.each_ref().map(row);
+                rows.sort_unstable();
+                rows
+            };
+            let mut values: Vec<_> = values.iter().map(value).collect();
+            values.sort_unstable();
+            values.dedup();
+            let required = |row: &u16| required.binary_search(row).is_ok();
+            if !values.iter().any(|rows| rows.iter().all(required)) {
+                clauses.push(values);
+            }
+        }
+        Plan { required, clauses, impossible }
+    };
+    let plans = queries.iter().map(plan).collect();
+    (positions, plans)
+}
+
+/// Reduces a position to its lowest eleven bits, because a filter has 2,048 bits.
+fn in_filter(position: u16) -> u16 {
+    position & 0x7ff
+}
+
+fn distinct(rows: impl Iterator<Item = u16>) -> Vec<u16> {
+    let mut rows: Vec<u16> = rows.collect();
+    rows.sort_unstable();
+    rows.dedup();
+    rows
 }

@@ -6,15 +6,15 @@ use core::sync::atomic::Ordering;
 
 use chainsieve_lanes::simd::prefetch;
 
-use super::candidates::QueryStats;
+use super::QueryStats;
 use crate::eth::bloom::BITS;
-use crate::eth::index::error::{IndexError, Part};
 use crate::eth::index::format::segment::{
     Coding, LIST_MAX, ROW, RowEntry, UNIT, check_list, entry_len,
 };
 use crate::eth::index::format::{MAX_SECTIONS, SECTION, check};
-use crate::eth::index::reader::segment::Segment;
+use crate::eth::index::reader::Segment;
 use crate::eth::index::storage::ReadAt;
+use crate::eth::index::{IndexError, Part};
 
 /// Data of a row in one section.
 #[derive(Debug, Clone, Copy)]

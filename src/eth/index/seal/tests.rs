@@ -5,12 +5,12 @@
 use alloy_primitives::{B256, FixedBytesSliceExt as _};
 use chainsieve_lanes::simd::Backend;
 
-use super::{OldSegment, Source, write_segment};
+use super::{OldSegment, SectionSource, write_segment};
 use crate::eth::bloom::{BITS, BYTES};
-use crate::eth::index::error::{Damage, IndexError, Part};
 use crate::eth::index::format::{SECTION, SegmentId, Settings};
 use crate::eth::index::rows::Rows;
 use crate::eth::index::section::{Section, Turner};
+use crate::eth::index::{Damage, IndexError, Part};
 use testkit::Rng;
 
 const FIRST: u64 = 1_000_000;
@@ -73,7 +73,7 @@ fn id(section: usize, sections: usize) -> SegmentId {
 }
 
 fn written(settings: &Settings, from: usize, sections: &[Section]) -> Vec<u8> {
-    let sources: Vec<_> = sections.iter().map(Source::Section).collect();
+    let sources: Vec<_> = sections.iter().map(SectionSource::Section).collect();
     let mut bytes = Vec::new();
     let first = FIRST + (from * SECTION) as u64;
     write_segment(settings, id(from, sections.len()), first, &sources, &mut bytes).unwrap();
@@ -253,7 +253,7 @@ fn segments_of_another_place_or_cut_off_are_not_copied() {
     }
     // A second copy follows the first section, so the parent hash of this copy is wrong.
     let old = OldSegment::open(&settings, FIRST, id(0, 1), &good).unwrap();
-    let sources = [Source::Section(&sections[0]), Source::Segment(&old)];
+    let sources = [SectionSource::Section(&sections[0]), SectionSource::Segment(&old)];
     let error = write_segment(&settings, id(0, 2), FIRST, &sources, &mut Vec::new()).unwrap_err();
     let IndexError::Damaged { file, offset, part, damage: Damage::Contradiction(_) } = error else {
         panic!("{error}");
@@ -282,8 +282,8 @@ fn merged(settings: &Settings, sections: &[Section], sizes: &[usize]) -> Vec<u8>
             OldSegment::open(settings, FIRST, id, bytes).unwrap()
         })
         .collect();
-    let mut sources: Vec<_> = opened.iter().map(Source::Segment).collect();
-    sources.extend(sections[from..].iter().map(Source::Section));
+    let mut sources: Vec<_> = opened.iter().map(SectionSource::Segment).collect();
+    sources.extend(sections[from..].iter().map(SectionSource::Section));
     let mut bytes = Vec::new();
     write_segment(settings, id(0, sections.len()), FIRST, &sources, &mut bytes).unwrap();
     bytes
@@ -309,7 +309,7 @@ fn damage_is_found_before_it_is_copied() {
     let data_at = (64 + 4496 + 2048 * 14 + 262_144_usize).div_ceil(4096) * 4096;
     let copy = |bytes: &[u8]| -> Result<(), IndexError> {
         let old = OldSegment::open(&settings, FIRST, id(0, 1), &bytes)?;
-        let sources = [Source::Segment(&old), Source::Section(&sections[1])];
+        let sources = [SectionSource::Segment(&old), SectionSource::Section(&sections[1])];
         write_segment(&settings, id(0, 2), FIRST, &sources, &mut Vec::new())
     };
     copy(&good).unwrap();

@@ -9,14 +9,14 @@
 use alloc::vec::Vec;
 
 use super::Writer;
-use crate::eth::index::error::{IndexError, Operation};
-use crate::eth::index::files::{self, failed};
-use crate::eth::index::format::manifest::{self, Manifest};
 use crate::eth::index::format::tail::{SLOT, Slot, SlotPlace, TailHeader, TailRow};
+use crate::eth::index::format::{self, Manifest};
 use crate::eth::index::format::{SECTION, SegmentId, segments};
 use crate::eth::index::rows::Rows;
-use crate::eth::index::seal::{OldSegment, Source, write_segment};
+use crate::eth::index::seal::{OldSegment, SectionSource, write_segment};
+use crate::eth::index::storage::{self, failed};
 use crate::eth::index::storage::{Append, FileKind, WriteStorage};
+use crate::eth::index::{IndexError, Operation};
 
 /// File name that errors contain if an operation on the folder itself failed.
 pub(super) const FOLDER: &str = ".";
@@ -154,7 +154,7 @@ impl<S: WriteStorage> Writer<S> {
             segments(old).filter(|old| (id.section..end).contains(&old.section)).collect();
         let mut older = Vec::with_capacity(ids.len());
         for &id in &ids {
-            older.push(files::open(&self.storage, &id.name(), FileKind::Sealed)?);
+            older.push(storage::open(&self.storage, &id.name(), FileKind::Sealed)?);
         }
         let mut opened = Vec::with_capacity(ids.len());
         for (&id, file) in ids.iter().zip(&older) {
@@ -164,8 +164,8 @@ impl<S: WriteStorage> Writer<S> {
         let sections = &self.sections[from as usize..(end - old) as usize];
         let sources: Vec<_> = opened
             .iter()
-            .map(Source::Segment)
-            .chain(sections.iter().map(Source::Section))
+            .map(SectionSource::Segment)
+            .chain(sections.iter().map(SectionSource::Section))
             .collect();
         let name = id.name();
         let mut file = self.create(&name)?;
@@ -191,9 +191,9 @@ impl<S: WriteStorage> Writer<S> {
         let appender = self.write(&manifest.tail(), &tail.bytes)?;
         self.sync_names()?;
 
-        let new = manifest::NEW;
+        let new = format::NEW_MANIFEST;
         self.write(new, &manifest.to_bytes())?;
-        let renamed = self.storage.rename(new, manifest::NAME);
+        let renamed = self.storage.rename(new, format::MANIFEST);
         renamed.map_err(failed(Operation::Rename, new, 0))?;
         self.sync_names()?;
         if let Some(old) = old {

@@ -1,7 +1,7 @@
 //! The header of a block, from JSON or from its RLP.
 
 use chainsieve::alloy_primitives::{B256, Bytes};
-use chainsieve::eth::header::{HeaderBuf, JsonHeaderError};
+use chainsieve::eth::header::{HeaderBuf, HeaderError};
 use chainsieve::eth::log_query::BlockTag;
 use chainsieve_provider::{Node, RpcError};
 use serde_json::json;
@@ -45,7 +45,7 @@ pub(super) enum Answer {
 
 /// A block in JSON.
 struct Block {
-    header: Result<HeaderBuf, JsonHeaderError>,
+    header: Result<HeaderBuf, HeaderError>,
     /// The members, if the header cannot be hashed.
     members: Members,
     transactions: Result<Vec<B256>, String>,

@@ -10,7 +10,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::audit::{Audit, AuditQuestion, AuditReport, Status};
-use chainsieve::eth::certificate::{Certificate, IssueError};
+use chainsieve::eth::certificate::{Certificate, CertificateError};
 use chainsieve::eth::header::{BlockRef, HeaderView, LinkedHeaders};
 use chainsieve::eth::log_query::{Heads, LogQuery, ResolvedBlocks};
 use chainsieve::eth::receipts::BlockReceipts;
@@ -88,7 +88,7 @@ fn write_wanted(path: &Path, wanted: &[BlockRef], force: bool) -> anyhow::Result
 /// If no certificate can be issued for the report, adds a warning and returns `None`.
 fn issue<'a>(
     (path, force): (&'a Path, bool),
-    issued: Result<Certificate, IssueError>,
+    issued: Result<Certificate, CertificateError>,
     report: &AuditReport,
     (rlp, receipts): (&[Vec<u8>], &[(B256, BlockReceipts)]),
     warnings: &mut Vec<String>,

@@ -9,11 +9,11 @@ use std::sync::Mutex;
 use alloy_primitives::B256;
 
 use crate::eth::bloom::{self, BITS, BYTES};
-use crate::eth::index::format::manifest::{self, Manifest};
 use crate::eth::index::format::segment::{
     Coding, FILL_CLASSES, ROW, RowEntry, SectionRecord, SegmentHeader,
 };
 use crate::eth::index::format::tail::{Slot, SlotPlace, TailHeader, TailRow};
+use crate::eth::index::format::{self, Manifest};
 use crate::eth::index::format::{SECTION, Settings, segments};
 use crate::eth::index::{FileKind, ReadAt, Storage};
 
@@ -171,7 +171,7 @@ pub(super) fn generation(
 ) -> Files {
     let mut files = BTreeMap::new();
     let manifest = Manifest { settings: settings(), sections, first, generation };
-    files.insert(manifest::NAME.to_owned(), manifest.to_bytes().to_vec());
+    files.insert(format::MANIFEST.to_owned(), manifest.to_bytes().to_vec());
     for id in segments(sections) {
         let start = id.section as usize * SECTION;
         let blooms = &blooms[start..start + id.sections as usize * SECTION];

@@ -1,6 +1,6 @@
 //! Lies about headers, in the answers to `eth_getBlockByNumber` and `eth_getBlockByHash`.
 
-use chainsieve::eth::header::{HeaderBuf, JsonHeaderError};
+use chainsieve::eth::header::{HeaderBuf, HeaderError};
 use serde_json::{Value, json};
 
 use super::{lie, withhold};
@@ -64,7 +64,7 @@ fn no_bits() -> String {
 /// Sets the hash of a block to the hash of its fields.
 fn rehash(block: &mut Value) {
     // The error names the computed hash. Other errors mean that the object is no header.
-    if let Err(JsonHeaderError::HashMismatch { computed, .. }) =
+    if let Err(HeaderError::HashMismatch { computed, .. }) =
         HeaderBuf::from_json(&block.to_string())
     {
         block["hash"] = json!(computed);

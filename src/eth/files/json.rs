@@ -1,10 +1,14 @@
-//! Splits a JSON text into its values, one at a time.
-
+use alloc::collections::VecDeque;
 use std::io::{BufRead as _, Read};
 
-use super::error::{FileError, FileProblem, Position};
-use super::format::BYTE_ORDER_MARK;
-use super::input::Input;
+use alloy_primitives::B256;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::input::{BYTE_ORDER_MARK, Input, MAX_HEADER};
+use super::{FileError, FileProblem, Position};
+use crate::eth::header::{HeaderBuf, HeaderError, HeaderView};
+use crate::eth::json::{Prefix, bytes_with, message};
 
 /// Splits a JSON text into its values: the elements of arrays, and concatenated values as in JSON
 /// Lines.
@@ -31,13 +35,13 @@ pub struct JsonValues<R> {
     line_start: u64,
     /// Maximum number of bytes in a value.
     limit: u64,
-    state: State,
+    state: ReadState,
     /// Number of top-level arrays opened so far.
     arrays: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ReadState {
     Start,
     /// Outside of arrays, between values.
     Between,
@@ -98,7 +102,7 @@ impl JsonValue {
 impl<R: Read> JsonValues<R> {
     /// Creates a splitter of `input`; a value may have at most `limit` bytes.
     pub fn new(input: Input<R>, limit: u64) -> Self {
-        Self { input, line: 1, line_start: 0, limit, state: State::Start, arrays: 0 }
+        Self { input, line: 1, line_start: 0, limit, state: ReadState::Start, arrays: 0 }
     }
 
     pub(super) fn input(&self) -> &Input<R> {
@@ -111,13 +115,13 @@ impl<R: Read> JsonValues<R> {
     /// Returns a [`FileError`] with the line if a byte between values is invalid, if a value is
     /// truncated or above the limit, or if the reader fails.
     pub fn next_value(&mut self) -> Result<Option<JsonValue>, FileError> {
-        if self.state == State::Start {
+        if self.state == ReadState::Start {
             let start = self.input.peek_at_least(BYTE_ORDER_MARK.len())?;
             if start.starts_with(BYTE_ORDER_MARK) {
                 self.input.consume(BYTE_ORDER_MARK.len());
                 self.line_start = self.input.offset();
             }
-            self.state = State::Between;
+            self.state = ReadState::Between;
         }
         loop {
             let byte = self.after_space()?;
@@ -127,25 +131,28 @@ impl<R: Read> JsonValues<R> {
                 Err(FileError::new(Position::Line(line), problem))
             };
             self.state = match (self.state, byte) {
-                (State::Start | State::Between, None) => return Ok(None),
-                (State::Element { opened, .. } | State::After { opened }, None) => {
+                (ReadState::Start | ReadState::Between, None) => return Ok(None),
+                (ReadState::Element { opened, .. } | ReadState::After { opened }, None) => {
                     let problem = FileProblem::UnclosedArray { opened };
                     return Err(FileError::new(Position::Line(line), problem));
                 }
-                (State::Start | State::Between, Some(b'[')) => {
+                (ReadState::Start | ReadState::Between, Some(b'[')) => {
                     self.input.consume(1);
                     self.arrays += 1;
-                    State::Element { opened: line, required: false }
+                    ReadState::Element { opened: line, required: false }
                 }
-                (State::Element { required: false, .. } | State::After { .. }, Some(b']')) => {
+                (
+                    ReadState::Element { required: false, .. } | ReadState::After { .. },
+                    Some(b']'),
+                ) => {
                     self.input.consume(1);
-                    State::Between
+                    ReadState::Between
                 }
-                (State::After { opened }, Some(b',')) => {
+                (ReadState::After { opened }, Some(b',')) => {
                     self.input.consume(1);
-                    State::Element { opened, required: true }
+                    ReadState::Element { opened, required: true }
                 }
-                (State::After { .. }, Some(byte)) => return unexpected(byte, ", or ]"),
+                (ReadState::After { .. }, Some(byte)) => return unexpected(byte, ", or ]"),
                 (_, Some(byte @ (b',' | b']' | b'}' | b':'))) => {
                     return unexpected(byte, "a value");
                 }
@@ -153,10 +160,10 @@ impl<R: Read> JsonValues<R> {
                     let column = self.input.offset() - self.line_start + 1;
                     let text = self.value(line)?;
                     self.state = match state {
-                        State::Element { opened, .. } => State::After { opened },
-                        _ => State::Between,
+                        ReadState::Element { opened, .. } => ReadState::After { opened },
+                        _ => ReadState::Between,
                     };
-                    let array = matches!(state, State::Element { .. }).then_some(self.arrays);
+                    let array = matches!(state, ReadState::Element { .. }).then_some(self.arrays);
                     return Ok(Some(JsonValue { text, line, column, array }));
                 }
             };
@@ -288,6 +295,155 @@ fn split_place(error: &str) -> Option<(&str, u64, u64)> {
     let (what, place) = error.rsplit_once(" at line ")?;
     let (line, column) = place.split_once(" column ")?;
     Some((what, line.parse().ok()?, column.parse().ok()?))
+}
+
+/// Maximum size of a JSON value in bytes: larger than any block with all its transactions.
+const MAX_VALUE: u64 = 64 << 20;
+
+/// Maximum number of characters of a node's error that an error message repeats.
+const EXCERPT: usize = 200;
+
+pub(super) struct JsonHeaders<R> {
+    values: JsonValues<R>,
+    /// Headers of the current value that were not yet returned.
+    ready: VecDeque<(Position, Vec<u8>)>,
+}
+
+impl<R: Read> JsonHeaders<R> {
+    pub(super) fn new(input: Input<R>) -> Self {
+        Self { values: JsonValues::new(input, MAX_VALUE), ready: VecDeque::new() }
+    }
+
+    pub(super) fn input(&self) -> &Input<R> {
+        self.values.input()
+    }
+
+    pub(super) fn next(&mut self, rlp: &mut Vec<u8>) -> Result<Option<Position>, FileError> {
+        loop {
+            if let Some((position, header)) = self.ready.pop_front() {
+                rlp.extend(header);
+                return Ok(Some(position));
+            }
+            let Some(value) = self.values.next_value()? else { return Ok(None) };
+            let mut headers = Headers { value: &value, found: Vec::new() };
+            headers.read(&value.text, 0)?;
+            let position = Position::Line(value.line);
+            self.ready.extend(headers.found.into_iter().map(|header| (position, header)));
+        }
+    }
+}
+
+/// The fields of the objects that may wrap a header. These fields distinguish the kinds of
+/// wrappers.
+#[derive(Deserialize)]
+struct Wrapped<'a> {
+    jsonrpc: Option<serde::de::IgnoredAny>,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    /// The messages of a subscription have this field.
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+    /// The header: RLP in hex, or an object.
+    #[serde(borrow)]
+    header: Option<&'a RawValue>,
+    hash: Option<B256>,
+}
+
+/// Maximum depth of wrappers around a header. Replies contain arrays, arrays contain objects, and
+/// objects contain headers.
+const MAX_DEPTH: u8 = 4;
+
+/// The headers found in a JSON value.
+struct Headers<'v> {
+    value: &'v JsonValue,
+    found: Vec<Vec<u8>>,
+}
+
+impl Headers<'_> {
+    fn wrong(&self, problem: FileProblem) -> FileError {
+        FileError::new(Position::Line(self.value.line), problem)
+    }
+
+    /// Parses a part of the value.
+    fn parse<'t, T: Deserialize<'t>>(&self, text: &'t str) -> Result<T, FileError> {
+        serde_json::from_str(text).map_err(|error| {
+            let message = message(&error);
+            let (position, what) = self.value.locate_in(text, &message);
+            FileError::new(position, FileProblem::Json(what.to_owned()))
+        })
+    }
+
+    fn read(&mut self, text: &str, depth: u8) -> Result<(), FileError> {
+        if depth > MAX_DEPTH {
+            return Err(self.wrong(FileProblem::TooDeep { limit: MAX_DEPTH }));
+        }
+        match text.trim_start().bytes().next() {
+            Some(b'"') => {
+                let header = self.raw(text)?;
+                self.found.push(header);
+                Ok(())
+            }
+            Some(b'[') => {
+                let elements: Vec<&RawValue> = self.parse(text)?;
+                elements.into_iter().try_for_each(|element| self.read(element.get(), depth + 1))
+            }
+            Some(b'{') => self.object(text, depth),
+            _ => Err(self.wrong(FileProblem::NotAHeader)),
+        }
+    }
+
+    fn object(&mut self, text: &str, depth: u8) -> Result<(), FileError> {
+        let wrapped: Wrapped<'_> = self.parse(text)?;
+        if let Some(error) = wrapped.error {
+            let error = error.get().chars().take(EXCERPT).collect();
+            return Err(self.wrong(FileProblem::NodeError(error)));
+        }
+        if let Some(inner) = wrapped.result.or(wrapped.params) {
+            return self.read(inner.get(), depth + 1);
+        }
+        if wrapped.jsonrpc.is_some() {
+            return Err(self.wrong(FileProblem::NoResult));
+        }
+        let Some(header) = wrapped.header else {
+            let header = HeaderBuf::from_json(text).map_err(|error| self.refused(text, error))?;
+            self.found.push(header.rlp().to_vec());
+            return Ok(());
+        };
+        let before = self.found.len();
+        self.read(header.get(), depth + 1)?;
+        if let (Some(claimed), Some([header])) = (wrapped.hash, self.found.get(before..)) {
+            let header = HeaderView::decode(header);
+            let computed = header.map_err(|error| self.wrong(FileProblem::Header(error)))?.hash();
+            if computed != claimed {
+                return Err(self.wrong(FileProblem::HashMismatch { claimed, computed }));
+            }
+        }
+        Ok(())
+    }
+
+    fn refused(&self, text: &str, error: HeaderError) -> FileError {
+        let HeaderError::Json(message) = error else {
+            return self.wrong(FileProblem::JsonHeader(error));
+        };
+        let (position, what) = self.value.locate_in(text, &message);
+        FileError::new(position, FileProblem::Json(what.to_owned()))
+    }
+
+    fn raw(&self, text: &str) -> Result<Vec<u8>, FileError> {
+        let hex: String = self.parse(text)?;
+        let (length, limit) = (hex.len() as u64, 2 * MAX_HEADER + 2);
+        if length > limit {
+            let part = "hex of a header";
+            return Err(self.wrong(FileProblem::TooLong { part, length, limit }));
+        }
+        let bytes = bytes_with(&hex, Prefix::Optional)
+            .map_err(|problem| self.wrong(FileProblem::Hex(problem)))?;
+        // The header is decoded here and not later, so that an error has the line of the value.
+        HeaderView::decode(&bytes).map_err(|error| self.wrong(FileProblem::Header(error)))?;
+        Ok(bytes)
+    }
 }
 
 #[cfg(test)]
