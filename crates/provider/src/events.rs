@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use alloy_dyn_abi::{DynSolValue, EventExt as _};
 use alloy_json_abi::{Event, JsonAbi, Param};
 use chainsieve::alloy_primitives::{B256, Log, hex};
-use chainsieve::eth::log_query::{QueryError, LogQuery, event_topic};
+use chainsieve::eth::log_query::{LogQuery, QueryError, event_topic};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
