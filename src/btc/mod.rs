@@ -7,7 +7,6 @@ pub mod bip158;
 pub mod bip37;
 #[cfg(all(feature = "std", feature = "descriptors"))]
 pub mod client;
-mod compact_size;
 #[cfg(feature = "descriptors")]
 pub mod descriptors;
 pub mod headers;
