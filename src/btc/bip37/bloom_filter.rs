@@ -11,7 +11,8 @@ use bitcoin::{OutPoint, PubkeyHash, PublicKey, Script};
 use chainsieve_lanes::simd::Backend;
 use thiserror::Error;
 
-use super::probe::{self, BitArray, FilterView, Params};
+use super::bit_array::BitArray;
+use super::probe::{self, FilterView, Params};
 use super::{MAX_BLOOM_FILTER_SIZE, MAX_HASH_FUNCS};
 use crate::btc::names::names;
 use crate::btc::script::pushes;

@@ -25,6 +25,7 @@
 //!
 //! Sources: BIP37, BIP111; Bitcoin Core 28.1, `common/bloom.cpp` and `merkleblock.cpp`.
 
+mod bit_array;
 mod bloom_filter;
 mod elements;
 mod matching;

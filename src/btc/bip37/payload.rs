@@ -16,7 +16,7 @@ use thiserror::Error;
 
 #[cfg(feature = "std")]
 use super::UpdateMode;
-use super::probe::BitArray;
+use super::bit_array::BitArray;
 use super::{BloomFilter, MAX_BLOOM_FILTER_SIZE, MAX_FILTERADD_SIZE, MAX_HASH_FUNCS};
 use crate::btc::raw::{FieldError, MAX_SIZE, put_var_bytes, take, take_var_bytes};
 

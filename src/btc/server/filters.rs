@@ -28,6 +28,7 @@
 //! Source: BIP157; Bitcoin Core 28.1, `net_processing.cpp` (`PrepareBlockFilterRequest`,
 //! `BlockRequestAllowed`) and `index/blockfilterindex.cpp`.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -272,12 +273,12 @@ pub struct Reply(Messages);
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Messages {
     Filters(VecDeque<BlockHash>),
-    One(Option<NetworkMessage>),
+    One(Option<Box<NetworkMessage>>),
 }
 
 impl Reply {
     fn one(message: NetworkMessage) -> Self {
-        Self(Messages::One(Some(message)))
+        Self(Messages::One(Some(Box::new(message))))
     }
 
     /// Returns the number of messages that are not sent yet.
@@ -295,7 +296,7 @@ impl Reply {
     pub fn next_message<S: FilterStore + ?Sized>(&mut self, store: &S) -> Option<NetworkMessage> {
         let blocks = match &mut self.0 {
             Messages::Filters(blocks) => blocks,
-            Messages::One(message) => return message.take(),
+            Messages::One(message) => return message.take().map(|message| *message),
         };
         let block_hash = blocks.pop_front()?;
         let Some(filter) = store.filter(&block_hash) else {
