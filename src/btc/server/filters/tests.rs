@@ -242,7 +242,7 @@ fn invalid_requests_disconnect() {
     let wrong = GetCFHeaders { filter_type: 1, ..get_headers(1, main[5]) };
     disconnects(node.answer(wrong), Violation::FilterType(1));
     let backwards = Violation::StartAfterStop { start: 6, stop: 5 };
-    disconnects(node.answer(get_filters(6, main[5])), backwards);
+    disconnects(node.answer(get_filters(6, main[5])), backwards.clone());
     disconnects(node.answer(get_headers(6, main[5])), backwards);
     let backwards = Violation::StartAfterStop { start: u32::MAX, stop: 5 };
     disconnects(node.answer(get_filters(u32::MAX, main[5])), backwards);
