@@ -13,7 +13,7 @@ use chainsieve::bitcoin::{
 };
 use chainsieve::btc::bip37::session::{FilterPolicy, MatchStats, OmissionEvidence, RefreshReason};
 use chainsieve::btc::bip37::{
-    BloomFilter, Depth, HeaderLink, Inclusion, MatchReason, SizingError, TxMatch, UpdateMode,
+    BloomFilter, Depth, FilterError, HeaderLink, Inclusion, MatchReason, TxMatch, UpdateMode,
 };
 use chainsieve::btc::bip158::audit::{Basis, FilterEvidence, InvalidFilter, Refutation, Verdict};
 use chainsieve::btc::bip158::scan::{
@@ -215,7 +215,7 @@ fn findings_of_the_client() {
         (Finding::UnconfirmedLimit(5), json!({"kind": "unconfirmed_limit", "limit": 5})),
         (Finding::CoinLimit(5), json!({"kind": "coin_limit", "count": 5})),
         (
-            Finding::NoFilter(SizingError::ZeroBytes { elements: 1, fpr: 0.5 }),
+            Finding::NoFilter(FilterError::ZeroBytes { elements: 1, fpr: 0.5 }),
             json!({"kind": "no_filter", "error": "zero_bytes", "elements": 1, "fpr": 0.5}),
         ),
         (

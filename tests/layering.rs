@@ -264,12 +264,12 @@ fn upward_imports_are_found() {
     assert_eq!(wrong("eth/bloom.rs", "fn f() { crate::btc::f() }"), 1);
     assert_eq!(wrong("btc/script.rs", "use crate::{\n    eth::{bloom, scan},\n    btc,\n};"), 1);
     assert_eq!(wrong("btc/bip37/mod.rs", "use super::super::eth::bloom;"), 1);
-    assert_eq!(wrong("btc/bip37/sizing.rs", "use super::super::super::eth;"), 1);
+    assert_eq!(wrong("btc/bip37/payload.rs", "use super::super::super::eth;"), 1);
     assert_eq!(wrong("hash/mod.rs", "use super::btc;"), 1);
     assert_eq!(wrong("wallet/mod.rs", ""), 1, "a module without a layer");
 
     assert_eq!(wrong("btc/script.rs", "use crate::{btc::bip37};"), 0);
-    assert_eq!(wrong("btc/bip37/sizing.rs", "use super::super::script::ops;"), 0);
+    assert_eq!(wrong("btc/bip37/payload.rs", "use super::super::script::ops;"), 0);
     assert_eq!(wrong("btc/bip37/mod.rs", "use super::script::ops;"), 0);
     assert_eq!(wrong("hash/mod.rs", "// not crate::btc\nconst S: &str = \"crate::btc\";"), 0);
     assert_eq!(wrong("lib.rs", "pub use crate::btc::bip37;"), 0);

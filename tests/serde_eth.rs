@@ -8,7 +8,7 @@ use chainsieve::eth::bloom::FillHistogram;
 use chainsieve::eth::bloom::{BloomAnswer, positions};
 use chainsieve::eth::chain_profile::{ChainProfile, ProfileRange, ReceiptsScope};
 use chainsieve::eth::files::FileFormat;
-use chainsieve::eth::follow::{Cursor, Failure, Update, UpdateId};
+use chainsieve::eth::follow::{Cursor, Failure, News, UpdateId};
 use chainsieve::eth::forecast::Forecast;
 use chainsieve::eth::header::{HeaderBuf, HeaderLayout, Linked};
 use chainsieve::eth::index::{Appended, Checked, QueryStats, SegmentFile, Verified};
@@ -87,19 +87,19 @@ fn updates_and_cursors() {
         "update": "started", "start": 5, "from": 6, "to": null, "resumed": block, "anchors": [block],
         "index_to": 6,
     });
-    assert!(matches!(same(&started), Update::Started(started) if started.from == 6));
+    assert!(matches!(same(&started), News::Started(started) if started.from == 6));
     let anchored = json!({"update": "anchored", "number": 7, "hash": HASH});
-    assert!(matches!(same(&anchored), Update::Anchored(anchor) if anchor.hash == hash()));
+    assert!(matches!(same(&anchored), News::Anchored(anchor) if anchor.hash == hash()));
     let removed = json!({
         "update": "removed", "ancestor": null, "blocks": 1, "logs": [log(true)], "last": null,
         "finalized": null,
     });
-    assert!(matches!(same(&removed), Update::Removed(removed) if removed.logs[0].removed));
+    assert!(matches!(same(&removed), News::Removed(removed) if removed.logs[0].removed));
     let blocks = json!({
         "update": "blocks", "last": block, "blocks": 2, "logs": [log(false)], "every_log": true,
         "finalized": block,
     });
-    assert!(matches!(same(&blocks), Update::Blocks(blocks) if blocks.logs.len() == 1));
+    assert!(matches!(same(&blocks), News::Blocks(blocks) if blocks.logs.len() == 1));
     assert_eq!(same::<UpdateId>(&json!(3)), UpdateId(3));
     let failure: Failure = same(&json!({"transient": true, "reason": "no route"}));
     assert_eq!(failure, Failure::of_connection("no route"));

@@ -4,7 +4,7 @@
 
 use bitcoin::Network;
 use bitcoin::consensus::deserialize;
-use chainsieve::btc::bip37::{MerkleBlock, Policy, Proof, TreeError};
+use chainsieve::btc::bip37::{MerkleBlock, Policy, Proof, MerkleBlockError};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|payload: &[u8]| {
@@ -31,7 +31,7 @@ fuzz_target!(|payload: &[u8]| {
                 assert_eq!(tree.matches, expected);
                 return;
             }
-            Err(TreeError::RootMismatch { tree, .. }) => {
+            Err(MerkleBlockError::RootMismatch { tree, .. }) => {
                 ours.header.merkle_root = tree;
                 theirs.header.merkle_root = tree;
             }

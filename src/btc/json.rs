@@ -57,12 +57,14 @@ pub(in crate::btc) use members;
 
 members! {
     basis: Basis,
+    bits: u64,
     bytes: usize,
     count: u64,
     filter_hash: FilterHash,
     fpr: f64,
     index: u32,
     outpoint: OutPoint,
+    p: u8,
     peers: u32,
     proof: Box<InvalidFilter>,
     txid: Txid,

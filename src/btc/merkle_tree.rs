@@ -148,22 +148,11 @@ impl MerklePath {
         if self.siblings.len() != height as usize {
             return Err(PathError::Length { siblings: self.siblings.len(), height });
         }
-        let mut hash = txid.to_byte_array();
-        for (level, sibling) in (0..height).zip(&self.siblings) {
-            let position = self.index >> level;
-            // Only the last node of a level of odd width is its own sibling. Equal nodes elsewhere
-            // would make the list of txids ambiguous (CVE-2012-2459).
-            let alone = position | 1 >= width(num_transactions, level);
-            let sibling = sibling.as_byte_array();
-            if alone != (*sibling == hash) {
-                return Err(PathError::Sibling { level });
-            }
-            hash = parent(&match position & 1 {
-                0 => preimage(&hash, sibling),
-                _ => preimage(sibling, &hash),
-            });
-        }
-        Ok(TxMerkleNode::from_byte_array(hash))
+        // Only the last node of a level of odd width is its own sibling. Equal nodes elsewhere would
+        // make the list of txids ambiguous (CVE-2012-2459).
+        self.climb(txid, |level, is_equal| {
+            is_equal == (self.index >> level | 1 >= width(num_transactions, level))
+        })
     }
 
     /// Returns the merkle root that results from this path and `txid`, in a tree with `height`
@@ -187,17 +176,27 @@ impl MerklePath {
             let index = self.index;
             return Err(PathError::IndexOutOfRange { index, num_transactions: places });
         }
+        // A right node that equals its sibling is the copy of the last node of an odd level.
+        self.climb(txid, |level, is_equal| !is_equal || self.index >> level & 1 == 0)
+    }
+
+    /// Hashes from `txid` up to the root. `is_allowed` is told the level of a node and `true` if the
+    /// node equals its sibling.
+    fn climb(
+        &self,
+        txid: Txid,
+        is_allowed: impl Fn(u32, bool) -> bool,
+    ) -> Result<TxMerkleNode, PathError> {
         let mut hash = txid.to_byte_array();
-        for (level, sibling) in (0..height).zip(&self.siblings) {
+        for (level, sibling) in (0..).zip(&self.siblings) {
             let sibling = sibling.as_byte_array();
-            let is_right = self.index >> level & 1 == 1;
-            // A right node that equals its sibling is the copy of the last node of an odd level.
-            if is_right && *sibling == hash {
+            if !is_allowed(level, *sibling == hash) {
                 return Err(PathError::Sibling { level });
             }
-            let children =
-                if is_right { preimage(sibling, &hash) } else { preimage(&hash, sibling) };
-            hash = parent(&children);
+            hash = parent(&match self.index >> level & 1 {
+                0 => preimage(&hash, sibling),
+                _ => preimage(sibling, &hash),
+            });
         }
         Ok(TxMerkleNode::from_byte_array(hash))
     }

@@ -1,5 +1,23 @@
 //! Bitcoin: filters of BIP37 and BIP157/158, headers, and the light client, wallet and server
 //! parts.
+//!
+//! | what you call | module |
+//! |---|---|
+//! | match Bloom filters, build and verify merkle blocks (BIP37) | [`bip37`] |
+//! | build, match, scan and audit compact filters (BIP158) | [`bip158`] |
+//! | follow the chain of headers with the most work | [`headers`] |
+//! | find a wallet's transactions in blocks | [`wallet`] |
+//! | derive the scripts of a descriptor | `descriptors` (feature `descriptors`) |
+//! | read scripts, merkle paths, proof of work | [`script`], [`merkle_tree`], [`proof_of_work`] |
+//!
+//! A state machine takes events and returns actions, without sockets and without a clock:
+//!
+//! | what you drive | module |
+//! |---|---|
+//! | a light client over both kinds of filters | `client` (features `std` and `descriptors`) |
+//! | the wallet's side of a BIP37 connection | [`bip37::session`] |
+//! | the download of compact filters from several peers (BIP157) | `bip157` (feature `std`) |
+//! | a node that serves blocks and filters | `server` (feature `std`) |
 
 #[cfg(feature = "std")]
 pub mod bip157;
@@ -7,7 +25,6 @@ pub mod bip158;
 pub mod bip37;
 #[cfg(all(feature = "std", feature = "descriptors"))]
 pub mod client;
-mod compact_size;
 #[cfg(feature = "descriptors")]
 pub mod descriptors;
 pub mod headers;

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use chainsieve::bitcoin::block::Header;
 use chainsieve::bitcoin::{BlockHash, Network, Work, consensus};
 use chainsieve::btc::headers::{
-    ChainEvent, HeaderChain, HeaderError, HeaderFileError, HeaderRules, MAX_HEADERS, TrustedStart,
+    ChainEvent, HeaderChain, HeaderChainError, HeaderError, HeaderRules, MAX_HEADERS, TrustedStart,
 };
 use chainsieve::btc::proof_of_work::ProofOfWorkError;
 
@@ -161,13 +161,13 @@ fn every_run_is_a_chain() {
         assert_eq!((decoded.tip(), decoded.rules()), (chain.tip(), rules));
         assert_eq!(
             HeaderChain::decode_with(&file, Network::Bitcoin).expect_err("another network"),
-            HeaderFileError::OtherNetwork { kept: Network::Signet, wanted: Network::Bitcoin }
+            HeaderChainError::OtherNetwork { kept: Network::Signet, wanted: Network::Bitcoin }
         );
     }
     // The file does not say the block time, and is read with the one that the caller gives.
     let rules = HeaderRules::new(Network::Signet, 1_200).expect("a signet");
     let error = HeaderChain::decode_with(&chain.encode(), rules).expect_err("other targets");
-    assert!(matches!(error, HeaderFileError::Header { height: 1_008, .. }), "{error}");
+    assert!(matches!(error, HeaderChainError::Header { height: 1_008, .. }), "{error}");
     assert_eq!(error.intact_len(), Some(chain.record_offset(1_008)));
 }
 
@@ -302,11 +302,11 @@ fn damaged_files() {
                 assert_eq!((length - preamble) % 80, 0);
                 assert_eq!(cut.tip().height as usize, (length - preamble) / 80);
             }
-            Err(HeaderFileError::PreambleCut { length: is, .. }) => {
+            Err(HeaderChainError::PreambleCut { length: is, .. }) => {
                 assert_eq!(is, length);
                 assert!(length < preamble);
             }
-            Err(HeaderFileError::Cut { offset, left }) => {
+            Err(HeaderChainError::Cut { offset, left }) => {
                 assert_eq!(usize::try_from(offset).expect("small") + left, length);
             }
             Err(error) => panic!("cut to {length}: {error}"),

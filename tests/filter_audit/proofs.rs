@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::bitcoin::{BlockHash, Network, Transaction, Witness};
 use chainsieve::btc::bip158::audit::{
-    FilterEvidence, InvalidFilter, Prevouts, ProofDecodeError, ProofError, Refutation, Verdict,
-    audit,
+    FilterEvidence, InvalidFilter, Prevouts, ProofError, Refutation, Verdict, audit,
 };
 
 use crate::built::every_kind;
@@ -273,7 +272,7 @@ fn hostile_bytes() {
             assert!(InvalidFilter::decode(&bytes[..end]).is_err(), "{name}: cut at {end}");
         }
         let longer = [&bytes[..], &[0]].concat();
-        assert_eq!(InvalidFilter::decode(&longer), Err(ProofDecodeError::TrailingBytes(1)));
+        assert_eq!(InvalidFilter::decode(&longer), Err(ProofError::TrailingBytes(1)));
         for at in 0..bytes.len() {
             for byte in [0, 0xfd, 0xfe, 0xff, rng.array::<1>()[0]] {
                 let mut changed = bytes.clone();

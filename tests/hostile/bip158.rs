@@ -5,8 +5,7 @@
 use std::collections::HashMap;
 
 use chainsieve::btc::bip158::{
-    Acceptance, DecodedFilter, GcsError, GcsParams, Matcher, PreparedScripts,
-    gcs::{self, EncodeError, GcsParamsError},
+    Acceptance, DecodedFilter, GcsError, GcsParams, Matcher, PreparedScripts, gcs,
 };
 use chainsieve::simd::Backend;
 
@@ -246,10 +245,10 @@ fn every_remainder_width() {
         }
     }
     for p in [33, 34, 64, 255] {
-        assert_eq!(GcsParams::new(p, 1), Err(GcsParamsError::RemainderBits(p)));
+        assert_eq!(GcsParams::new(p, 1), Err(GcsError::RemainderBits(p)));
     }
     for p in [0, 19, 32] {
-        assert_eq!(GcsParams::new(p, 0), Err(GcsParamsError::ZeroM));
+        assert_eq!(GcsParams::new(p, 0), Err(GcsError::ZeroM));
         let params = GcsParams::new(p, u32::MAX).expect("the limits");
         assert_eq!((params.p(), params.m()), (p, u32::MAX));
     }
@@ -271,7 +270,7 @@ fn sets_that_would_be_written_without_end() {
         });
         // The quotients of the deltas add up to the last quotient, except for the borrows of the
         // remainders.
-        let Err(EncodeError::TooLong(bits)) = written else { panic!("{coding:?}: {written:?}") };
+        let Err(GcsError::TooLong(bits)) = written else { panic!("{coding:?}: {written:?}") };
         assert!(bits > gcs::MAX_ENCODED_BITS && bits.abs_diff(last >> p) <= 20 * 2, "{coding:?}");
     }
 }

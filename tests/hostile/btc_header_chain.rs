@@ -5,9 +5,7 @@ use std::time::Duration;
 use chainsieve::bitcoin::block::{Header, Version};
 use chainsieve::bitcoin::hashes::{Hash as _, sha256d};
 use chainsieve::bitcoin::{CompactTarget, Network, consensus};
-use chainsieve::btc::headers::{
-    BlockAt, ChainEvent, HeaderChain, HeaderError, HeaderFileError, TrustedStartError,
-};
+use chainsieve::btc::headers::{BlockAt, ChainEvent, HeaderChain, HeaderChainError, HeaderError};
 
 use crate::survives;
 use testkit::Rng;
@@ -30,7 +28,7 @@ const PERIOD_FIRST: usize = WORK + 32;
 ///
 /// The memory limit per header covers the header itself, its copies in a message, in the chain, in
 /// an event and in the table, and lists that grow by doubling.
-fn decode(bytes: &[u8]) -> Result<HeaderChain, HeaderFileError> {
+fn decode(bytes: &[u8]) -> Result<HeaderChain, HeaderChainError> {
     let result = survives("a file of headers", bytes, 16, 10_000, || HeaderChain::decode(bytes));
     match &result {
         Ok(chain) => assert_eq!(chain.encode(), bytes),
@@ -110,68 +108,55 @@ fn forged_preambles() {
         decode(&summed(bytes, preamble)).map(|chain| chain.tip())
     };
     assert!(forged(HEIGHT, &0_u32.to_le_bytes()).is_ok());
-    assert_eq!(forged(0, b"x"), Err(HeaderFileError::Name));
-    assert_eq!(forged(4, &[2]), Err(HeaderFileError::Version { version: 2 }));
-    assert_eq!(forged(4, &[0]), Err(HeaderFileError::Version { version: 0 }));
-    assert!(matches!(forged(GENESIS, &[7]), Err(HeaderFileError::UnknownChain { .. })));
+    assert_eq!(forged(0, b"x"), Err(HeaderChainError::Name));
+    assert_eq!(forged(4, &[2]), Err(HeaderChainError::Version { version: 2 }));
+    assert_eq!(forged(4, &[0]), Err(HeaderChainError::Version { version: 0 }));
+    assert!(matches!(forged(GENESIS, &[7]), Err(HeaderChainError::UnknownChain { .. })));
     let half = {
         let mut work = [0; 32];
         work[31] = 0x80;
         work
     };
     let error = forged(WORK, &half).unwrap_err();
-    assert!(
-        matches!(error, HeaderFileError::TrustedStart(TrustedStartError::TooMuchWork { .. })),
-        "{error}"
-    );
+    assert!(matches!(error, HeaderChainError::TooMuchWork { .. }), "{error}");
     let mut most = [0xff; 32];
     most[31] = 0x7f;
     let error = forged(WORK, &most).unwrap_err();
-    assert!(
-        matches!(error, HeaderFileError::TrustedStart(TrustedStartError::OtherWork { .. })),
-        "{error}"
-    );
+    assert!(matches!(error, HeaderChainError::OtherWork { .. }), "{error}");
     let other = consensus::serialize(&mine(&genesis(), 1_400_000_000, 1));
     let error = forged(PERIOD_FIRST, &other).unwrap_err();
-    assert!(
-        matches!(error, HeaderFileError::TrustedStart(TrustedStartError::PeriodFirst { .. })),
-        "{error}"
-    );
+    assert!(matches!(error, HeaderChainError::PeriodFirst { .. }), "{error}");
     let error = forged(PERIOD_FIRST + 80, &other).unwrap_err();
-    assert!(
-        matches!(error, HeaderFileError::TrustedStart(TrustedStartError::Genesis { .. })),
-        "{error}"
-    );
+    assert!(matches!(error, HeaderChainError::Genesis { .. }), "{error}");
 
     let mut longer = file.clone();
     longer[LENGTH..CHECKSUM].copy_from_slice(&u32::MAX.to_le_bytes());
     let needed = GENESIS + u32::MAX as usize;
-    let cut = HeaderFileError::PreambleCut { length: file.len(), needed };
+    let cut = HeaderChainError::PreambleCut { length: file.len(), needed };
     assert_eq!(decode(&longer).unwrap_err(), cut);
     let uneven = decode(&summed(file.clone(), preamble + 79)).unwrap_err();
-    assert_eq!(uneven, HeaderFileError::Damaged);
+    assert_eq!(uneven, HeaderChainError::Damaged);
 
     // Heights that require more headers than there are.
     for (height, records) in [(1_u32, 1), (9, 9), (10, 10), (11, 10), (u32::MAX, 10)] {
         let mut bytes = file.clone();
         bytes[HEIGHT..WORK].copy_from_slice(&height.to_le_bytes());
         let length = preamble + 80 * records;
-        assert_eq!(decode(&bytes).unwrap_err(), HeaderFileError::Damaged, "{height}");
+        assert_eq!(decode(&bytes).unwrap_err(), HeaderChainError::Damaged, "{height}");
         let fewer = decode(&summed(bytes.clone(), preamble)).unwrap_err();
         let expected = [
-            TrustedStartError::HeaderCount { height, count: 1, needed: records + 1 },
-            TrustedStartError::TooHigh { height, limit: i32::MAX as u32 },
+            HeaderChainError::HeaderCount { height, count: 1, needed: records + 1 },
+            HeaderChainError::TooHigh { height, limit: i32::MAX as u32 },
         ];
-        assert!(expected.map(HeaderFileError::from).contains(&fewer), "{height}: {fewer}");
+        assert!(expected.contains(&fewer), "{height}: {fewer}");
         bytes.resize(length + 80, 0);
         let error = decode(&summed(bytes, length)).unwrap_err();
-        let HeaderFileError::TrustedStart(error) = error else { panic!("{height}: {error}") };
         match error {
-            TrustedStartError::TooHigh { height, .. } => assert_eq!(height, u32::MAX),
-            TrustedStartError::NotLinked { .. }
-            | TrustedStartError::ProofOfWork { .. }
+            HeaderChainError::TooHigh { height, .. } => assert_eq!(height, u32::MAX),
+            HeaderChainError::NotLinked { .. }
+            | HeaderChainError::ProofOfWork { .. }
             // The first header after the start is valid; the work does not include it.
-            | TrustedStartError::OtherWork { height: 1, .. } => {}
+            | HeaderChainError::OtherWork { height: 1, .. } => {}
             error => panic!("{height}: {error}"),
         }
     }

@@ -1,7 +1,7 @@
 //! `merkleblock`: every truncation, false lengths, and memory in proportion to the payload.
 
 use chainsieve::bitcoin::Network;
-use chainsieve::btc::bip37::{MerkleBlock, PayloadError, Policy, Proof, TreeError};
+use chainsieve::btc::bip37::{MerkleBlock, MerkleBlockError, PayloadError, Policy, Proof};
 
 use crate::survives;
 use testkit::Rng;
@@ -109,8 +109,8 @@ fn numbers_of_transactions_that_lie() {
         read_tree(&changed, &block);
         let tree = block.extract_matches();
         let expected = match claimed {
-            0 => matches!(tree, Err(TreeError::NoTransactions)),
-            16_667.. => tree == Err(TreeError::TooManyTransactions(claimed)),
+            0 => matches!(tree, Err(MerkleBlockError::NoTransactions)),
+            16_667.. => tree == Err(MerkleBlockError::TooManyTransactions(claimed)),
             _ => tree.is_err(),
         };
         assert!(expected, "{claimed} transactions: {tree:?}");

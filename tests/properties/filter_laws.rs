@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::bitcoin::{OutPoint, PubkeyHash, ScriptBuf, Txid};
-use chainsieve::btc::bip37::{AddedData, BloomFilter, UnionError, UpdateMode, core_sizing};
+use chainsieve::btc::bip37::{AddedData, BloomFilter, FilterError, UpdateMode, core_sizing};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -133,11 +133,11 @@ proptest! {
         let (other, error) = match differ {
             0 => (
                 crate::filter(vec![6; other_size], k, tweak, flags),
-                UnionError::Size(size, other_size),
+                FilterError::Sizes { own: size, other: other_size },
             ),
-            1 => (crate::filter(vec![6; size], other_k, tweak, flags), UnionError::HashFuncs(k, other_k)),
-            2 => (crate::filter(vec![6; size], k, !tweak, flags), UnionError::Tweak(tweak, !tweak)),
-            _ => (crate::filter(vec![6; size], k, tweak, !flags), UnionError::Flags(flags, !flags)),
+            1 => (crate::filter(vec![6; size], other_k, tweak, flags), FilterError::HashFuncs { own: k, other: other_k }),
+            2 => (crate::filter(vec![6; size], k, !tweak, flags), FilterError::Tweaks { own: tweak, other: !tweak }),
+            _ => (crate::filter(vec![6; size], k, tweak, !flags), FilterError::Flags { own: flags, other: !flags }),
         };
         let mut union = filter.clone();
         prop_assert_eq!(union.union(&other), Err(error));

@@ -7,8 +7,7 @@ use chainsieve::bitcoin::block::Header;
 use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::bitcoin::{BlockHash, Network, Work};
 use chainsieve::btc::headers::{
-    ChainEvent, HeaderChain, HeaderError, HeadersError, MAX_HEADERS, TrustedStart,
-    TrustedStartError,
+    ChainEvent, HeaderChain, HeaderChainError, HeaderError, HeadersError, MAX_HEADERS, TrustedStart,
 };
 use proptest::prelude::*;
 
@@ -384,7 +383,7 @@ fn trusted_starts() {
         };
         for work in lies {
             let error = with(work).unwrap_err();
-            assert!(matches!(error, TrustedStartError::OtherWork { .. }), "{height}: {error}");
+            assert!(matches!(error, HeaderChainError::OtherWork { .. }), "{height}: {error}");
         }
         if height > 10 {
             let mut most = [0xff; 32];

@@ -10,7 +10,7 @@ use bitcoin::{Block, BlockHash, OutPoint, Script, ScriptBuf, Transaction, Txid};
 use chainsieve_lanes::hash::SipKey;
 use thiserror::Error;
 
-use super::gcs::{self, Acceptance, EncodeError, GcsError, GcsFilter, GcsParams};
+use super::gcs::{self, Acceptance, GcsError, GcsFilter, GcsParams};
 use crate::btc::raw::{Part, RawError, Reader};
 
 /// A basic filter and its block. The bytes are not checked before they are decoded.
@@ -250,5 +250,5 @@ pub enum BuildError {
     },
     /// The set cannot be encoded.
     #[error(transparent)]
-    Encode(#[from] EncodeError),
+    Encode(#[from] GcsError),
 }

@@ -1,23 +1,19 @@
 //! Golomb-coded sets with any parameters and key: Bitcoin Core's `GCSFilter`.
 
-mod encode;
-mod params;
 #[cfg(test)]
 mod tests;
 
 use alloc::vec::Vec;
+use core::mem;
 
-use chainsieve_lanes::bits::bit_stream::BitReader;
+use chainsieve_lanes::bits::bit_stream::{BitReader, BitWriter};
 use chainsieve_lanes::bits::golomb_rice;
-use chainsieve_lanes::hash::{SipKey, siphash_2_4};
+use chainsieve_lanes::hash::{SipKey, siphash_2_4, siphash_each};
 use chainsieve_lanes::simd::Backend;
 use thiserror::Error;
 
-use crate::btc::compact_size::{FieldError, MAX_SIZE, take_compact_size};
 use crate::btc::names::names;
-
-pub use encode::{EncodeError, MAX_ENCODED_BITS, encode, encode_on};
-pub use params::{GcsParams, GcsParamsError};
+use crate::btc::raw::{FieldError, MAX_SIZE, put_length, take_compact_size};
 
 /// Rule that decides which bytes are accepted as an encoded set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,6 +28,50 @@ pub enum Acceptance {
 }
 
 names! { Acceptance, "an acceptance": Strict = "strict", Core = "core" }
+
+/// Parameters of a Golomb-coded set: `P` and `M` of BIP158.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(try_from = "json::Unchecked")
+)]
+pub struct GcsParams {
+    p: u8,
+    m: u32,
+}
+
+impl GcsParams {
+    /// The parameters of basic filters: `P` = 19, `M` = 784,931.
+    pub const BASIC: Self = Self { p: 19, m: 784_931 };
+    /// The largest supported `P`. Bitcoin Core has no limit.
+    pub const MAX_P: u8 = 32;
+
+    /// Creates parameters with remainders of `p` bits and a false-positive rate of about one in
+    /// `m`.
+    ///
+    /// # Errors
+    /// Returns an error if `p` exceeds [`MAX_P`](Self::MAX_P), or if `m` is 0.
+    pub const fn new(p: u8, m: u32) -> Result<Self, GcsError> {
+        if p > Self::MAX_P {
+            return Err(GcsError::RemainderBits(p));
+        }
+        if m == 0 {
+            return Err(GcsError::ZeroM);
+        }
+        Ok(Self { p, m })
+    }
+
+    /// Returns the number of bits of a remainder, `P`.
+    pub const fn p(self) -> u8 {
+        self.p
+    }
+
+    /// Returns the inverse of the false-positive rate, `M`.
+    pub const fn m(self) -> u32 {
+        self.m
+    }
+}
 
 /// An encoded set, with the parameters and the key needed to decode it.
 #[derive(Debug, Clone, Copy)]
@@ -172,7 +212,145 @@ pub(crate) fn scale(hash: u64, range: u64) -> u64 {
     (u128::from(hash) * u128::from(range) >> 64) as u64
 }
 
-/// Reason why bytes are not a valid encoded set.
+/// Maximum number of bits of the encoded values of a set: 512 MiB.
+///
+/// The largest basic filter that a reader accepts has 33,554,432 elements and takes about 88 MB.
+/// Only an `M` far above two to the power of `P` can exceed the limit.
+pub const MAX_ENCODED_BITS: u64 = 1 << 32;
+
+/// Encodes the set of `elements`, byte for byte as Bitcoin Core does. Duplicates are encoded once.
+///
+/// # Errors
+/// Returns an error if there are more elements than a reader accepts, or if the codes take more
+/// than [`MAX_ENCODED_BITS`]. Both limits are checked before the output is allocated.
+///
+/// # Cost
+/// Hashes each element and sorts the hashes. Elements with equal hashes are also compared by their
+/// bytes. Allocates about 48 bytes for each element, and the output.
+///
+/// # Examples
+/// ```
+/// use chainsieve::btc::bip158::gcs::{self, GcsParams};
+/// use chainsieve::hash::SipKey;
+///
+/// let key = SipKey::from_bytes([0; 16]);
+/// assert_eq!(gcs::encode(GcsParams::BASIC, key, [])?, [0]);
+/// let twice: [&[u8]; 2] = [b"script", b"script"];
+/// let once: [&[u8]; 1] = [b"script"];
+/// assert_eq!(
+///     gcs::encode(GcsParams::BASIC, key, twice)?,
+///     gcs::encode(GcsParams::BASIC, key, once)?,
+/// );
+/// # Ok::<(), gcs::GcsError>(())
+/// ```
+pub fn encode<'e>(
+    params: GcsParams,
+    key: SipKey,
+    elements: impl IntoIterator<Item = &'e [u8]>,
+) -> Result<Vec<u8>, GcsError> {
+    encode_on(Backend::best(), params, key, elements)
+}
+
+/// Like [`encode`], on the given backend.
+///
+/// # Errors
+/// Returns the errors of [`encode`].
+pub fn encode_on<'e>(
+    backend: Backend,
+    params: GcsParams,
+    key: SipKey,
+    elements: impl IntoIterator<Item = &'e [u8]>,
+) -> Result<Vec<u8>, GcsError> {
+    let elements: Vec<&[u8]> = elements.into_iter().collect();
+    let mut values = distinct_hashes(backend, key, &elements)?;
+    let range = values.len() as u64 * u64::from(params.m());
+    let mut bits = 0;
+    let mut last = 0;
+    for value in &mut values {
+        // Scaling keeps the order of the hashes, so the scaled values are ascending too.
+        let scaled = scale(*value, range);
+        *value = scaled - last;
+        last = scaled;
+        bits += golomb_rice::code_bits(*value, params.p());
+    }
+    if bits > MAX_ENCODED_BITS {
+        return Err(GcsError::TooLong(bits));
+    }
+    let length = usize::try_from(bits.div_ceil(8)).expect("at most 2^29");
+    // The count takes at most 5 bytes, and the last word of the writer takes 4 bytes.
+    let mut bytes = Vec::with_capacity(5 + length + 4);
+    put_length(&mut bytes, values.len());
+    let mut writer = BitWriter::behind(bytes);
+    for delta in values {
+        golomb_rice::put(&mut writer, delta, params.p());
+    }
+    Ok(writer.finish())
+}
+
+/// The hash of an element, and the index of the element.
+type Hashed = (u64, usize);
+
+/// Returns the hashes of the distinct elements, in ascending order. Core counts `N` from distinct
+/// elements, not from distinct hashes, so a hash that two elements share occurs twice.
+fn distinct_hashes(
+    backend: Backend,
+    key: SipKey,
+    elements: &[&[u8]],
+) -> Result<Vec<u64>, GcsError> {
+    let mut hashes = Vec::new();
+    siphash_each(backend, key, elements, &mut hashes);
+    let hashed = sorted(&hashes);
+    let mut distinct = Vec::with_capacity(hashed.len());
+    for same in hashed.chunk_by(|a, b| a.0 == b.0) {
+        let count = if same.len() == 1 { 1 } else { distinct_elements(same, elements) };
+        distinct.extend(same.iter().take(count).map(|&(hash, _)| hash));
+    }
+    let count = distinct.len() as u64;
+    if count > MAX_SIZE { Err(GcsError::TooMany(count)) } else { Ok(distinct) }
+}
+
+/// Returns the number of distinct elements among the elements with the same hash.
+fn distinct_elements(same: &[Hashed], elements: &[&[u8]]) -> usize {
+    let mut same: Vec<&[u8]> = same.iter().map(|&(_, index)| elements[index]).collect();
+    same.sort_unstable();
+    same.dedup();
+    same.len()
+}
+
+/// Returns the hashes in ascending order, each with its index.
+///
+/// Hashes are evenly distributed, so placing them into buckets by their top bits sorts them almost
+/// completely. Each bucket is then sorted. If an attacker has chosen the elements so that most
+/// hashes share a bucket, sorting this bucket still takes only about `n log n` steps.
+fn sorted(hashes: &[u64]) -> Vec<Hashed> {
+    let bits = hashes.len().max(2).ilog2();
+    #[expect(clippy::cast_possible_truncation, reason = "as many bits as the length has")]
+    let bucket = |hash: u64| (hash >> (64 - bits)) as usize;
+    // For each bucket, the index of its next free place. Once a bucket is full, this index is the
+    // start of the next bucket.
+    let mut places = alloc::vec![0; 1 << bits];
+    for hash in hashes {
+        places[bucket(*hash)] += 1;
+    }
+    let mut start = 0;
+    for place in &mut places {
+        start += mem::replace(place, start);
+    }
+    let mut hashed = alloc::vec![(0, 0); hashes.len()];
+    for (index, hash) in hashes.iter().enumerate() {
+        let place = &mut places[bucket(*hash)];
+        hashed[*place] = (*hash, index);
+        *place += 1;
+    }
+    let mut start = 0;
+    for end in places {
+        hashed[start..end].sort_unstable();
+        start = end;
+    }
+    hashed
+}
+
+/// Reason why parameters are invalid, a set cannot be encoded, or bytes are not a valid encoded set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 #[cfg_attr(
@@ -181,6 +359,21 @@ pub(crate) fn scale(hash: u64, range: u64) -> u64 {
     serde(tag = "error", rename_all = "snake_case")
 )]
 pub enum GcsError {
+    /// The number of bits of a remainder exceeds the limit.
+    #[error("remainders of {0} bits, the limit is {max}", max = GcsParams::MAX_P)]
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::p"))]
+    RemainderBits(u8),
+    /// `M` is 0, which leaves no range for the values.
+    #[error("M is 0, the least is 1")]
+    ZeroM,
+    /// The number of elements to encode exceeds what a reader accepts.
+    #[error("{0} elements, the limit is {MAX_SIZE}")]
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::count"))]
+    TooMany(u64),
+    /// The codes to encode exceed [`MAX_ENCODED_BITS`].
+    #[error("the codes take {0} bits, the limit is {MAX_ENCODED_BITS}")]
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::bits"))]
+    TooLong(u64),
     /// The bytes end inside the count of elements.
     #[error("the element count is truncated: the filter has {length} bytes")]
     CountTruncated {
@@ -228,4 +421,24 @@ pub enum GcsError {
     /// The padding bits of the last byte are not all zero.
     #[error("the padding bits of the last byte are not zero")]
     PaddingNotZero,
+}
+
+/// Reads parameters from JSON with the checks of [`GcsParams::new`].
+#[cfg(feature = "serde")]
+mod json {
+    use super::{GcsError, GcsParams};
+
+    #[derive(serde::Deserialize)]
+    pub(super) struct Unchecked {
+        p: u8,
+        m: u32,
+    }
+
+    impl TryFrom<Unchecked> for GcsParams {
+        type Error = GcsError;
+
+        fn try_from(Unchecked { p, m }: Unchecked) -> Result<Self, Self::Error> {
+            Self::new(p, m)
+        }
+    }
 }

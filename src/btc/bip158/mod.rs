@@ -28,20 +28,16 @@ mod block_filter_tests;
 mod bound_block;
 #[cfg(feature = "std")]
 pub mod container;
-mod decoded;
 pub mod gcs;
 mod matcher;
 pub(super) mod revealed;
 pub mod scan;
 mod scripts;
-mod slots;
-mod values;
 
 pub use block_filter::{
     BlockFilter, BuildError, filter_elements, filter_hash, filter_header, filter_key,
 };
 pub use bound_block::{BindError, BoundBlock, Witnesses};
-pub use decoded::DecodedFilter;
 pub use gcs::{Acceptance, GcsError, GcsFilter, GcsParams};
-pub use matcher::Matcher;
+pub use matcher::{DecodedFilter, Matcher};
 pub use scripts::PreparedScripts;

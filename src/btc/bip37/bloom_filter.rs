@@ -1,4 +1,10 @@
-//! The Bloom filter of BIP37.
+//! The Bloom filter of BIP37, its size, and its number of hash functions.
+//!
+//! Implementations differ in these numbers, and filters of different sizes have different bits.
+//! This module computes what Bitcoin Core's `CBloomFilter` constructor computes: it divides
+//! integers to get the number of hash functions, and it keeps Core's order of floating-point
+//! operations. bitcoinj and btcd divide in floating point, and for about 29 % of small filters
+//! their number of hash functions differs from Core's.
 
 use bitcoin::hashes::Hash as _;
 use bitcoin::{OutPoint, PubkeyHash, PublicKey, Script};
@@ -7,7 +13,7 @@ use thiserror::Error;
 
 use super::bit_array::BitArray;
 use super::probe::{self, FilterView, Params};
-use super::sizing::{SizingError, core_sizing, ln, powf};
+use super::{MAX_BLOOM_FILTER_SIZE, MAX_HASH_FUNCS};
 use crate::btc::names::names;
 use crate::btc::script::pushes;
 
@@ -69,7 +75,7 @@ impl UpdateMode {
 ///     filter.insert(&hex::decode(hash).unwrap());
 /// }
 /// assert_eq!(hex::encode(filter.encode()), "03614e9b050000000000000001");
-/// # Ok::<(), chainsieve::btc::bip37::SizingError>(())
+/// # Ok::<(), chainsieve::btc::bip37::FilterError>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct BloomFilter {
@@ -96,16 +102,16 @@ impl BloomFilter {
         fpr: f64,
         tweak: u32,
         update: UpdateMode,
-    ) -> Result<Self, SizingError> {
+    ) -> Result<Self, FilterError> {
         if fpr.is_nan() || fpr <= 0.0 || fpr >= 1.0 {
-            return Err(SizingError::RateOutOfRange(fpr));
+            return Err(FilterError::RateOutOfRange(fpr));
         }
         let filter = Self::with_core_sizing(elements, fpr, tweak, update.to_flags())?;
         if filter.bits.is_empty() {
-            return Err(SizingError::ZeroBytes { elements, fpr });
+            return Err(FilterError::ZeroBytes { elements, fpr });
         }
         if filter.hash_funcs == 0 {
-            return Err(SizingError::ZeroHashFuncs { elements, fpr });
+            return Err(FilterError::ZeroHashFuncs { elements, fpr });
         }
         Ok(filter)
     }
@@ -122,12 +128,12 @@ impl BloomFilter {
         fpr: f64,
         tweak: u32,
         flags: u8,
-    ) -> Result<Self, SizingError> {
+    ) -> Result<Self, FilterError> {
         if elements == 0 {
-            return Err(SizingError::NoElements);
+            return Err(FilterError::NoElements);
         }
         if fpr.is_nan() || fpr <= 0.0 || fpr > 1.0 {
-            return Err(SizingError::RateOutOfRange(fpr));
+            return Err(FilterError::RateOutOfRange(fpr));
         }
         let (bytes, hash_funcs) = core_sizing(elements, fpr);
         let bits = BitArray::from_bytes(alloc::vec![0; bytes as usize]).expect("36,000 at most");
@@ -171,8 +177,7 @@ impl BloomFilter {
 
     /// Returns `true` if a node accepts the filter: at most 36,000 bytes and 50 hash functions.
     pub fn is_within_size_constraints(&self) -> bool {
-        self.data().len() <= super::MAX_BLOOM_FILTER_SIZE
-            && self.hash_funcs <= super::MAX_HASH_FUNCS
+        self.data().len() <= MAX_BLOOM_FILTER_SIZE && self.hash_funcs <= MAX_HASH_FUNCS
     }
 
     /// Returns `true` if the filter matches everything: it has no data or no hash functions, or
@@ -188,7 +193,7 @@ impl BloomFilter {
     pub fn insert(&mut self, element: &[u8]) {
         if !self.bits.is_empty() {
             let params = self.params();
-            probe::element::insert(self.backend, self.bits.padded_mut(), params, element);
+            probe::insert(self.backend, self.bits.padded_mut(), params, element);
         }
     }
 
@@ -208,7 +213,7 @@ impl BloomFilter {
         if self.bits.is_empty() {
             return None;
         }
-        probe::element::first_clear(self.backend, self.view(), element)
+        probe::first_clear(self.backend, self.view(), element)
     }
 
     pub(super) fn params(&self) -> Params {
@@ -311,18 +316,18 @@ impl BloomFilter {
     /// # Errors
     /// Returns an error if size, number of hash functions, tweak or flags differ. If one of these
     /// differs, the same bit belongs to different elements in the two filters.
-    pub fn union(&mut self, other: &Self) -> Result<(), UnionError> {
+    pub fn union(&mut self, other: &Self) -> Result<(), FilterError> {
         if self.data().len() != other.data().len() {
-            return Err(UnionError::Size(self.data().len(), other.data().len()));
+            return Err(FilterError::Sizes { own: self.data().len(), other: other.data().len() });
         }
         if self.hash_funcs != other.hash_funcs {
-            return Err(UnionError::HashFuncs(self.hash_funcs, other.hash_funcs));
+            return Err(FilterError::HashFuncs { own: self.hash_funcs, other: other.hash_funcs });
         }
         if self.tweak != other.tweak {
-            return Err(UnionError::Tweak(self.tweak, other.tweak));
+            return Err(FilterError::Tweaks { own: self.tweak, other: other.tweak });
         }
         if self.flags != other.flags {
-            return Err(UnionError::Flags(self.flags, other.flags));
+            return Err(FilterError::Flags { own: self.flags, other: other.flags });
         }
         for (byte, other) in self.bits.as_bytes_mut().iter_mut().zip(other.data()) {
             *byte |= other;
@@ -350,21 +355,172 @@ pub(super) fn outpoint_bytes(outpoint: &OutPoint) -> [u8; 36] {
     bytes
 }
 
-/// Reason why two filters cannot be merged: the parameter that differs, with this filter's value
-/// first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+/// The square of ln 2, as Core writes it.
+const LN2SQUARED: f64 = 0.480_453_013_918_201_424_667_102_526_326_664_971_730_552_951_594_545_586_866_864_133_623_665_382_259_834;
+/// ln 2, as Core writes it.
+const LN2: f64 = core::f64::consts::LN_2;
+
+/// Returns the size in bytes and the number of hash functions that Bitcoin Core chooses for
+/// `elements` elements at the false-positive rate `fpr`.
+///
+/// The results are at most 36,000 bytes and 50 hash functions. Either result may be 0. A filter
+/// with 0 bytes or 0 hash functions matches everything, so
+/// [`BloomFilter::new`] rejects such results.
+///
+/// Unlike Core's arithmetic, the function is defined for all arguments. If `elements` is 0 or `fpr`
+/// is not a number, the result is `(0, 0)`. If `fpr` is below 0 or above 1, the size is 0 bytes. If
+/// `fpr` is 0 or the filter would need more than 2^32 bits, the size is the largest possible size.
+///
+/// # Examples
+/// ```
+/// use chainsieve::btc::bip37::core_sizing;
+/// assert_eq!(core_sizing(1_000, 1e-4), (2_396, 13));
+/// // 4 * 8 / 7 is 4 in integers, which gives two hash functions; bitcoinj uses three.
+/// assert_eq!(core_sizing(7, 0.1), (4, 2));
+/// ```
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the same casts as in Core; Rust saturates where C++ has no defined result"
+)]
+pub fn core_sizing(elements: u32, fpr: f64) -> (u32, u32) {
+    if elements == 0 || fpr.is_nan() {
+        return (0, 0);
+    }
+    let bits = (-1.0 / LN2SQUARED * f64::from(elements) * ln(fpr)) as u32;
+    let bytes = bits.min(MAX_BLOOM_FILTER_SIZE as u32 * 8) / 8;
+    let hash_funcs = (f64::from(bytes * 8 / elements) * LN2) as u32;
+    (bytes, hash_funcs.min(MAX_HASH_FUNCS))
+}
+
+/// Reason why a filter cannot be built, or why two filters cannot be merged.
+///
+/// For a merge, the error names the parameter that differs, with this filter's value first.
+#[derive(Debug, Clone, Copy, Error)]
 #[non_exhaustive]
-pub enum UnionError {
-    /// The sizes in bytes differ.
-    #[error("filters of {0} and {1} bytes cannot be merged")]
-    Size(usize, usize),
-    /// The numbers of hash functions differ.
-    #[error("filters with {0} and {1} hash functions cannot be merged")]
-    HashFuncs(u32, u32),
-    /// The tweaks differ.
-    #[error("filters with tweaks {0} and {1} cannot be merged")]
-    Tweak(u32, u32),
-    /// The flags differ.
-    #[error("filters with flags {0} and {1} cannot be merged")]
-    Flags(u8, u8),
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "error", rename_all = "snake_case")
+)]
+pub enum FilterError {
+    /// The number of elements is 0.
+    #[error("a filter for 0 elements has no size: at least 1 element is needed")]
+    NoElements,
+    /// The false-positive rate is not in (0, 1). For
+    /// [`BloomFilter::with_core_sizing`], 1 is allowed.
+    #[error("false-positive rate {0} is not between 0 and 1")]
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::fpr"))]
+    RateOutOfRange(f64),
+    /// The elements are so few, and the rate so high, that the filter has 0 bytes and matches
+    /// everything.
+    #[error("{elements} elements at rate {fpr} need 0 bytes: such a filter matches everything")]
+    ZeroBytes {
+        /// The requested number of elements.
+        elements: u32,
+        /// The requested false-positive rate.
+        fpr: f64,
+    },
+    /// The filter has 0 hash functions and matches everything. The reason is that there are more
+    /// than 144,000 elements at the size limit, or that the rate is above about 0.38.
+    #[error(
+        "{elements} elements at rate {fpr} allow 0 hash functions: such a filter matches everything \
+        (the limit is {MAX_BLOOM_FILTER_SIZE} bytes)"
+    )]
+    ZeroHashFuncs {
+        /// The requested number of elements.
+        elements: u32,
+        /// The requested false-positive rate.
+        fpr: f64,
+    },
+    /// The filters to merge have different sizes in bytes.
+    #[error("filters of {own} and {other} bytes cannot be merged")]
+    Sizes {
+        /// Size of this filter.
+        own: usize,
+        /// Size of the other filter.
+        other: usize,
+    },
+    /// The filters to merge have different numbers of hash functions.
+    #[error("filters with {own} and {other} hash functions cannot be merged")]
+    HashFuncs {
+        /// Number of hash functions of this filter.
+        own: u32,
+        /// Number of hash functions of the other filter.
+        other: u32,
+    },
+    /// The filters to merge have different tweaks.
+    #[error("filters with tweaks {own} and {other} cannot be merged")]
+    Tweaks {
+        /// Tweak of this filter.
+        own: u32,
+        /// Tweak of the other filter.
+        other: u32,
+    },
+    /// The filters to merge have different flags.
+    #[error("filters with flags {own} and {other} cannot be merged")]
+    Flags {
+        /// Flags of this filter.
+        own: u8,
+        /// Flags of the other filter.
+        other: u8,
+    },
+}
+
+/// Compares rates by their bits, so that NaN equals NaN.
+impl PartialEq for FilterError {
+    fn eq(&self, other: &Self) -> bool {
+        let key = |error: &Self| match *error {
+            Self::NoElements => (0, 0, 0),
+            Self::RateOutOfRange(fpr) => (1, 0, fpr.to_bits()),
+            Self::ZeroBytes { elements, fpr } => (2, elements.into(), fpr.to_bits()),
+            Self::ZeroHashFuncs { elements, fpr } => (3, elements.into(), fpr.to_bits()),
+            Self::Sizes { own, other } => (4, own as u64, other as u64),
+            Self::HashFuncs { own, other } => (5, own.into(), other.into()),
+            Self::Tweaks { own, other } => (6, own.into(), other.into()),
+            Self::Flags { own, other } => (7, own.into(), other.into()),
+        };
+        key(self) == key(other)
+    }
+}
+
+impl Eq for FilterError {}
+
+/// Returns the natural logarithm, from `libm` if there is no standard library.
+fn ln(x: f64) -> f64 {
+    #[cfg(feature = "std")]
+    return x.ln();
+    #[cfg(not(feature = "std"))]
+    return libm::log(x);
+}
+
+/// Returns `base` to the power of `exponent`, from `libm` if there is no standard library.
+pub(super) fn powf(base: f64, exponent: f64) -> f64 {
+    #[cfg(feature = "std")]
+    return base.powf(exponent);
+    #[cfg(not(feature = "std"))]
+    return libm::pow(base, exponent);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FilterError, core_sizing};
+
+    #[test]
+    fn total_where_core_is_undefined() {
+        assert_eq!(core_sizing(0, 0.01), (0, 0));
+        assert_eq!(core_sizing(10, f64::NAN), (0, 0));
+        assert_eq!(core_sizing(10, 1.0), (0, 0));
+        assert_eq!(core_sizing(10, f64::INFINITY), (0, 0));
+        assert_eq!(core_sizing(10, 0.0), (36_000, 50));
+        assert_eq!(core_sizing(u32::MAX, 1e-300), (36_000, 0));
+        assert_eq!(core_sizing(400_000_000, 1e-6), (36_000, 0));
+    }
+
+    #[test]
+    fn errors_equal_themselves() {
+        let error = FilterError::RateOutOfRange(f64::NAN);
+        assert_eq!(error, error.clone());
+        assert_ne!(error, FilterError::RateOutOfRange(0.0));
+    }
 }

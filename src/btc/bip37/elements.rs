@@ -41,8 +41,8 @@ pub struct Elements {
     txids: Vec<Txid>,
     /// Number of the first element of each transaction.
     starts: Vec<u32>,
-    /// Place of each element except the txids, in the order in which Core tests the elements.
-    places: Vec<Place>,
+    /// Position of each element except the txids, in the order in which Core tests the elements.
+    positions: Vec<ElementPosition>,
     /// Slot of each element except the txids.
     slots: Vec<u32>,
     /// Contents of the slots: the elements of each class, then the txids.
@@ -52,9 +52,9 @@ pub struct Elements {
     long: Vec<(u32, Vec<u8>)>,
 }
 
-/// Place of an element in its transaction.
+/// Position of an element in its transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ElementPosition {
     /// The script of an output pushes the element. `pays_to_key` is `true` for a bare public key or
     /// bare multisig script.
     Output { vout: u32, pays_to_key: bool },
@@ -105,18 +105,19 @@ impl Elements {
 
     /// Returns the number of elements that filters test: txids, outpoints and pushes.
     pub fn num_elements(&self) -> usize {
-        self.txids.len() + self.places.len()
+        self.txids.len() + self.positions.len()
     }
 
     /// Returns the numbers of a transaction's elements, except for the txid, in the order in which
     /// Core tests them.
     pub(super) fn elements_of(&self, transaction: usize) -> Range<usize> {
-        let end = self.starts.get(transaction + 1).map_or(self.places.len(), |end| *end as usize);
+        let end =
+            self.starts.get(transaction + 1).map_or(self.positions.len(), |end| *end as usize);
         self.starts[transaction] as usize..end
     }
 
-    pub(super) fn place(&self, element: usize) -> Place {
-        self.places[element]
+    pub(super) fn position(&self, element: usize) -> ElementPosition {
+        self.positions[element]
     }
 
     pub(super) fn slot(&self, element: usize) -> u32 {
@@ -125,10 +126,10 @@ impl Elements {
 
     /// Returns the position of an element among its script's non-empty pushes, from 0.
     pub(super) fn push_number(&self, element: usize) -> u32 {
-        let place = self.places[element];
+        let at = self.positions[element];
         let start = self.starts[self.transaction_with(element)] as usize;
         position(
-            self.places[start..element].iter().rev().take_while(|before| **before == place).count(),
+            self.positions[start..element].iter().rev().take_while(|before| **before == at).count(),
         )
     }
 
@@ -239,7 +240,7 @@ struct Builder<'a> {
     /// The bytes whose double SHA-256 is the txid, for each transaction.
     transactions: Vec<Message<'a>>,
     starts: Vec<u32>,
-    places: Vec<Place>,
+    positions: Vec<ElementPosition>,
     spans: Vec<Span>,
     /// Number of elements with each number of full 4-byte blocks. The last entry counts all longer
     /// elements.
@@ -264,7 +265,7 @@ impl<'a> Builder<'a> {
             transactions: Vec::new(),
             starts: Vec::new(),
             // Capacity estimate: most blocks have one element for every 40 to 60 bytes.
-            places: Vec::with_capacity(raw.len() / 40),
+            positions: Vec::with_capacity(raw.len() / 40),
             spans: Vec::with_capacity(raw.len() / 40),
             counts: [0; MAX_BLOCKS + 2],
         };
@@ -275,40 +276,40 @@ impl<'a> Builder<'a> {
     }
 
     fn transaction(&mut self, reader: &mut Reader<'a>) -> Result<(), RawError> {
-        let start = self.places.len();
+        let start = self.positions.len();
         self.starts.push(position(start));
         let (mut vin, mut vout) = (0, 0);
         let mut inputs_end = start;
         let transaction = reader.transaction(|part| match part {
             Part::Input { outpoint, script_sig } => {
-                self.push(Place::Outpoint(vin), outpoint);
+                self.push(ElementPosition::Outpoint(vin), outpoint);
                 for data in pushes(script_sig) {
-                    self.push(Place::InputData(vin), data);
+                    self.push(ElementPosition::InputData(vin), data);
                 }
-                inputs_end = self.places.len();
+                inputs_end = self.positions.len();
                 vin += 1;
             }
             Part::Output { script_pubkey } => {
                 let pays_to_key = ScriptType::of(script_pubkey) != ScriptType::Other;
                 for data in pushes(script_pubkey) {
-                    self.push(Place::Output { vout, pays_to_key }, data);
+                    self.push(ElementPosition::Output { vout, pays_to_key }, data);
                 }
                 vout += 1;
             }
         })?;
         // Core tests outputs before inputs, but a serialised transaction has its inputs before its
         // outputs.
-        self.places[start..].rotate_left(inputs_end - start);
+        self.positions[start..].rotate_left(inputs_end - start);
         self.spans[start..].rotate_left(inputs_end - start);
         self.transactions.push(transaction);
         Ok(())
     }
 
     #[inline(always)]
-    fn push(&mut self, place: Place, bytes: &[u8]) {
+    fn push(&mut self, at: ElementPosition, bytes: &[u8]) {
         let offset = position(bytes.as_ptr() as usize - self.raw.as_ptr() as usize);
         self.counts[(bytes.len() / 4).min(MAX_BLOCKS + 1)] += 1;
-        self.places.push(place);
+        self.positions.push(at);
         self.spans.push(Span { offset, length: position(bytes.len()) });
     }
 
@@ -344,7 +345,7 @@ impl<'a> Builder<'a> {
         Elements {
             txids: txids.into_iter().map(Txid::from_byte_array).collect(),
             starts: self.starts,
-            places: self.places,
+            positions: self.positions,
             slots,
             classes,
             long,

@@ -19,7 +19,7 @@ use core::ops::Range;
 
 use bitcoin::{OutPoint, Transaction, Txid};
 
-use super::elements::Place;
+use super::elements::ElementPosition;
 use super::probe::FilterView;
 use super::probe::batch::{self, Prober};
 use super::{BlockElements, BloomFilter, Elements, UpdateMode};
@@ -178,22 +178,26 @@ impl BloomFilter {
         let mut matched = None;
         while let Some(element) = verdicts.next_possible(left.clone(), self, elements) {
             left.start = element + 1;
-            let place = elements.place(element);
-            match place {
+            let position = elements.position(element);
+            match position {
                 // Core stops at an output's first push that matches.
-                Place::Output { vout, .. } if matched == Some(vout) => continue,
+                ElementPosition::Output { vout, .. } if matched == Some(vout) => continue,
                 // Core tests inputs only if neither the txid nor an output matched. Inputs come
                 // last, so nothing is left to test. The condition also ends the loop after the
                 // first input that matches.
-                Place::Outpoint(_) | Place::InputData(_) if !reasons.is_empty() => break,
+                ElementPosition::Outpoint(_) | ElementPosition::InputData(_)
+                    if !reasons.is_empty() =>
+                {
+                    break;
+                }
                 _ => {}
             }
             if !verdicts.contains(self, elements, elements.slot(element)) {
                 continue;
             }
             let push = elements.push_number(element);
-            reasons.push(match place {
-                Place::Output { vout, pays_to_key } => {
+            reasons.push(match position {
+                ElementPosition::Output { vout, pays_to_key } => {
                     matched = Some(vout);
                     let inserted = match self.update_mode() {
                         UpdateMode::None => false,
@@ -207,8 +211,8 @@ impl BloomFilter {
                     }
                     MatchReason::Output { vout, push, inserted }
                 }
-                Place::Outpoint(vin) => MatchReason::Spent { vin },
-                Place::InputData(vin) => MatchReason::InputData { vin, push },
+                ElementPosition::Outpoint(vin) => MatchReason::Spent { vin },
+                ElementPosition::InputData(vin) => MatchReason::InputData { vin, push },
             });
         }
         reasons

@@ -1,5 +1,7 @@
 //! The `merkleblock` message: a header and the part of its merkle tree that leads to matched
-//! transactions.
+//! transactions. Builds the message, and verifies its tree: Bitcoin Core's
+//! `CPartialMerkleTree::ExtractMatches`, and the comparison of the root that Core's callers make.
+//! Each check has an error of its own.
 //!
 //! ```text
 //! header 80 | transactions u32 | CompactSize n | n hashes of 32 | CompactSize n | n bytes of flags
@@ -21,12 +23,10 @@ use chainsieve_lanes::hash::sha256d::{Message, sha256d_each};
 use chainsieve_lanes::simd::Backend;
 use thiserror::Error;
 
-use super::PayloadError;
-use super::payload::nothing_left;
-use crate::btc::compact_size::{
-    put_length, put_var_bytes, take, take_chunks, take_length, take_var_bytes,
-};
-use crate::btc::merkle_tree::{MAX_BLOCK_TRANSACTIONS, height, parent, preimage};
+use super::payload::{PayloadError, nothing_left};
+use crate::btc::merkle_tree::{MAX_BLOCK_TRANSACTIONS, PathError, height, parent, preimage, width};
+use crate::btc::proof_of_work::ProofOfWorkError;
+use crate::btc::raw::{put_length, put_var_bytes, take, take_chunks, take_length, take_var_bytes};
 
 /// A block header with the part of the block's merkle tree that leads to matched transactions.
 ///
@@ -271,7 +271,145 @@ impl TryFrom<&MerkleBlock> for bitcoin::MerkleBlock {
     }
 }
 
-/// Reason why a merkle block cannot be built or converted.
+/// Contents of a merkle block's tree that is well-formed and has the header's root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TreeMatches {
+    /// The matched leaves: position in the block and txid.
+    pub matches: Vec<(u32, Txid)>,
+    /// The merkle root, equal to the header's.
+    pub root: TxMerkleNode,
+    /// Number of levels above the txids, derived from the number of transactions that the peer
+    /// claims.
+    pub height: u32,
+}
+
+/// An inner node that was hashed during verification: level, position, and the two children as they
+/// were hashed.
+#[derive(Clone, Copy)]
+pub(super) struct InnerNode {
+    /// Level of the node; the txids are level 0.
+    pub(super) level: u32,
+    /// Position of the node in its level.
+    pub(super) position: u32,
+    /// The left child, followed by the right child.
+    pub(super) preimage: [u8; 64],
+}
+
+impl MerkleBlock {
+    /// Verifies the tree, and compares its root with the header's.
+    ///
+    /// The checks are exactly as strict as Bitcoin Core's, so padding flags may be set. The checks
+    /// prove neither that the header belongs to any chain nor that the number of transactions is
+    /// right: see [`Proof`](super::Proof).
+    ///
+    /// # Errors
+    /// Returns the first of Core's checks that fails, in the order of [`MerkleBlockError`].
+    ///
+    /// # Cost
+    /// One double hash for each inner node in the message. The message has fewer inner nodes with
+    /// two children than hashes. A match at the end of an uneven tree adds at most one inner node
+    /// with a single child for each level.
+    pub fn extract_matches(&self) -> Result<TreeMatches, MerkleBlockError> {
+        self.extract_matches_and_nodes(|_| ())
+    }
+
+    /// Verifies the tree as [`extract_matches`](Self::extract_matches), and calls `visit` with
+    /// every inner node, children first.
+    ///
+    /// Nodes are visited even if a later check fails.
+    ///
+    /// # Errors
+    /// As [`extract_matches`](Self::extract_matches).
+    pub(super) fn extract_matches_and_nodes(
+        &self,
+        visit: impl FnMut(&InnerNode),
+    ) -> Result<TreeMatches, MerkleBlockError> {
+        let transactions = self.num_transactions;
+        let (hashes, bits) = (self.hashes.len(), self.flags.len() * 8);
+        if transactions == 0 {
+            return Err(MerkleBlockError::NoTransactions);
+        }
+        if transactions > MAX_BLOCK_TRANSACTIONS {
+            return Err(MerkleBlockError::TooManyTransactions(transactions));
+        }
+        if hashes > transactions as usize {
+            return Err(MerkleBlockError::TooManyHashes { hashes, transactions });
+        }
+        if bits < hashes {
+            return Err(MerkleBlockError::TooFewBits { bits, hashes });
+        }
+        let height = height(transactions);
+        let mut reader =
+            Reader { block: self, bits_used: 0, hashes_used: 0, matches: Vec::new(), visit };
+        let root = reader.descend(height, 0)?;
+        // As in Core, only whole unused bytes are an error: the bits after the last used one are
+        // padding.
+        if reader.bits_used.div_ceil(8) != self.flags.len() {
+            return Err(MerkleBlockError::UnusedBits { used: reader.bits_used, bits });
+        }
+        if reader.hashes_used != hashes {
+            return Err(MerkleBlockError::UnusedHashes { used: reader.hashes_used, hashes });
+        }
+        let root = TxMerkleNode::from_byte_array(root);
+        if root != self.header.merkle_root {
+            return Err(MerkleBlockError::RootMismatch {
+                tree: root,
+                header: self.header.merkle_root,
+            });
+        }
+        Ok(TreeMatches { matches: reader.matches, root, height })
+    }
+}
+
+struct Reader<'a, V> {
+    block: &'a MerkleBlock,
+    bits_used: usize,
+    hashes_used: usize,
+    matches: Vec<(u32, Txid)>,
+    visit: V,
+}
+
+impl<V: FnMut(&InnerNode)> Reader<'_, V> {
+    /// Reads the node at `position` of `level` and returns its hash. Recurses at most 15 levels
+    /// deep.
+    fn descend(&mut self, level: u32, position: u32) -> Result<[u8; 32], MerkleBlockError> {
+        let bits = self.block.flags.len() * 8;
+        let byte =
+            self.block.flags.get(self.bits_used / 8).ok_or(MerkleBlockError::BitsRunOut(bits))?;
+        let flag = byte >> (self.bits_used % 8) & 1 != 0;
+        self.bits_used += 1;
+        if level == 0 || !flag {
+            let hash = self.block.hashes.get(self.hashes_used);
+            let hash =
+                hash.ok_or(MerkleBlockError::HashesRunOut(self.hashes_used))?.to_byte_array();
+            self.hashes_used += 1;
+            if flag {
+                self.matches.push((position, Txid::from_byte_array(hash)));
+            }
+            return Ok(hash);
+        }
+        let left = self.descend(level - 1, position * 2)?;
+        let right = if position * 2 + 1 < width(self.block.num_transactions, level - 1) {
+            let right = self.descend(level - 1, position * 2 + 1)?;
+            // Equal children would allow a longer list of txids with the same root (CVE-2012-2459).
+            if left == right {
+                return Err(MerkleBlockError::IdenticalChildren { level, position });
+            }
+            right
+        } else {
+            left
+        };
+        let preimage = preimage(&left, &right);
+        (self.visit)(&InnerNode { level, position, preimage });
+        Ok(parent(&preimage))
+    }
+}
+
+/// Reason why a merkle block cannot be built, or is rejected, or why evidence against a merkle block is
+/// rejected.
+///
+/// The checks of a tree come first, in the order in which they are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum MerkleBlockError {
@@ -281,6 +419,61 @@ pub enum MerkleBlockError {
     /// There are more transactions than a block can have.
     #[error("{0} transactions, the limit is {MAX_BLOCK_TRANSACTIONS}")]
     TooManyTransactions(u32),
+    /// There are more hashes than transactions.
+    #[error("{hashes} hashes exceed the {transactions} transactions")]
+    TooManyHashes {
+        /// Number of hashes in the message.
+        hashes: usize,
+        /// Number of transactions that the peer claims.
+        transactions: u32,
+    },
+    /// There are fewer flag bits than hashes.
+    #[error("{bits} flag bits are too few for {hashes} hashes")]
+    TooFewBits {
+        /// Number of flag bits in the message, including padding.
+        bits: usize,
+        /// Number of hashes in the message.
+        hashes: usize,
+    },
+    /// The message ends after this many flag bits, but the tree needs more.
+    #[error("the tree needs more than {0} flag bits")]
+    BitsRunOut(usize),
+    /// The message ends after this many hashes, but the tree needs more.
+    #[error("the tree needs more than {0} hashes")]
+    HashesRunOut(usize),
+    /// The two children of a node have the same hash. Such a node allows a longer list of txids
+    /// with the same root (CVE-2012-2459).
+    #[error("both children of node {position} at level {level} have the same hash")]
+    IdenticalChildren {
+        /// The parent's level above the txids.
+        level: u32,
+        /// The parent's position in its level.
+        position: u32,
+    },
+    /// At least one whole byte of flags is not used by the tree.
+    #[error("the tree uses {used} of {bits} flag bits")]
+    UnusedBits {
+        /// Number of flag bits that the tree uses.
+        used: usize,
+        /// Number of flag bits in the message, including padding.
+        bits: usize,
+    },
+    /// Some hashes are not used by the tree.
+    #[error("the tree uses {used} of {hashes} hashes")]
+    UnusedHashes {
+        /// Number of hashes that the tree uses.
+        used: usize,
+        /// Number of hashes in the message.
+        hashes: usize,
+    },
+    /// The root of the tree differs from the header's merkle root.
+    #[error("the tree's root is {tree}, but the header's root is {header}")]
+    RootMismatch {
+        /// The root of the tree.
+        tree: TxMerkleNode,
+        /// The root in the header.
+        header: TxMerkleNode,
+    },
     /// A matched position is not greater than the position before it.
     #[error("matched position {1} comes after position {0}, but positions must ascend")]
     OutOfOrder(u32, u32),
@@ -295,6 +488,59 @@ pub enum MerkleBlockError {
     /// There are too many bytes of hashes or flags for `bitcoin` to decode.
     #[error("{0} bytes of hashes or flags, the limit is {MAX_VEC_SIZE}")]
     TooLarge(usize),
+    /// The header's proof of work is invalid.
+    #[error(transparent)]
+    ProofOfWork(#[from] ProofOfWorkError),
+    /// An inner node has the bytes of a transaction. The tree may be deeper than the block's own
+    /// tree, with a leaf that never was a transaction (CVE-2017-12842).
+    #[error("inner node {position} at level {level} has the bytes of a transaction")]
+    InnerNodeIsTransaction {
+        /// Level of the node; the txids are level 0.
+        level: u32,
+        /// Position of the node in its level.
+        position: u32,
+    },
+    /// A transaction has 64 bytes without witness, and may be an inner node of the block's tree
+    /// (CVE-2017-12842).
+    #[error("transaction {txid} at position {index} has 64 bytes, the size of an inner node")]
+    TransactionOf64Bytes {
+        /// The claimed position in the block.
+        index: u32,
+        /// The transaction's txid.
+        txid: Txid,
+    },
+    /// Evidence: implementations treat the filter in different ways: it has no data or no hash functions,
+    /// reserved flags, or is over the limits.
+    #[error(
+        "implementations differ on a filter without data or hash functions, with flags above 2, \
+        or over the limits"
+    )]
+    FilterNotReadAlike,
+    /// The tree has no such merkle path.
+    #[error(transparent)]
+    Path(#[from] PathError),
+    /// The path leads to a merkle root that differs from the root in the answer's header.
+    #[error("the path's root is {path}, but the header's root is {header}")]
+    OtherRoot {
+        /// The root that the path leads to.
+        path: TxMerkleNode,
+        /// The root in the answer's header.
+        header: TxMerkleNode,
+    },
+    /// The answer contains a transaction with the position or the txid of the claimed one. The value
+    /// is the position.
+    #[error("the answer contains transaction {0}")]
+    NotOmitted(u32),
+    /// The transaction does not match the filter as loaded, or does not match in every
+    /// implementation.
+    #[error("the transaction does not match the filter as loaded")]
+    NoMatch,
+    /// The transaction is not a coinbase transaction at position 0.
+    #[error("not a coinbase transaction at position 0")]
+    NotTheCoinbase,
+    /// The tree has the height that the answer claims.
+    #[error("the tree has the claimed height {0}")]
+    SameHeight(u32),
 }
 
 #[cfg(test)]

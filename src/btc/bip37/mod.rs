@@ -30,25 +30,21 @@ mod bloom_filter;
 mod elements;
 mod matching;
 mod merkle_block;
-mod partial_tree;
 mod payload;
 mod probe;
 mod proof;
 #[cfg(test)]
 mod proof_tests;
 pub mod session;
-mod sizing;
 #[cfg(test)]
 mod tree_tests;
 
-pub use bloom_filter::{BloomFilter, UnionError, UpdateMode};
+pub use bloom_filter::{BloomFilter, FilterError, UpdateMode, core_sizing};
 pub use elements::{BlockElements, Elements};
 pub use matching::{MatchReason, TxMatch};
-pub use merkle_block::{MerkleBlock, MerkleBlockError};
-pub use partial_tree::{InnerNode, TreeError, TreeMatches};
+pub use merkle_block::{MerkleBlock, MerkleBlockError, TreeMatches};
 pub use payload::{AddedData, PayloadError};
-pub use proof::{Depth, HeaderLink, Inclusion, Policy, Proof, ProofError};
-pub use sizing::{SizingError, core_sizing};
+pub use proof::{Depth, HeaderLink, Inclusion, Policy, Proof};
 
 /// Largest filter that a node accepts, in bytes (BIP37, Core's `MAX_BLOOM_FILTER_SIZE`).
 pub const MAX_BLOOM_FILTER_SIZE: usize = 36_000;

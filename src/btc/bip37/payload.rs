@@ -18,7 +18,7 @@ use thiserror::Error;
 use super::UpdateMode;
 use super::bit_array::BitArray;
 use super::{BloomFilter, MAX_BLOOM_FILTER_SIZE, MAX_FILTERADD_SIZE, MAX_HASH_FUNCS};
-use crate::btc::compact_size::{FieldError, MAX_SIZE, put_var_bytes, take, take_var_bytes};
+use crate::btc::raw::{FieldError, MAX_SIZE, put_var_bytes, take, take_var_bytes};
 
 /// Reason why the payload of a BIP37 message is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -70,6 +70,17 @@ pub(super) fn nothing_left(rest: &[u8]) -> Result<(), PayloadError> {
     if rest.is_empty() { Ok(()) } else { Err(PayloadError::TrailingBytes(rest.len())) }
 }
 
+/// Checks that a node accepts a filter of `size` bytes with this number of hash functions.
+fn check_size(size: usize, hash_funcs: u32) -> Result<(), PayloadError> {
+    if size > MAX_BLOOM_FILTER_SIZE {
+        Err(PayloadError::FilterTooLarge(size))
+    } else if hash_funcs > MAX_HASH_FUNCS {
+        Err(PayloadError::TooManyHashFuncs(hash_funcs))
+    } else {
+        Ok(())
+    }
+}
+
 impl BloomFilter {
     /// Returns the payload of a `filterload` message.
     ///
@@ -110,12 +121,7 @@ impl BloomFilter {
     /// Returns the errors of [`decode`](Self::decode), except the error for trailing bytes.
     pub fn decode_prefix(payload: &[u8]) -> Result<(Self, &[u8]), PayloadError> {
         let (filter, rest) = Self::decode_any_size(payload)?;
-        if filter.data().len() > MAX_BLOOM_FILTER_SIZE {
-            return Err(PayloadError::FilterTooLarge(filter.data().len()));
-        }
-        if filter.hash_funcs() > MAX_HASH_FUNCS {
-            return Err(PayloadError::TooManyHashFuncs(filter.hash_funcs()));
-        }
+        check_size(filter.data().len(), filter.hash_funcs())?;
         Ok((filter, rest))
     }
 
@@ -145,12 +151,7 @@ impl TryFrom<FilterLoad> for BloomFilter {
     /// # Errors
     /// Returns an error if the filter is over the limits, which `FilterLoad` does not enforce.
     fn try_from(message: FilterLoad) -> Result<Self, PayloadError> {
-        if message.filter.len() > MAX_BLOOM_FILTER_SIZE {
-            return Err(PayloadError::FilterTooLarge(message.filter.len()));
-        }
-        if message.hash_funcs > MAX_HASH_FUNCS {
-            return Err(PayloadError::TooManyHashFuncs(message.hash_funcs));
-        }
+        check_size(message.filter.len(), message.hash_funcs)?;
         let flags = match message.flags {
             BloomFlags::None => UpdateMode::None,
             BloomFlags::All => UpdateMode::All,
@@ -197,9 +198,10 @@ impl AddedData {
     pub fn new(data: impl Into<Vec<u8>>) -> Result<Self, PayloadError> {
         let data = data.into();
         if data.len() > MAX_FILTERADD_SIZE {
-            return Err(PayloadError::DataTooLarge(data.len()));
+            Err(PayloadError::DataTooLarge(data.len()))
+        } else {
+            Ok(Self(data))
         }
-        Ok(Self(data))
     }
 
     /// Returns the element.
@@ -232,10 +234,7 @@ impl AddedData {
     /// Returns the errors of [`decode`](Self::decode), except the error for trailing bytes.
     pub fn decode_prefix(mut payload: &[u8]) -> Result<(Self, &[u8]), PayloadError> {
         let data = take_var_bytes(&mut payload)?;
-        if data.len() > MAX_FILTERADD_SIZE {
-            return Err(PayloadError::DataTooLarge(data.len()));
-        }
-        Ok((Self(data.to_vec()), payload))
+        Ok((Self::new(data)?, payload))
     }
 }
 

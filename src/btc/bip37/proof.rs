@@ -18,10 +18,9 @@ use core::fmt;
 
 use bitcoin::block::Header;
 use bitcoin::{Amount, BlockHash, Network, Transaction, Txid};
-use thiserror::Error;
 
-use super::{InnerNode, MerkleBlock, TreeError};
-use crate::btc::proof_of_work::{ProofOfWorkError, check_proof_of_work};
+use super::merkle_block::{InnerNode, MerkleBlock, MerkleBlockError};
+use crate::btc::proof_of_work::check_proof_of_work;
 
 /// The checks that a merkle block must pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +54,7 @@ pub enum Policy {
 /// assert_eq!(proof.inclusions.len(), 2);
 /// // Without the coinbase transaction, the height of the tree is unproven.
 /// assert_eq!(proof.depth, Depth::Unproven);
-/// # Ok::<(), chainsieve::btc::bip37::ProofError>(())
+/// # Ok::<(), chainsieve::btc::bip37::MerkleBlockError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proof {
@@ -151,7 +150,7 @@ impl Proof {
         block: &MerkleBlock,
         policy: Policy,
         delivered: impl IntoIterator<Item = &'a Transaction>,
-    ) -> Result<Self, ProofError> {
+    ) -> Result<Self, MerkleBlockError> {
         let mut suspicious = None;
         let tree = block.extract_matches_and_nodes(|node| {
             if suspicious.is_none() && reads_as_transaction(&node.preimage) {
@@ -193,7 +192,7 @@ impl Proof {
             && policy != Policy::Core
             && proof.depth == Depth::Unproven
         {
-            return Err(ProofError::InnerNodeIsTransaction { level, position });
+            return Err(MerkleBlockError::InnerNodeIsTransaction { level, position });
         }
         Ok(proof)
     }
@@ -205,7 +204,7 @@ impl Proof {
     /// With the strict policy, returns an error for a transaction of 64 bytes while the depth is
     /// unproven. The transaction is then not added. Once the coinbase has been delivered, a
     /// transaction of 64 bytes is accepted.
-    pub fn deliver(&mut self, tx: &Transaction) -> Result<Option<u32>, ProofError> {
+    pub fn deliver(&mut self, tx: &Transaction) -> Result<Option<u32>, MerkleBlockError> {
         let txid = tx.compute_txid();
         let Some(leaf) = self.find(txid) else { return Ok(None) };
         let Inclusion { index, .. } = self.inclusions[leaf];
@@ -216,7 +215,7 @@ impl Proof {
                 self.depth = Depth::Coinbase(txid);
             }
         } else if self.policy != Policy::Core && self.depth == Depth::Unproven {
-            return Err(ProofError::TransactionOf64Bytes { index, txid });
+            return Err(MerkleBlockError::TransactionOf64Bytes { index, txid });
         }
         self.inclusions[leaf].delivered = true;
         Ok(Some(index))
@@ -304,34 +303,4 @@ fn reads_as_transaction(bytes: &[u8; 64]) -> bool {
         // coinbase input.
         && value <= Amount::MAX_MONEY.to_sat()
         && !(null_outpoint && input_script < 2)
-}
-
-/// Reason why a merkle block fails a policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum ProofError {
-    /// The tree is malformed, or its root differs from the header's.
-    #[error(transparent)]
-    Tree(#[from] TreeError),
-    /// The header's proof of work is invalid.
-    #[error(transparent)]
-    ProofOfWork(#[from] ProofOfWorkError),
-    /// An inner node has the bytes of a transaction. The tree may be deeper than the block's own
-    /// tree, with a leaf that never was a transaction (CVE-2017-12842).
-    #[error("inner node {position} at level {level} has the bytes of a transaction")]
-    InnerNodeIsTransaction {
-        /// Level of the node; the txids are level 0.
-        level: u32,
-        /// Position of the node in its level.
-        position: u32,
-    },
-    /// A delivered transaction has 64 bytes without witness, and may be an inner node of the
-    /// block's tree (CVE-2017-12842).
-    #[error("transaction {txid} at position {index} has 64 bytes, the size of an inner node")]
-    TransactionOf64Bytes {
-        /// The claimed position in the block.
-        index: u32,
-        /// The transaction's txid.
-        txid: Txid,
-    },
 }

@@ -10,7 +10,7 @@ use bitcoin::{
     TxMerkleNode, TxOut, Txid, Witness,
 };
 
-use super::{Depth, HeaderLink, MerkleBlock, Policy, Proof, ProofError, TreeError};
+use super::{Depth, HeaderLink, MerkleBlock, MerkleBlockError, Policy, Proof};
 use crate::btc::merkle_tree::merkle_root;
 use crate::btc::proof_of_work::ProofOfWorkError;
 use crate::btc::tests::{genesis, header};
@@ -59,18 +59,18 @@ fn work_is_asked_for_by_the_strict_policy_alone() {
     shown.header.nonce ^= 1;
     assert!(matches!(
         Proof::verify(&shown, STRICT, []),
-        Err(ProofError::ProofOfWork(ProofOfWorkError::HashAboveTarget { .. }))
+        Err(MerkleBlockError::ProofOfWork(ProofOfWorkError::HashAboveTarget { .. }))
     ));
     assert!(!Proof::verify(&shown, Policy::Core, []).unwrap().has_proof_of_work());
     shown.header.bits = CompactTarget::from_consensus(0x207f_ffff);
     assert!(matches!(
         Proof::verify(&shown, STRICT, []),
-        Err(ProofError::ProofOfWork(ProofOfWorkError::AboveLimit { bits: 0x207f_ffff, .. }))
+        Err(MerkleBlockError::ProofOfWork(ProofOfWorkError::AboveLimit { bits: 0x207f_ffff, .. }))
     ));
     shown.hashes[0] = TxMerkleNode::all_zeros();
     assert!(matches!(
         Proof::verify(&shown, Policy::Core, []),
-        Err(ProofError::Tree(TreeError::RootMismatch { .. }))
+        Err(MerkleBlockError::RootMismatch { .. })
     ));
 }
 
@@ -129,7 +129,7 @@ fn a_tree_one_level_too_deep() {
     assert_eq!(core.depth, Depth::Unproven);
     assert_eq!(
         Proof::verify(&deeper, REGTEST, []),
-        Err(ProofError::InnerNodeIsTransaction { level: 1, position: 1 })
+        Err(MerkleBlockError::InnerNodeIsTransaction { level: 1, position: 1 })
     );
     // The honest merkle block is accepted, because the 64-byte transaction is an unmatched leaf of
     // it.
@@ -177,7 +177,7 @@ fn an_inner_node_as_a_transaction() {
     assert!(Proof::verify(&flat, Policy::Core, [&node]).is_ok());
     assert_eq!(
         Proof::verify(&flat, REGTEST, [&node]),
-        Err(ProofError::TransactionOf64Bytes { index: 0, txid: node.compute_txid() })
+        Err(MerkleBlockError::TransactionOf64Bytes { index: 0, txid: node.compute_txid() })
     );
 }
 
@@ -191,7 +191,7 @@ fn a_coinbase_settles_what_an_inner_node_is() {
     let ground = [0, 32].map(|at| Txid::from_slice(&bytes[at..at + 32]).unwrap());
     let txids = [coinbase.compute_txid(), small.compute_txid(), ground[0], ground[1]];
     let shown = MerkleBlock::new(&mine(&txids), &txids, &[0, 1, 2]).unwrap();
-    let refused = Err(ProofError::InnerNodeIsTransaction { level: 1, position: 1 });
+    let refused = Err(MerkleBlockError::InnerNodeIsTransaction { level: 1, position: 1 });
     assert_eq!(Proof::verify(&shown, REGTEST, []), refused);
     // A genuine transaction of 64 bytes is accepted, before or after the coinbase.
     assert_eq!(small.base_size(), 64);

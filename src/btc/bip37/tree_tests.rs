@@ -6,7 +6,7 @@ use bitcoin::consensus::encode::{deserialize, deserialize_hex};
 use bitcoin::hashes::Hash as _;
 use bitcoin::{Block, TxMerkleNode, Txid};
 
-use super::{MerkleBlock, MerkleBlockError, PayloadError, TreeError};
+use super::{MerkleBlock, MerkleBlockError, PayloadError};
 use crate::btc::merkle_tree::{MerklePath, PathError, merkle_root};
 
 fn txids(count: u32) -> Vec<Txid> {
@@ -119,21 +119,24 @@ fn each_check_has_its_error() {
         change(&mut block);
         block.extract_matches().unwrap_err()
     };
-    assert_eq!(with(|b| b.num_transactions = 0), TreeError::NoTransactions);
-    assert_eq!(with(|b| b.num_transactions = 16_667), TreeError::TooManyTransactions(16_667));
+    assert_eq!(with(|b| b.num_transactions = 0), MerkleBlockError::NoTransactions);
+    assert_eq!(
+        with(|b| b.num_transactions = 16_667),
+        MerkleBlockError::TooManyTransactions(16_667)
+    );
     assert_eq!(
         with(|b| b.num_transactions = 5),
-        TreeError::TooManyHashes { hashes: 6, transactions: 5 }
+        MerkleBlockError::TooManyHashes { hashes: 6, transactions: 5 }
     );
-    assert_eq!(with(|b| b.flags.clear()), TreeError::TooFewBits { bits: 0, hashes: 6 });
-    assert_eq!(with(|b| b.flags.truncate(1)), TreeError::BitsRunOut(8));
-    assert!(matches!(with(|b| b.hashes.truncate(5)), TreeError::HashesRunOut(5)));
-    assert_eq!(with(|b| b.flags.push(0)), TreeError::UnusedBits { used: 11, bits: 24 });
+    assert_eq!(with(|b| b.flags.clear()), MerkleBlockError::TooFewBits { bits: 0, hashes: 6 });
+    assert_eq!(with(|b| b.flags.truncate(1)), MerkleBlockError::BitsRunOut(8));
+    assert!(matches!(with(|b| b.hashes.truncate(5)), MerkleBlockError::HashesRunOut(5)));
+    assert_eq!(with(|b| b.flags.push(0)), MerkleBlockError::UnusedBits { used: 11, bits: 24 });
     assert_eq!(
         with(|b| b.hashes.push(b.hashes[0])),
-        TreeError::UnusedHashes { used: 6, hashes: 7 }
+        MerkleBlockError::UnusedHashes { used: 6, hashes: 7 }
     );
-    assert!(matches!(with(|b| b.hashes.swap(0, 1)), TreeError::RootMismatch { .. }));
+    assert!(matches!(with(|b| b.hashes.swap(0, 1)), MerkleBlockError::RootMismatch { .. }));
     // Padding bits may be set.
     let mut padded = good.clone();
     padded.flags[1] |= 0x80;
@@ -152,7 +155,7 @@ fn repeated_transactions_are_refused() {
         let block = MerkleBlock::new(&header, &txids, &[leaf]).unwrap();
         assert_eq!(
             block.extract_matches(),
-            Err(TreeError::IdenticalChildren { level: 2, position: 1 })
+            Err(MerkleBlockError::IdenticalChildren { level: 2, position: 1 })
         );
         let path = MerklePath::new(&txids, leaf).unwrap();
         assert_eq!(path.root(txids[leaf as usize], 8), Err(PathError::Sibling { level: 1 }));
@@ -233,7 +236,7 @@ fn core_oracle() {
         assert_eq!(case["trailing"], !rest.is_empty());
         let result = block.extract_matches();
         assert_eq!(case["root_is_headers"], result.is_ok());
-        let well_formed = matches!(result, Ok(_) | Err(TreeError::RootMismatch { .. }));
+        let well_formed = matches!(result, Ok(_) | Err(MerkleBlockError::RootMismatch { .. }));
         assert_eq!(case["valid"], well_formed);
         if let Ok(tree) = result {
             let matches: Vec<_> = tree
@@ -260,7 +263,7 @@ fn random_trees_as_bitcoin_reads_them() {
             .collect();
         let flags = (0..rng.below(3)).map(|_| u8::try_from(rng.below(256)).unwrap()).collect();
         let block = MerkleBlock { header, num_transactions, hashes, flags };
-        if let Err(TreeError::RootMismatch { tree, .. }) = block.extract_matches() {
+        if let Err(MerkleBlockError::RootMismatch { tree, .. }) = block.extract_matches() {
             header.merkle_root = tree;
             well_formed += 1;
         }

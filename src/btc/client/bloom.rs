@@ -24,7 +24,7 @@ use super::follower::{Action, Event, Turn, blocks_that_left, group};
 use super::hits::Unconfirmed;
 use super::searched::Searched;
 use super::{Finding, Graded, HitReason, InclusionEvidence};
-use crate::btc::bip37::ProofError;
+use crate::btc::bip37::MerkleBlockError;
 use crate::btc::bip37::session::{self, FilterPolicy, Message, Session};
 use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain};
 use crate::btc::peer::{Grade, PeerId};
@@ -71,7 +71,7 @@ pub enum BloomReason {
     Undelivered(BlockHash, Txid),
     /// The peer sent an invalid merkle block for this block.
     #[error("invalid merkle block for block {0}: {1}")]
-    InvalidMerkleBlock(BlockHash, ProofError),
+    InvalidMerkleBlock(BlockHash, MerkleBlockError),
     /// The transactions that the peer sent for this block exceed the size of a block.
     #[error("transactions of block {0} exceed the size of a block")]
     OversizedBlock(BlockHash),
@@ -526,13 +526,13 @@ impl BloomFollower {
             session::Finding::Relevant(found) => return self.relevant(&found, turn),
             session::Finding::Block(closed) => {
                 self.progress += 1;
-                let hash = closed.proof().block_hash;
+                let hash = closed.proof.block_hash;
                 // Superseded: the height is requested again, so this answer is not valid.
-                if !closed.counts() {
+                if !closed.counts {
                     return None;
                 }
                 // An incomplete answer may hide a transaction of a wallet.
-                if let Some(txid) = closed.undelivered() {
+                if let Some(txid) = closed.undelivered {
                     return self.ask_again(hash, BloomReason::Undelivered(hash, txid), turn);
                 }
                 // The block may have left the chain while the answer was in flight.

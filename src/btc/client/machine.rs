@@ -35,9 +35,7 @@ use super::{
 };
 use crate::btc::bip37::session::{self, FilterPolicy, Session};
 use crate::btc::bip157::{self, FilterSync};
-use crate::btc::headers::{
-    BlockAt, BlockTimeError, ChainEvent, HeaderChain, HeaderFileError, HeaderRules,
-};
+use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain, HeaderChainError, HeaderRules};
 use crate::btc::peer::PeerId;
 use crate::btc::protocol::{MAX_INV_SIZE, PROTOCOL_VERSION};
 use crate::steady_clock::SteadyClock;
@@ -59,7 +57,7 @@ const REPORT_EVERY: Duration = Duration::from_secs(1);
 pub enum OpenError {
     /// The header file cannot be decoded.
     #[error("headers: {0}")]
-    Headers(HeaderFileError),
+    Headers(HeaderChainError),
     /// The stored headers belong to another network.
     #[error("the stored headers belong to {kept}, not to {wanted}")]
     Network {
@@ -88,7 +86,7 @@ pub enum OpenError {
     Config(#[from] bip157::ConfigError),
     /// The network cannot have the configured block time.
     #[error(transparent)]
-    BlockTime(#[from] BlockTimeError),
+    BlockTime(#[from] HeaderChainError),
 }
 
 /// The follower: the part that scans the blocks of the chain for the wallets.
@@ -1404,7 +1402,7 @@ fn open_headers(
     match HeaderChain::decode_with(bytes, rules) {
         Ok(chain) => Ok(chain),
         // Headers of another network would never connect to those of the peers.
-        Err(HeaderFileError::OtherNetwork { kept, wanted }) => {
+        Err(HeaderChainError::OtherNetwork { kept, wanted }) => {
             Err(OpenError::Network { kept, wanted })
         }
         Err(error) => {

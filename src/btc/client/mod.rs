@@ -653,7 +653,7 @@ pub enum Finding {
     Privacy(crate::btc::bip37::session::PrivacyReport),
     /// BIP37: no filter fits the watched elements at the configured false-positive rate. The client
     /// accepts no more answers to the old filter until fewer elements are watched.
-    NoFilter(crate::btc::bip37::SizingError),
+    NoFilter(crate::btc::bip37::FilterError),
     /// BIP37: the client sends a newly built filter, for this reason.
     FilterRefreshed(crate::btc::bip37::session::RefreshReason),
     /// The named peer lacks these services that the protocol needs. The client uses the peer only

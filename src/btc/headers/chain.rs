@@ -7,10 +7,9 @@ use core::time::Duration;
 use bitcoin::block::Header;
 use bitcoin::{BlockHash, Network, Work};
 
-use super::active::ActiveChain;
+use super::branches::{ActiveChain, SideBranches, SideHeader};
 use super::rules::{Context, MEDIAN_SPAN, PeriodFirst, median};
-use super::side::{SideBranches, SideHeader};
-use super::{BlockAt, ChainEvent, HeaderError, HeaderRules, TrustedStart, TrustedStartError};
+use super::{BlockAt, ChainEvent, HeaderChainError, HeaderError, HeaderRules, TrustedStart};
 use crate::btc::proof_of_work::check_proof_of_work;
 
 /// Maximum number of headers in a `headers` message: Core's `MAX_HEADERS_RESULTS`.
@@ -96,11 +95,11 @@ impl HeaderChain {
     /// below that block.
     ///
     /// # Errors
-    /// Returns an error if the trusted start contradicts itself: see [`TrustedStartError`].
+    /// Returns an error if the trusted start contradicts itself: see [`HeaderChainError`].
     pub fn from_trusted_start(
         rules: impl Into<HeaderRules>,
         trusted_start: TrustedStart,
-    ) -> Result<Self, TrustedStartError> {
+    ) -> Result<Self, HeaderChainError> {
         let rules = rules.into();
         let start = trusted_start.check(rules)?;
         let active = ActiveChain::new(&trusted_start, start);
@@ -198,8 +197,8 @@ impl HeaderChain {
         self.side.trim();
         // If `trim` has dropped a header of this run, the caller must learn that the header is
         // missing.
-        let mut places = (run.index..).zip(&run.headers);
-        match places.find(|(_, (hash, _))| self.side.get(hash).is_none()) {
+        let mut indexed = (run.index..).zip(&run.headers);
+        match indexed.find(|(_, (hash, _))| self.side.get(hash).is_none()) {
             None => Ok(()),
             Some((index, (_, SideHeader { height, .. }))) => {
                 let (height, limit) = (*height, self.side.limit);

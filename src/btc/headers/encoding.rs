@@ -20,11 +20,11 @@ use bitcoin::{Network, Work, consensus};
 
 use super::chain::MAX_HEADERS;
 use super::rules::MEDIAN_SPAN;
-use super::{HeaderChain, HeaderError, HeaderRules, TrustedStart, TrustedStartError};
+use super::{HeaderChain, HeaderChainError, HeaderRules, TrustedStart};
 use crate::btc::records::{self, FRAME_LEN, START_LEN, push, push_record, take};
 
 const NAME: [u8; 4] = *b"CSHC";
-const VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 1;
 const HEADER_LEN: usize = Header::SIZE;
 
 impl HeaderChain {
@@ -102,8 +102,8 @@ impl HeaderChain {
     ///
     /// # Errors
     /// Returns the first fault. If a header is at fault, the bytes before that header are intact,
-    /// and [`HeaderFileError::intact_len`] returns their length.
-    pub fn decode(bytes: &[u8]) -> Result<Self, HeaderFileError> {
+    /// and [`HeaderChainError::intact_len`] returns their length.
+    pub fn decode(bytes: &[u8]) -> Result<Self, HeaderChainError> {
         Self::decode_by(bytes, None)
     }
 
@@ -112,15 +112,15 @@ impl HeaderChain {
     /// signet, so `rules` must.
     ///
     /// # Errors
-    /// Those of [`decode`](Self::decode), and [`HeaderFileError::OtherNetwork`].
+    /// Those of [`decode`](Self::decode), and [`HeaderChainError::OtherNetwork`].
     pub fn decode_with(
         bytes: &[u8],
         rules: impl Into<HeaderRules>,
-    ) -> Result<Self, HeaderFileError> {
+    ) -> Result<Self, HeaderChainError> {
         Self::decode_by(bytes, Some(rules.into()))
     }
 
-    fn decode_by(bytes: &[u8], rules: Option<HeaderRules>) -> Result<Self, HeaderFileError> {
+    fn decode_by(bytes: &[u8], rules: Option<HeaderRules>) -> Result<Self, HeaderChainError> {
         let (mut chain, records) = decode_preamble(bytes, rules)?;
         let (records, cut) = records.as_chunks::<HEADER_LEN>();
         let mut height = chain.trusted_start().height;
@@ -136,16 +136,16 @@ impl HeaderChain {
                 let offset = chain.record_offset(height);
                 return Err(match refused {
                     Some(error) if error.index == taken => {
-                        HeaderFileError::Header { height, offset, cause: error.cause }
+                        HeaderChainError::Header { height, offset, cause: error.cause }
                     }
-                    _ => HeaderFileError::NotLinked { height, offset },
+                    _ => HeaderChainError::RecordNotLinked { height, offset },
                 });
             }
             height = chain.tip().height;
         }
         if !cut.is_empty() {
             let offset = chain.record_offset(height + 1);
-            return Err(HeaderFileError::Cut { offset, left: cut.len() });
+            return Err(HeaderChainError::Cut { offset, left: cut.len() });
         }
         Ok(chain)
     }
@@ -173,15 +173,15 @@ fn header(bytes: &[u8; HEADER_LEN]) -> Header {
 fn decode_preamble(
     bytes: &[u8],
     rules: Option<HeaderRules>,
-) -> Result<(HeaderChain, &[u8]), HeaderFileError> {
-    let cut = |needed| HeaderFileError::PreambleCut { length: bytes.len(), needed };
+) -> Result<(HeaderChain, &[u8]), HeaderChainError> {
+    let cut = |needed| HeaderChainError::PreambleCut { length: bytes.len(), needed };
     let start = bytes.first_chunk::<START_LEN>().ok_or(cut(START_LEN))?;
     let [name @ .., version] = *start;
     if name != NAME {
-        return Err(HeaderFileError::Name);
+        return Err(HeaderChainError::Name);
     }
     if version != VERSION {
-        return Err(HeaderFileError::Version { version });
+        return Err(HeaderChainError::Version { version });
     }
     let (_, mut records) = bytes.split_at(START_LEN);
     let length = records.first_chunk().ok_or(cut(START_LEN + FRAME_LEN))?;
@@ -189,17 +189,17 @@ fn decode_preamble(
     if bytes.len() < needed {
         return Err(cut(needed));
     }
-    let body = records::record(&mut records).ok_or(HeaderFileError::Damaged)?;
-    let start = read_start(body).ok_or(HeaderFileError::Damaged)?;
+    let body = records::record(&mut records).ok_or(HeaderChainError::Damaged)?;
+    let start = read_start(body).ok_or(HeaderChainError::Damaged)?;
     let ((genesis, height, work), headers) = start;
     let genesis = ChainHash::from(genesis);
     let network = Network::from_chain_hash(genesis);
-    let network = network.ok_or(HeaderFileError::UnknownChain { genesis })?;
+    let network = network.ok_or(HeaderChainError::UnknownChain { genesis })?;
     let rules = rules.unwrap_or(network.into());
     if rules.network() != network {
-        return Err(HeaderFileError::OtherNetwork { kept: network, wanted: rules.network() });
+        return Err(HeaderChainError::OtherNetwork { kept: network, wanted: rules.network() });
     }
-    let [period_first, headers @ ..] = headers else { return Err(HeaderFileError::Damaged) };
+    let [period_first, headers @ ..] = headers else { return Err(HeaderChainError::Damaged) };
     let trusted_start = TrustedStart {
         height,
         headers: headers.iter().map(header).collect(),
@@ -220,83 +220,13 @@ fn read_start(mut body: &[u8]) -> Option<(Start, &[[u8; HEADER_LEN]])> {
     cut.is_empty().then_some((start, headers))
 }
 
-/// Reason why bytes are not a valid chain of headers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum HeaderFileError {
-    /// The bytes do not begin with `CSHC`.
-    #[error("not a header file: the bytes do not begin with `CSHC`")]
-    Name,
-    /// The version is unknown.
-    #[error("version {version}, the only known version is {VERSION}")]
-    Version {
-        /// The version of the bytes.
-        version: u8,
-    },
-    /// The bytes end inside the preamble, or its length is damaged.
-    #[error("{length} bytes, at least {needed} are needed")]
-    PreambleCut {
-        /// The number of bytes given.
-        length: usize,
-        /// The number of bytes that the preamble needs.
-        needed: usize,
-    },
-    /// The preamble is damaged: its checksum does not match, or it does not contain whole headers.
-    #[error("the preamble is damaged: its checksum or its length is wrong")]
-    Damaged,
-    /// The genesis block is not that of a network known to the `bitcoin` crate.
-    #[error("no known network has genesis block {genesis}")]
-    UnknownChain {
-        /// The hash of the unknown genesis block.
-        genesis: ChainHash,
-    },
-    /// The headers belong to another network than the caller expects.
-    #[error("the headers belong to {kept}, not to {wanted}")]
-    OtherNetwork {
-        /// The network of the headers.
-        kept: Network,
-        /// The network that the caller expects.
-        wanted: Network,
-    },
-    /// The preamble contains an invalid trusted start.
-    #[error(transparent)]
-    TrustedStart(#[from] TrustedStartError),
-    /// A header is refused by the rules.
-    #[error("header at offset {offset}: {cause}")]
-    Header {
-        /// The height of the header.
-        height: u32,
-        /// The offset of the header in the bytes.
-        offset: u64,
-        /// The reason why the header is refused.
-        #[source]
-        cause: HeaderError,
-    },
-    /// A header is valid by itself, but it does not build on the header before it.
-    #[error("the header at offset {offset} does not build on height {}", height - 1)]
-    NotLinked {
-        /// The height of the header.
-        height: u32,
-        /// The offset of the header in the bytes.
-        offset: u64,
-    },
-    /// The bytes end inside a header.
-    #[error("the header at offset {offset} has only {left} of its 80 bytes")]
-    Cut {
-        /// The offset of the incomplete header.
-        offset: u64,
-        /// The number of bytes that follow that offset.
-        left: usize,
-    },
-}
-
-impl HeaderFileError {
-    /// Returns the length of the intact bytes, which can be decoded after the rest is cut off.
-    /// `None` if the preamble is damaged.
+impl HeaderChainError {
+    /// Returns the length of the intact bytes of an encoded chain, which can be decoded after the rest
+    /// is cut off. `None` if the preamble is damaged.
     pub fn intact_len(&self) -> Option<u64> {
         match self {
             Self::Header { offset, .. }
-            | Self::NotLinked { offset, .. }
+            | Self::RecordNotLinked { offset, .. }
             | Self::Cut { offset, .. } => Some(*offset),
             _ => None,
         }

@@ -8,10 +8,10 @@ use bitcoin::constants::genesis_block;
 use bitcoin::hashes::Hash as _;
 use bitcoin::{BlockHash, Network, Work};
 
-use super::active::sum_of_work;
+use super::branches::sum_of_work;
 use super::rules::MEDIAN_SPAN;
-use super::{BlockAt, HeaderRules};
-use crate::btc::proof_of_work::{ProofOfWorkError, check_proof_of_work};
+use super::{BlockAt, HeaderChainError, HeaderRules};
+use crate::btc::proof_of_work::check_proof_of_work;
 
 /// The highest height of a start: Core stores heights as `int`.
 const MAX_HEIGHT: u32 = i32::MAX as u32;
@@ -50,46 +50,46 @@ impl TrustedStart {
     }
 
     /// Checks that the trusted start is consistent, and returns its block.
-    pub(super) fn check(&self, rules: HeaderRules) -> Result<BlockAt, TrustedStartError> {
+    pub(super) fn check(&self, rules: HeaderRules) -> Result<BlockAt, HeaderChainError> {
         let network = rules.network();
         let height = self.height;
         if height > MAX_HEIGHT {
-            return Err(TrustedStartError::TooHigh { height, limit: MAX_HEIGHT });
+            return Err(HeaderChainError::TooHigh { height, limit: MAX_HEIGHT });
         }
         let (count, needed) = (self.headers.len(), MEDIAN_SPAN.min(height + 1) as usize);
         if count != needed {
-            return Err(TrustedStartError::HeaderCount { height, count, needed });
+            return Err(HeaderChainError::HeaderCount { height, count, needed });
         }
         // If the work is below 2^255, the sums of work with later headers cannot overflow.
         if self.work.to_be_bytes()[0] >> 7 != 0 {
-            return Err(TrustedStartError::TooMuchWork { work: self.work });
+            return Err(HeaderChainError::TooMuchWork { work: self.work });
         }
         let work_of = |height: u32, header: &Header| {
             check_proof_of_work(header, network)
-                .map_err(|error| TrustedStartError::ProofOfWork { height, error })
+                .map_err(|error| HeaderChainError::ProofOfWork { height, error })
         };
         let first = height - height % rules.period();
         let first_hash = work_of(first, &self.period_first)?;
         let mut hash = BlockHash::all_zeros();
-        for (place, header) in self.headers.iter().enumerate() {
-            let height = self.base() + u32::try_from(place).expect("at most 11");
-            if place > 0 && header.prev_blockhash != hash {
-                return Err(TrustedStartError::NotLinked { height });
+        for (index, header) in self.headers.iter().enumerate() {
+            let height = self.base() + u32::try_from(index).expect("at most 11");
+            if index > 0 && header.prev_blockhash != hash {
+                return Err(HeaderChainError::NotLinked { height });
             }
             hash = work_of(height, header)?;
             let genesis = genesis_block(network).block_hash();
             if height == 0 && hash != genesis {
-                return Err(TrustedStartError::Genesis { hash, genesis });
+                return Err(HeaderChainError::Genesis { hash, genesis });
             }
             if height == first && hash != first_hash {
-                return Err(TrustedStartError::PeriodFirst { height, hash, first: first_hash });
+                return Err(HeaderChainError::PeriodFirst { height, hash, first: first_hash });
             }
         }
         // Headers that reach down to genesis determine the work exactly. Otherwise, the blocks
         // below these headers add work.
         let sum = sum_of_work(self.headers[0].work(), &self.headers[1..]);
         if self.work < sum || (self.base() == 0) != (self.work == sum) {
-            return Err(TrustedStartError::OtherWork { work: self.work, height, sum });
+            return Err(HeaderChainError::OtherWork { work: self.work, height, sum });
         }
         Ok(BlockAt { height, hash })
     }
@@ -98,78 +98,4 @@ impl TrustedStart {
     pub(super) fn base(&self) -> u32 {
         self.height.saturating_sub(MEDIAN_SPAN - 1)
     }
-}
-
-/// Reason why a trusted start is invalid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum TrustedStartError {
-    /// The height exceeds the limit, since Core stores heights as `int`.
-    #[error("height {height}, the limit is {limit}")]
-    TooHigh {
-        /// The height of the trusted start.
-        height: u32,
-        /// The highest allowed height.
-        limit: u32,
-    },
-    /// The number of headers is wrong.
-    #[error("{count} headers for a start at height {height}, {needed} are needed")]
-    HeaderCount {
-        /// The height of the trusted start.
-        height: u32,
-        /// The number of headers given.
-        count: usize,
-        /// The number of headers needed.
-        needed: usize,
-    },
-    /// The work is 2^255 or more: no chain has that much, and sums of work could overflow.
-    #[error("work {work:x}, the limit is 2^255")]
-    TooMuchWork {
-        /// The work of the trusted start.
-        work: Work,
-    },
-    /// The total work contradicts the headers: it must equal the sum of their work if they reach
-    /// down to genesis, and exceed that sum otherwise.
-    #[error("work {work:x} at height {height} contradicts the headers, whose work is {sum:x}")]
-    OtherWork {
-        /// The total work that the trusted start states.
-        work: Work,
-        /// The height of the trusted start.
-        height: u32,
-        /// The sum of the work of the trusted start's headers.
-        sum: Work,
-    },
-    /// A header has no valid proof of work.
-    #[error("height {height}: {error}")]
-    ProofOfWork {
-        /// The height of the header.
-        height: u32,
-        /// The failed check.
-        #[source]
-        error: ProofOfWorkError,
-    },
-    /// A header does not build on the header before it.
-    #[error("the header at height {height} does not build on the header before it")]
-    NotLinked {
-        /// The height of the header.
-        height: u32,
-    },
-    /// The header at height 0 is not the network's genesis block.
-    #[error("genesis {hash}, the network's is {genesis}")]
-    Genesis {
-        /// The hash of the header at height 0.
-        hash: BlockHash,
-        /// The hash of the network's genesis block.
-        genesis: BlockHash,
-    },
-    /// The first header of the period is given twice, and the two headers differ.
-    #[error("header {hash} at height {height} differs from the period's first header {first}")]
-    PeriodFirst {
-        /// The height of the first block of the period.
-        height: u32,
-        /// The hash of the header at that height among `headers`.
-        hash: BlockHash,
-        /// The hash of `period_first`.
-        first: BlockHash,
-    },
 }

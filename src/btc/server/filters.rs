@@ -28,8 +28,8 @@
 //! Source: BIP157; Bitcoin Core 28.1, `net_processing.cpp` (`PrepareBlockFilterRequest`,
 //! `BlockRequestAllowed`) and `index/blockfilterindex.cpp`.
 
-mod memory;
-
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -41,11 +41,10 @@ use bitcoin::p2p::message_filter::{
     CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters,
 };
 use bitcoin::{BlockHash, Work};
-use thiserror::Error;
 
-pub use memory::{MemoryFilterStore, StoreError};
-
+use super::{BlockError, Violation};
 use crate::btc::bip157::{BASIC_FILTER, CHECKPOINT_INTERVAL, MAX_FILTERS, MAX_HASHES};
+use crate::btc::bip158::BlockFilter;
 use crate::btc::headers::{BlockAt, HeaderChain};
 use crate::btc::protocol::STALE_RELAY_AGE_LIMIT;
 
@@ -83,7 +82,7 @@ impl<'a, S: FilterStore + ?Sized> FilterServer<'a, S> {
     /// Returns the answer to `message`; `None` if `message` is no request for compact filters
     /// (`getcfilters`, `getcfheaders` or `getcfcheckpt`).
     ///
-    /// As in Core, a peer is disconnected for each [`RequestViolation`], and a request is not
+    /// As in Core, a peer is disconnected for each [`Violation`], and a request is not
     /// answered if the store lacks a filter. The server also answers requests for branches that
     /// recently left the active chain.
     ///
@@ -96,25 +95,28 @@ impl<'a, S: FilterStore + ?Sized> FilterServer<'a, S> {
             NetworkMessage::GetCFCheckpt(request) => self.checkpoints(request),
             _ => return None,
         };
-        Some(answer.map_or_else(FilterResponse::from, FilterResponse::Send))
+        Some(answer.map_or_else(|refusal| refusal, FilterResponse::Send))
     }
 
     /// Answers `getcfilters`.
-    fn filters(&self, request: &GetCFilters) -> Result<Reply, Refusal> {
+    fn filters(&self, request: &GetCFilters) -> Result<Reply, FilterResponse> {
         let GetCFilters { filter_type, start_height, stop_hash } = *request;
         let branch = self.branch(filter_type, stop_hash)?;
         branch.check_range(start_height, MAX_FILTERS)?;
         let blocks = (start_height..=branch.stop.height)
             .map(|height| {
                 let block = branch.hash_at(height)?;
-                self.store.filter_hash(&block).map(|_| block).ok_or(Refusal::Silent { height })
+                self.store
+                    .filter_hash(&block)
+                    .map(|_| block)
+                    .ok_or(FilterResponse::Silent { height })
             })
-            .collect::<Result<Vec<_>, _>>()?;
-        Ok(Reply(Messages::Filters(blocks.into_iter())))
+            .collect::<Result<_, FilterResponse>>()?;
+        Ok(Reply(Messages::Filters(blocks)))
     }
 
     /// Answers `getcfheaders`.
-    fn headers(&self, request: &GetCFHeaders) -> Result<Reply, Refusal> {
+    fn headers(&self, request: &GetCFHeaders) -> Result<Reply, FilterResponse> {
         let GetCFHeaders { filter_type, start_height, stop_hash } = *request;
         let branch = self.branch(filter_type, stop_hash)?;
         branch.check_range(start_height, MAX_HASHES)?;
@@ -126,7 +128,7 @@ impl<'a, S: FilterStore + ?Sized> FilterServer<'a, S> {
         let filter_hashes = (start_height..=branch.stop.height)
             .map(|height| {
                 let block = branch.hash_at(height)?;
-                self.store.filter_hash(&block).ok_or(Refusal::Silent { height })
+                self.store.filter_hash(&block).ok_or(FilterResponse::Silent { height })
             })
             .collect::<Result<_, _>>()?;
         let message = CFHeaders { filter_type, stop_hash, previous_filter_header, filter_hashes };
@@ -134,7 +136,7 @@ impl<'a, S: FilterStore + ?Sized> FilterServer<'a, S> {
     }
 
     /// Answers `getcfcheckpt`.
-    fn checkpoints(&self, request: &GetCFCheckpt) -> Result<Reply, Refusal> {
+    fn checkpoints(&self, request: &GetCFCheckpt) -> Result<Reply, FilterResponse> {
         let GetCFCheckpt { filter_type, stop_hash } = *request;
         let branch = self.branch(filter_type, stop_hash)?;
         let filter_headers = (1..=branch.stop.height / CHECKPOINT_INTERVAL)
@@ -145,25 +147,29 @@ impl<'a, S: FilterStore + ?Sized> FilterServer<'a, S> {
     }
 
     /// Returns the filter header at a height of a branch.
-    fn filter_header_at(&self, branch: &Branch<'_>, height: u32) -> Result<FilterHeader, Refusal> {
+    fn filter_header_at(
+        &self,
+        branch: &Branch<'_>,
+        height: u32,
+    ) -> Result<FilterHeader, FilterResponse> {
         let block = branch.hash_at(height)?;
-        self.store.filter_header(&block).ok_or(Refusal::Silent { height })
+        self.store.filter_header(&block).ok_or(FilterResponse::Silent { height })
     }
 
     /// Returns the chain of blocks that ends in `stop`, if the peer may request it.
-    fn branch(&self, filter_type: u8, stop: BlockHash) -> Result<Branch<'a>, RequestViolation> {
+    fn branch(&self, filter_type: u8, stop: BlockHash) -> Result<Branch<'a>, Violation> {
         if !self.services.has(ServiceFlags::COMPACT_FILTERS) {
-            return Err(RequestViolation::NotOffered);
+            return Err(Violation::NotOffered("a request for filters"));
         }
         if filter_type != BASIC_FILTER {
-            return Err(RequestViolation::FilterType(filter_type));
+            return Err(Violation::FilterType(filter_type));
         }
         let chain = self.chain;
         if let Some(height) = chain.height_of(&stop) {
             let stop = BlockAt { height, hash: stop };
             return Ok(Branch { chain, stop, stale: Vec::new() });
         }
-        self.stale_branch(stop).ok_or(RequestViolation::UnknownStop(stop))
+        self.stale_branch(stop).ok_or(Violation::UnknownStop(stop))
     }
 
     /// Returns the branch that ends in a block off the active chain, if the block is recent enough:
@@ -220,21 +226,21 @@ struct Branch<'a> {
 
 impl Branch<'_> {
     /// Checks the size of a range. As in Core, `stop - start` must be less than `limit`.
-    fn check_range(&self, start: u32, limit: u32) -> Result<(), RequestViolation> {
+    fn check_range(&self, start: u32, limit: u32) -> Result<(), Violation> {
         let stop = self.stop.height;
         match stop.checked_sub(start) {
-            None => Err(RequestViolation::StartAfterStop { start, stop }),
-            Some(more) if more >= limit => Err(RequestViolation::TooMany { start, stop, limit }),
+            None => Err(Violation::StartAfterStop { start, stop }),
+            Some(more) if more >= limit => Err(Violation::TooManyBlocks { start, stop, limit }),
             Some(_) => Ok(()),
         }
     }
 
     /// Returns the block at `height`, which must not be above the stop block. A chain that does not
     /// begin with genesis lacks its first blocks.
-    fn hash_at(&self, height: u32) -> Result<BlockHash, Refusal> {
+    fn hash_at(&self, height: u32) -> Result<BlockHash, FilterResponse> {
         let below = (self.stop.height - height) as usize;
         let hash = self.stale.get(below).copied().or_else(|| self.chain.hash_at(height));
-        hash.ok_or(Refusal::Silent { height })
+        hash.ok_or(FilterResponse::Silent { height })
     }
 }
 
@@ -250,27 +256,12 @@ pub enum FilterResponse {
         height: u32,
     },
     /// Disconnect the peer, for this reason.
-    Disconnect(RequestViolation),
+    Disconnect(Violation),
 }
 
-/// A [`FilterResponse`] that sends no messages.
-enum Refusal {
-    Silent { height: u32 },
-    Disconnect(RequestViolation),
-}
-
-impl From<RequestViolation> for Refusal {
-    fn from(violation: RequestViolation) -> Self {
+impl From<Violation> for FilterResponse {
+    fn from(violation: Violation) -> Self {
         Self::Disconnect(violation)
-    }
-}
-
-impl From<Refusal> for FilterResponse {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Silent { height } => Self::Silent { height },
-            Refusal::Disconnect(violation) => Self::Disconnect(violation),
-        }
     }
 }
 
@@ -279,27 +270,15 @@ impl From<Refusal> for FilterResponse {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply(Messages);
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Messages {
-    Filters(vec::IntoIter<BlockHash>),
-    One(Option<NetworkMessage>),
+    Filters(VecDeque<BlockHash>),
+    One(Option<Box<NetworkMessage>>),
 }
-
-impl PartialEq for Messages {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Filters(own), Self::Filters(other)) => own.as_slice() == other.as_slice(),
-            (Self::One(own), Self::One(other)) => own == other,
-            _ => false,
-        }
-    }
-}
-
-impl Eq for Messages {}
 
 impl Reply {
     fn one(message: NetworkMessage) -> Self {
-        Self(Messages::One(Some(message)))
+        Self(Messages::One(Some(Box::new(message))))
     }
 
     /// Returns the number of messages that are not sent yet.
@@ -317,11 +296,11 @@ impl Reply {
     pub fn next_message<S: FilterStore + ?Sized>(&mut self, store: &S) -> Option<NetworkMessage> {
         let blocks = match &mut self.0 {
             Messages::Filters(blocks) => blocks,
-            Messages::One(message) => return message.take(),
+            Messages::One(message) => return message.take().map(|message| *message),
         };
-        let block_hash = blocks.next()?;
+        let block_hash = blocks.pop_front()?;
         let Some(filter) = store.filter(&block_hash) else {
-            *blocks = Vec::new().into_iter();
+            blocks.clear();
             return None;
         };
         let filter_type = BASIC_FILTER;
@@ -329,37 +308,129 @@ impl Reply {
     }
 }
 
-/// Violation of BIP157 in a request, for which the peer is disconnected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum RequestViolation {
-    /// The node does not offer `NODE_COMPACT_FILTERS` to the peer.
-    #[error("the node does not offer compact filters")]
-    NotOffered,
-    /// The filter type does not exist.
-    #[error("filter type {0}, the only supported type is {BASIC_FILTER}")]
-    FilterType(u8),
-    /// The stop block is unknown, or it left the active chain too long ago.
-    #[error("unknown stop block {0}")]
-    UnknownStop(BlockHash),
-    /// The start height is above the height of the stop block.
-    #[error("start height {start} is above the stop block at height {stop}")]
-    StartAfterStop {
-        /// First requested height.
-        start: u32,
-        /// Height of the stop block.
-        stop: u32,
-    },
-    /// The requested range has more blocks than are allowed in a request of this kind.
-    #[error("heights {start} to {stop}, the limit is {limit} blocks")]
-    TooMany {
-        /// First requested height.
-        start: u32,
-        /// Height of the stop block.
-        stop: u32,
-        /// Maximum number of blocks in a request of this kind.
-        limit: u32,
-    },
+/// A [`FilterStore`] in memory, filled in the order of the chain. The store is meant for tests of
+/// wallets and for small chains.
+///
+/// [`rollback`](Self::rollback) keeps the filters of the removed blocks, as Core's index does. A
+/// client that does not know the reorganisation yet can therefore still request these filters.
+#[derive(Debug, Clone)]
+pub struct MemoryFilterStore {
+    /// The filters of all blocks, on the chain and off the chain.
+    filters: BTreeMap<BlockHash, Indexed>,
+    /// The blocks of the chain, from the lowest on.
+    active: Vec<BlockHash>,
+    /// The filter header before the lowest block.
+    before: FilterHeader,
+}
+
+#[derive(Debug, Clone)]
+struct Indexed {
+    /// Position of the block in the chain. If the block has left the chain, this is the position
+    /// that it had.
+    index: usize,
+    content: Vec<u8>,
+    hash: FilterHash,
+    header: FilterHeader,
+}
+
+impl MemoryFilterStore {
+    /// Creates an empty store for a chain that starts with genesis.
+    pub fn new() -> Self {
+        Self::behind(FilterHeader::all_zeros())
+    }
+
+    /// Creates an empty store for a chain without its first blocks. `before` is the filter header
+    /// of the block before the first one in the store.
+    pub fn behind(before: FilterHeader) -> Self {
+        Self { filters: BTreeMap::new(), active: Vec::new(), before }
+    }
+
+    /// Adds the filter of the next block and returns its filter header. The bytes are not
+    /// validated: a test may serve arbitrary bytes.
+    ///
+    /// # Errors
+    /// [`BlockError::AlreadyThere`] if the block is in the chain already.
+    ///
+    /// # Cost
+    /// One double SHA-256 of the filter.
+    pub fn append(&mut self, filter: BlockFilter) -> Result<FilterHeader, BlockError> {
+        let block = filter.block_hash;
+        if self.index(&block).is_some() {
+            return Err(BlockError::AlreadyThere(block));
+        }
+        let hash = filter.filter_hash();
+        let header = filter.filter_header(&self.tip_header());
+        let index = self.active.len();
+        self.filters.insert(block, Indexed { index, content: filter.content, hash, header });
+        self.active.push(block);
+        Ok(header)
+    }
+
+    /// Removes the blocks after `block` from the chain, which then ends in `block`.
+    ///
+    /// # Errors
+    /// [`BlockError::NotThere`] if the block is not in the chain. After an error, the store is
+    /// unchanged.
+    pub fn rollback(&mut self, block: &BlockHash) -> Result<(), BlockError> {
+        let index = self.index(block).ok_or(BlockError::NotThere(*block))?;
+        self.active.truncate(index + 1);
+        Ok(())
+    }
+
+    /// Removes the filters of all blocks that left the chain.
+    pub fn drop_stale(&mut self) {
+        let mut stale = core::mem::take(&mut self.filters);
+        let kept = |block: &BlockHash| stale.remove(block).map(|indexed| (*block, indexed));
+        self.filters = self.active.iter().filter_map(kept).collect();
+    }
+
+    /// Returns the position of `block`, if it is in the chain.
+    fn index(&self, block: &BlockHash) -> Option<usize> {
+        let index = self.filters.get(block)?.index;
+        (self.active.get(index) == Some(block)).then_some(index)
+    }
+
+    /// Returns the last block of the chain; `None` if the chain is empty.
+    pub fn tip(&self) -> Option<BlockHash> {
+        self.active.last().copied()
+    }
+
+    /// Returns the filter header of the last block. For an empty chain, returns the filter header
+    /// before the first block.
+    pub fn tip_header(&self) -> FilterHeader {
+        let tip = self.active.last().and_then(|tip| self.filters.get(tip));
+        tip.map_or(self.before, |tip| tip.header)
+    }
+
+    /// Returns the number of blocks in the chain.
+    pub fn len(&self) -> usize {
+        self.active.len()
+    }
+
+    /// Returns `true` if the chain has no block.
+    pub fn is_empty(&self) -> bool {
+        self.active.is_empty()
+    }
+}
+
+impl Default for MemoryFilterStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl FilterStore for MemoryFilterStore {
+    fn filter(&self, block: &BlockHash) -> Option<Vec<u8>> {
+        self.filters.get(block).map(|indexed| indexed.content.clone())
+    }
+
+    fn filter_hash(&self, block: &BlockHash) -> Option<FilterHash> {
+        self.filters.get(block).map(|indexed| indexed.hash)
+    }
+
+    fn filter_header(&self, block: &BlockHash) -> Option<FilterHeader> {
+        self.filters.get(block).map(|indexed| indexed.header)
+    }
 }
 
 #[cfg(test)]

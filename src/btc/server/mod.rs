@@ -65,11 +65,9 @@
 //! Source: Bitcoin Core 28.1, `net_processing.cpp`; a comment names the function at each branch
 //! that is not obvious.
 
-mod announcer;
-mod clock;
 pub mod filters;
+mod inventory;
 mod mempool;
-mod offered;
 mod outbox;
 mod peer;
 mod served_chain;
@@ -78,12 +76,13 @@ mod tests;
 
 use alloc::vec::Vec;
 
-use bitcoin::Transaction;
 use bitcoin::p2p::ServiceFlags;
 use bitcoin::p2p::message::NetworkMessage;
+use bitcoin::{BlockHash, Transaction};
 use thiserror::Error;
 
 use crate::btc::bip37::PayloadError;
+use crate::btc::bip157::BASIC_FILTER;
 use crate::btc::protocol::{
     MAX_INV_SIZE, MAX_LOCATOR_SIZE, MAX_SUBVERSION_LENGTH, MIN_PEER_PROTO_VERSION,
     PEER_CONNECT_TIMEOUT, TIMEOUT_INTERVAL,
@@ -222,7 +221,30 @@ pub enum Violation {
     /// The peer sent `filteradd` before it loaded a filter.
     #[error("filteradd without a filter")]
     NoFilter,
-    /// A request for compact filters violates BIP157.
-    #[error(transparent)]
-    Filters(filters::RequestViolation),
+    /// The type of compact filters does not exist.
+    #[error("filter type {0}, the only supported type is {BASIC_FILTER}")]
+    FilterType(u8),
+    /// The stop block of a request for compact filters is unknown, or it left the active chain too
+    /// long ago.
+    #[error("unknown stop block {0}")]
+    UnknownStop(BlockHash),
+    /// The start height of a request for compact filters is above the height of the stop block.
+    #[error("start height {start} is above the stop block at height {stop}")]
+    StartAfterStop {
+        /// First requested height.
+        start: u32,
+        /// Height of the stop block.
+        stop: u32,
+    },
+    /// A request for compact filters has a range of more blocks than are allowed in a request of
+    /// this kind.
+    #[error("heights {start} to {stop}, the limit is {limit} blocks")]
+    TooManyBlocks {
+        /// First requested height.
+        start: u32,
+        /// Height of the stop block.
+        stop: u32,
+        /// Maximum number of blocks in a request of this kind.
+        limit: u32,
+    },
 }

@@ -10,24 +10,24 @@ use core::mem;
 use bitcoin::hashes::Hash as _;
 use bitcoin::p2p::message::NetworkMessage;
 use bitcoin::p2p::message_blockdata::Inventory;
-use bitcoin::{Block, BlockHash, Transaction, Txid, Wtxid};
+use bitcoin::{Block, BlockHash, Transaction};
 
-use super::ServedChain;
-use super::filters;
+use super::inventory::TxName;
+use super::{ServedChain, filters};
 use crate::btc::bip37::{BlockElements, BloomFilter, MerkleBlock};
 use crate::btc::protocol::MSG_FILTERED_BLOCK;
 
 /// The answers whose messages are not all created yet, in order.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    replies: VecDeque<Reply>,
+    queue: VecDeque<Queued>,
     /// Last block of a `getblocks` answer that was cut at its limit. When the peer requests this
     /// block, the peer is told that more blocks follow.
     continue_at: Option<BlockHash>,
 }
 
 #[derive(Debug)]
-enum Reply {
+enum Queued {
     One(Box<NetworkMessage>),
     Filters(filters::Reply),
     /// The items of a `getdata`, and those of them that were not found.
@@ -45,22 +45,22 @@ enum Reply {
 impl Outbox {
     /// Returns the number of answers that are not complete.
     pub(super) fn len(&self) -> usize {
-        self.replies.len()
+        self.queue.len()
     }
 
     /// Queues a single message.
     pub(super) fn push(&mut self, message: NetworkMessage) {
-        self.replies.push_back(Reply::One(Box::new(message)));
+        self.queue.push_back(Queued::One(Box::new(message)));
     }
 
     /// Queues compact filters.
     pub(super) fn push_filters(&mut self, reply: filters::Reply) {
-        self.replies.push_back(Reply::Filters(reply));
+        self.queue.push_back(Queued::Filters(reply));
     }
 
     /// Queues the answer to the items of a `getdata`.
     pub(super) fn push_items(&mut self, items: Vec<Inventory>) {
-        self.replies.push_back(Reply::Items { items: items.into_iter(), missing: Vec::new() });
+        self.queue.push_back(Queued::Items { items: items.into_iter(), missing: Vec::new() });
     }
 
     /// Notes that a `getblocks` answer was cut after this block, and that more blocks follow.
@@ -76,28 +76,28 @@ impl Outbox {
         mut filter: Option<&mut BloomFilter>,
     ) -> Option<NetworkMessage> {
         loop {
-            match self.replies.front_mut()? {
-                Reply::One(_) => {
-                    let Some(Reply::One(message)) = self.replies.pop_front() else { continue };
+            match self.queue.front_mut()? {
+                Queued::One(_) => {
+                    let Some(Queued::One(message)) = self.queue.pop_front() else { continue };
                     return Some(*message);
                 }
-                Reply::Filters(reply) => {
+                Queued::Filters(reply) => {
                     let store = chain.filters();
                     if let Some(message) = store.and_then(|store| reply.next_message(store)) {
                         return Some(message);
                     }
-                    self.replies.pop_front();
+                    self.queue.pop_front();
                 }
-                Reply::Matched { block, indices } => {
+                Queued::Matched { block, indices } => {
                     if let Some(message) = next_matched(block, indices) {
                         return Some(message);
                     }
-                    self.replies.pop_front();
+                    self.queue.pop_front();
                 }
-                Reply::Items { items, missing } => {
+                Queued::Items { items, missing } => {
                     let Some(item) = items.next() else {
                         let missing = mem::take(missing);
-                        self.replies.pop_front();
+                        self.queue.pop_front();
                         if missing.is_empty() {
                             continue;
                         }
@@ -123,7 +123,7 @@ impl Outbox {
         let message = match &wanted {
             Wanted::Transaction { tx, witness } => {
                 let Some(found) = tx.find(chain) else {
-                    if let Some(Reply::Items { missing, .. }) = self.replies.front_mut() {
+                    if let Some(Queued::Items { missing, .. }) = self.queue.front_mut() {
                         missing.push(item);
                     }
                     return None;
@@ -137,7 +137,7 @@ impl Outbox {
                 let block = chain.block(hash)?;
                 let (message, indices) = filtered(filter?, block)?;
                 let (block, indices) = (Arc::clone(block), indices.into_iter());
-                self.replies.push_front(Reply::Matched { block, indices });
+                self.queue.push_front(Queued::Matched { block, indices });
                 message
             }
             Wanted::Unknown => return None,
@@ -150,8 +150,8 @@ impl Outbox {
             // The `inv` comes after the block and its matched transactions, and before the next
             // item.
             let more = NetworkMessage::Inv(vec![Inventory::Block(chain.tip().hash)]);
-            let place = usize::from(matches!(self.replies.front(), Some(Reply::Matched { .. })));
-            self.replies.insert(place, Reply::One(Box::new(more)));
+            let index = usize::from(matches!(self.queue.front(), Some(Queued::Matched { .. })));
+            self.queue.insert(index, Queued::One(Box::new(more)));
             self.continue_at = None;
         }
         Some(message)
@@ -188,47 +188,6 @@ impl Wanted {
         match self {
             Self::Block { hash, .. } | Self::Filtered(hash) => Some(*hash),
             _ => None,
-        }
-    }
-}
-
-/// A transaction id: txid or wtxid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum TxName {
-    Txid(Txid),
-    Wtxid(Wtxid),
-}
-
-impl TxName {
-    /// Returns the id of the transaction that an inventory item names.
-    pub(super) fn of(item: Inventory) -> Option<Self> {
-        match item {
-            Inventory::Transaction(txid) | Inventory::WitnessTransaction(txid) => {
-                Some(Self::Txid(txid))
-            }
-            Inventory::WTx(wtxid) => Some(Self::Wtxid(wtxid)),
-            _ => None,
-        }
-    }
-
-    /// Returns the item that requests this transaction in a `getdata`.
-    pub(super) fn request(self, witness: bool) -> Inventory {
-        match self {
-            Self::Txid(txid) if witness => Inventory::WitnessTransaction(txid),
-            Self::Txid(txid) => Inventory::Transaction(txid),
-            Self::Wtxid(wtxid) => Inventory::WTx(wtxid),
-        }
-    }
-
-    /// Returns `true` if the mempool of the chain has the transaction.
-    pub(super) fn is_in(&self, chain: &ServedChain) -> bool {
-        self.find(chain).is_some()
-    }
-
-    fn find<'a>(&self, chain: &'a ServedChain) -> Option<&'a Arc<Transaction>> {
-        match self {
-            Self::Txid(txid) => chain.mempool().get(txid),
-            Self::Wtxid(wtxid) => chain.mempool().get_by_wtxid(wtxid),
         }
     }
 }

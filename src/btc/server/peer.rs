@@ -13,16 +13,15 @@ use bitcoin::p2p::message_blockdata::{GetBlocksMessage, GetHeadersMessage, Inven
 use bitcoin::p2p::message_network::VersionMessage;
 use bitcoin::{BlockHash, Transaction};
 
-use super::announcer::Announcer;
-use super::clock::Clock;
 use super::filters::{FilterResponse, FilterServer};
-use super::offered::Offered;
-use super::outbox::{Outbox, TxName};
+use super::inventory::{Announcer, Offered, TxName};
+use super::outbox::Outbox;
 use super::{Action, Config, Event, Reason, ServedChain, Violation};
 use crate::btc::bip37::{AddedData, BloomFilter, PayloadError};
 use crate::btc::protocol::{
     FEEFILTER_VERSION, MAX_INV_SIZE, MAX_LOCATOR_SIZE, MAX_SUBVERSION_LENGTH,
-    MIN_PEER_PROTO_VERSION, PROTOCOL_VERSION, USER_AGENT,
+    MIN_PEER_PROTO_VERSION, PEER_CONNECT_TIMEOUT, PING_INTERVAL, PROTOCOL_VERSION,
+    TIMEOUT_INTERVAL, USER_AGENT,
 };
 use crate::steady_clock::SteadyClock;
 
@@ -154,7 +153,7 @@ impl Peer {
         match self.next_message(chain, now) {
             Some(message) => {
                 self.is_sending = true;
-                self.clock.busy(now);
+                self.clock.busy.get_or_insert(now);
                 actions.push(Action::Send(message));
             }
             None => self.clock.idle(now),
@@ -171,7 +170,7 @@ impl Peer {
         actions: &mut Vec<Action>,
     ) -> Result<(), Reason> {
         if matches!(event, Event::Message(_) | Event::FilterLoad(_)) {
-            self.clock.heard(now);
+            self.clock.heard = now;
             // Each answer has a limited size. This check bounds the number of answers if the caller
             // does not wait until the peer is idle.
             if self.is_sending && self.outbox.len() >= MAX_BACKLOG {
@@ -245,7 +244,7 @@ impl Peer {
             }
             // Core accepts `sendheaders` before `verack` too.
             (Stage::Verack | Stage::Done, NetworkMessage::SendHeaders) => {
-                self.announcer.send_headers();
+                self.announcer.send_headers = true;
             }
             (Stage::Done, message) => self.answer(message, chain, actions)?,
             // Core ignores messages that are too early, and a second `version`.
@@ -340,7 +339,7 @@ impl Peer {
                 self.offered(ServiceFlags::BLOOM, "filterclear")?;
                 self.filter = None;
                 // As in Core, all transactions are announced to a peer without a filter.
-                self.announcer.relay();
+                self.announcer.relay = true;
             }
             NetworkMessage::GetCFilters(_)
             | NetworkMessage::GetCFHeaders(_)
@@ -380,7 +379,7 @@ impl Peer {
     fn load(&mut self, filter: Result<BloomFilter, PayloadError>) -> Result<(), Violation> {
         self.offered(ServiceFlags::BLOOM, "filterload")?;
         self.filter = Some(filter.map_err(Violation::BloomFilter)?);
-        self.announcer.relay();
+        self.announcer.relay = true;
         Ok(())
     }
 
@@ -412,7 +411,7 @@ impl Peer {
         };
         // An empty answer means that the peer has the tip.
         let sent = headers.last().map_or(chain.tip().hash, Header::block_hash);
-        self.announcer.sent_header(sent);
+        self.announcer.best_sent = Some(sent);
         self.outbox.push(NetworkMessage::Headers(headers));
         Ok(())
     }
@@ -448,7 +447,7 @@ impl Peer {
         match FilterServer::new(chain.headers(), store, self.services).answer(request) {
             Some(FilterResponse::Send(reply)) => self.outbox.push_filters(reply),
             Some(FilterResponse::Disconnect(violation)) => {
-                return Err(Violation::Filters(violation));
+                return Err(violation);
             }
             // Core sends no answer if it lacks a filter of the range.
             Some(FilterResponse::Silent { .. }) | None => {}
@@ -465,6 +464,80 @@ fn check_locator(locator: &[BlockHash]) -> Result<(), Violation> {
 /// Checks the number of items in a message. Core treats too many items as misbehaviour.
 fn check_items(items: &[Inventory]) -> Result<(), Violation> {
     if items.len() > MAX_INV_SIZE { Err(Violation::TooManyItems(items.len())) } else { Ok(()) }
+}
+
+/// The times of a connection and its pending ping.
+#[derive(Debug)]
+struct Clock {
+    /// Time at which the connection was made.
+    connected: Duration,
+    /// Time at which the last message was received.
+    heard: Duration,
+    /// Time at which the last ping was sent. Before the first ping, the time at which the
+    /// connection was made.
+    pinged: Duration,
+    /// Nonce of the ping that has no answer yet.
+    ping: Option<u64>,
+    /// Nonce of the next ping.
+    next_nonce: u64,
+    /// Time since which messages are being written; `None` if no message is being written.
+    busy: Option<Duration>,
+}
+
+impl Clock {
+    fn new(nonce: u64, now: Duration) -> Self {
+        Self { connected: now, heard: now, pinged: now, ping: None, next_nonce: nonce, busy: None }
+    }
+
+    /// Notes a `pong`. A wrong nonce does not answer the ping.
+    fn pong(&mut self, nonce: u64) {
+        self.ping = self.ping.filter(|sent| *sent != nonce);
+    }
+
+    /// Returns the nonce of a ping to send now, if a ping is due. Only one ping is pending at a
+    /// time.
+    fn take_ping(&mut self, now: Duration) -> Option<u64> {
+        // As in Core, no ping is sent while another ping is unanswered: the new nonce would replace
+        // the nonce that the pong must contain.
+        if self.ping.is_some() || now.saturating_sub(self.pinged) <= PING_INTERVAL {
+            return None;
+        }
+        let nonce = self.next_nonce;
+        self.next_nonce = nonce.wrapping_add(1);
+        self.pinged = now;
+        self.ping = Some(nonce);
+        self.ping
+    }
+
+    /// Notes that all messages were written. The time that writing took does not count
+    /// towards timeouts: the caller does not read while it writes, so the next message of the peer,
+    /// or its answer to a ping, may be waiting unread.
+    fn idle(&mut self, now: Duration) {
+        let Some(since) = self.busy.take() else { return };
+        let spent = now.saturating_sub(since);
+        self.heard = self.heard.saturating_add(spent).min(now);
+        self.pinged = self.pinged.saturating_add(spent).min(now);
+    }
+
+    /// Checks the timeouts.
+    ///
+    /// # Errors
+    /// The timeout that has expired. While messages are being written, no timeout expires.
+    fn check(&self, is_ready: bool, now: Duration) -> Result<(), Reason> {
+        let over = |since: Duration| now.saturating_sub(since) > TIMEOUT_INTERVAL;
+        if self.busy.is_some() {
+            Ok(())
+        } else if !is_ready {
+            let is_over = now.saturating_sub(self.connected) > PEER_CONNECT_TIMEOUT;
+            if is_over { Err(Reason::HandshakeTimeout) } else { Ok(()) }
+        } else if over(self.heard) {
+            Err(Reason::Silent)
+        } else if self.ping.is_some() && over(self.pinged) {
+            Err(Reason::PingTimeout)
+        } else {
+            Ok(())
+        }
+    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use bitcoin::hashes::Hash as _;
 use bitcoin::{Block, BlockHash, Network, OutPoint, ScriptBuf, Transaction, Txid};
 use thiserror::Error;
 
-use super::filters::{MemoryFilterStore, StoreError};
+use super::filters::MemoryFilterStore;
 use super::mempool::{Mempool, TransactionError};
 use crate::btc::bip158::{BindError, BlockFilter, BoundBlock, BuildError};
 use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain, HeaderError, HeaderRules};
@@ -28,7 +28,7 @@ use crate::btc::protocol::STALE_RELAY_AGE_LIMIT;
 pub struct ServedChain {
     headers: HeaderChain,
     /// The linked blocks of all branches.
-    blocks: HashMap<BlockHash, Held>,
+    blocks: HashMap<BlockHash, StoredBlock>,
     /// Blocks whose parent is missing, by the hash of the parent.
     waiting: HashMap<BlockHash, Vec<IncomingBlock>>,
     /// The scripts of all outputs of all blocks. A txid determines its outputs on every branch, so
@@ -43,7 +43,7 @@ pub struct ServedChain {
 }
 
 #[derive(Debug)]
-struct Held {
+struct StoredBlock {
     block: Arc<Block>,
     prevouts: Option<Vec<ScriptBuf>>,
     /// `true` if the block is in the active chain, or was in it earlier. Off the active chain, Core
@@ -103,7 +103,7 @@ impl ServedChain {
             version: 0,
         };
         let hash = chain.tip().hash;
-        chain.hold(hash, genesis_block(rules.network()).into());
+        chain.store(hash, genesis_block(rules.network()).into());
         let mut added = Added::default();
         chain.connect(BlockAt { height: 0, hash }, &mut added);
         debug_assert_eq!(added.errors, [], "genesis spends nothing");
@@ -178,7 +178,7 @@ impl ServedChain {
                 return false;
             }
         };
-        self.hold(hash, incoming);
+        self.store(hash, incoming);
         added.linked += 1;
         for event in events {
             match event {
@@ -190,30 +190,31 @@ impl ServedChain {
     }
 
     /// Stores a block and the scripts of its outputs.
-    fn hold(&mut self, hash: BlockHash, IncomingBlock { block, prevouts }: IncomingBlock) {
+    fn store(&mut self, hash: BlockHash, IncomingBlock { block, prevouts }: IncomingBlock) {
         block.txdata.iter().for_each(|tx| self.add_outputs(tx));
-        self.blocks.insert(hash, Held { block: Arc::new(block), prevouts, was_active: false });
+        let block = Arc::new(block);
+        self.blocks.insert(hash, StoredBlock { block, prevouts, was_active: false });
     }
 
     /// Adds a block to the active chain and builds its filter.
     fn connect(&mut self, at: BlockAt, added: &mut Added) {
-        let Some(held) = self.blocks.get_mut(&at.hash) else { return };
-        held.was_active = true;
-        self.spent.extend(spends(&held.block));
+        let Some(stored) = self.blocks.get_mut(&at.hash) else { return };
+        stored.was_active = true;
+        self.spent.extend(spends(&stored.block));
         let Some(filters) = &mut self.filters else { return };
         // A filter header depends on the filter header before it. There can be no further filter
         // headers after a missing filter.
         let previous = filters.tip().unwrap_or_else(BlockHash::all_zeros);
-        if previous != held.block.header.prev_blockhash {
+        if previous != stored.block.header.prev_blockhash {
             return;
         }
-        let filter = match &held.prevouts {
-            Some(scripts) => BlockFilter::from_prevout_scripts(&held.block, scripts),
-            None => BlockFilter::new(&held.block, |outpoint| self.outputs.get(outpoint).cloned()),
+        let filter = match &stored.prevouts {
+            Some(scripts) => BlockFilter::from_prevout_scripts(&stored.block, scripts),
+            None => BlockFilter::new(&stored.block, |outpoint| self.outputs.get(outpoint).cloned()),
         };
         match filter {
             Ok(filter) => {
-                added.errors.extend(filters.append(filter).err().map(BlockError::Filters));
+                added.errors.extend(filters.append(filter).err());
             }
             Err(error) => added.errors.push(BlockError::NoFilter { at, error }),
         }
@@ -222,16 +223,16 @@ impl ServedChain {
     /// Removes the last block from the active chain.
     fn disconnect(&mut self, at: BlockAt, added: &mut Added) {
         added.disconnected += 1;
-        let Some(held) = self.blocks.get(&at.hash) else { return };
-        for (outpoint, _) in spends(&held.block) {
+        let Some(stored) = self.blocks.get(&at.hash) else { return };
+        for (outpoint, _) in spends(&stored.block) {
             self.spent.remove(&outpoint);
         }
         if let Some(filters) = &mut self.filters
             // If the block has no filter, the last filter belongs to an earlier block and is kept.
             && filters.tip() == Some(at.hash)
-            && let Err(error) = filters.rollback(&held.block.header.prev_blockhash)
+            && let Err(error) = filters.rollback(&stored.block.header.prev_blockhash)
         {
-            added.errors.push(BlockError::Filters(error));
+            added.errors.push(error);
         }
     }
 
@@ -325,11 +326,11 @@ impl ServedChain {
     /// this chain and is less than [`STALE_RELAY_AGE_LIMIT`] older than the tip (the time limit of
     /// Core's `BlockRequestAllowed`). `None` for any other block.
     pub fn block(&self, hash: &BlockHash) -> Option<&Arc<Block>> {
-        let held = self.blocks.get(hash)?;
+        let stored = self.blocks.get(hash)?;
         let tip = self.headers.header_at(self.tip().height)?;
-        let is_recent = tip.time.saturating_sub(held.block.header.time) < STALE_RELAY_AGE_LIMIT;
-        let allowed = self.headers.height_of(hash).is_some() || (held.was_active && is_recent);
-        allowed.then_some(&held.block)
+        let is_recent = tip.time.saturating_sub(stored.block.header.time) < STALE_RELAY_AGE_LIMIT;
+        let allowed = self.headers.height_of(hash).is_some() || (stored.was_active && is_recent);
+        allowed.then_some(&stored.block)
     }
 
     /// Returns the height of the highest block of the active chain that is `hash` or one of its
@@ -370,7 +371,7 @@ fn spends(block: &Block) -> impl Iterator<Item = (OutPoint, Txid)> {
     })
 }
 
-/// Error of adding a block.
+/// Error of adding a block or its filter.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BlockError {
@@ -399,9 +400,12 @@ pub enum BlockError {
         /// The reason why the filter cannot be built.
         error: BuildError,
     },
-    /// The filter store disagrees with the chain.
-    #[error("filters: {0}")]
-    Filters(StoreError),
+    /// The store of filters has the filter of the block in its chain already.
+    #[error("block {0} is in the chain already")]
+    AlreadyThere(BlockHash),
+    /// The store of filters does not have the block in its chain.
+    #[error("block {0} is not in the chain")]
+    NotThere(BlockHash),
 }
 
 #[cfg(test)]

@@ -278,7 +278,7 @@ fn kind(question: &Question<'_>) -> Result<Value, Refusal> {
 
 /// Reads the parameters and the key of a set.
 fn params(question: &Question<'_>) -> Result<(GcsParams, SipKey), Refusal> {
-    let unsupported = |error: gcs::GcsParamsError| Refusal::Skipped(error.to_string());
+    let unsupported = |error: gcs::GcsError| Refusal::Skipped(error.to_string());
     let params = GcsParams::new(question.number("p")?, question.number("m")?);
     let key = question.member("key", |key| unhex(key)?.try_into().ok())?;
     Ok((params.map_err(unsupported)?, SipKey::from_bytes(key)))

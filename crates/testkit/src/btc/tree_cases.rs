@@ -4,7 +4,7 @@ use std::str::FromStr as _;
 
 use chainsieve::bitcoin::consensus::encode::deserialize_partial;
 use chainsieve::bitcoin::{self, Txid};
-use chainsieve::btc::bip37::{MerkleBlock, Policy, Proof, TreeError};
+use chainsieve::btc::bip37::{MerkleBlock, MerkleBlockError, Policy, Proof};
 
 use crate::btc::oracle::Case;
 
@@ -30,7 +30,7 @@ pub fn tree(case: &Case) {
     assert_eq!(matches, expected.matches, "{case}: bitcoin's matches");
 
     let tree = ours.extract_matches();
-    if let Err(TreeError::RootMismatch { .. }) = tree {
+    if let Err(MerkleBlockError::RootMismatch { .. }) = tree {
         assert!(expected.valid, "{case}: a root for an invalid tree");
     } else {
         assert_eq!(tree.is_ok(), expected.valid, "{case}: {tree:?}");

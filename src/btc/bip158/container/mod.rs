@@ -45,17 +45,15 @@
 //! truncated between two records is a valid shorter file. A file that is truncated inside a record,
 //! or damaged, is intact up to the last record before the fault. Nothing after the fault is read.
 
-mod reader;
+mod records;
 mod stream;
-mod writer;
 
 use bitcoin::bip158::FilterHeader;
 use bitcoin::hashes::Hash as _;
 use thiserror::Error;
 
-pub use reader::{Intact, Records};
+pub use records::{Intact, Records, Writer};
 pub use stream::{Batch, BatchReader};
-pub use writer::Writer;
 
 use super::scan::Commitment;
 

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 
 use bitcoin::BlockHash;
 
-use super::reader::{AROUND, FRONT};
+use super::records::{AROUND, FRONT};
 use super::{ContainerError, Header, Intact};
 use crate::btc::bip158::scan::FilterItem;
 

@@ -1,6 +1,5 @@
 //! Encoded sets written by hand, with one error for each fault.
 
-use super::encode::{distinct_elements, sorted};
 use super::*;
 
 /// Remainders of 2 bits and `M` = 8: the range of a set of two values is 16.
@@ -109,8 +108,8 @@ fn a_quotient_of_millions() {
 
 #[test]
 fn parameters_have_limits() {
-    assert_eq!(GcsParams::new(33, 1), Err(GcsParamsError::RemainderBits(33)));
-    assert_eq!(GcsParams::new(0, 0), Err(GcsParamsError::ZeroM));
+    assert_eq!(GcsParams::new(33, 1), Err(GcsError::RemainderBits(33)));
+    assert_eq!(GcsParams::new(0, 0), Err(GcsError::ZeroM));
     let params = GcsParams::new(32, u32::MAX).unwrap();
     assert_eq!((params.p(), params.m()), (32, u32::MAX));
 }

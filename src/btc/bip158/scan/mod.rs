@@ -32,11 +32,8 @@
 //! candidate as well. Scan the candidates in chain order once `missed` returns `None`, or scan the
 //! candidates above the coin again.
 
-#[cfg(feature = "rayon")]
-mod parallel;
 mod scanner;
 mod wallets;
-mod windows;
 
 use alloc::vec::Vec;
 

@@ -1,13 +1,19 @@
-//! The scan, filter by filter.
+//! The scan: windows of filters are matched ahead, and then reported filter by filter.
 
 use alloc::vec::Vec;
-use core::ops::{ControlFlow, Range};
+use core::ops::{ControlFlow, Range, RangeInclusive};
 
+use bitcoin::bip158::FilterHash;
+use bitcoin::hashes::Hash as _;
+use chainsieve_lanes::hash::sha256d::sha256d_each;
 use chainsieve_lanes::simd::Backend;
+#[cfg(feature = "rayon")]
+use rayon::prelude::*;
 
 use super::wallets::Pass;
-use super::windows::{Answer, TASK};
-use super::{Candidate, CandidateReason, FilterItem, ScanCursor, ScanError, Statistics, Wallets};
+use super::{
+    Candidate, CandidateReason, FilterItem, NoAnswer, ScanCursor, ScanError, Statistics, Wallets,
+};
 use crate::btc::bip158::{DecodedFilter, Matcher, PreparedScripts};
 
 /// A resumable scan of the filters of a chain.
@@ -59,12 +65,12 @@ use crate::btc::bip158::{DecodedFilter, Matcher, PreparedScripts};
 /// ```
 #[derive(Debug, Clone)]
 pub struct FilterScan {
-    pub(super) wallets: Wallets,
-    pub(super) cursor: ScanCursor,
-    pub(super) statistics: Statistics,
-    pub(super) backend: Backend,
+    wallets: Wallets,
+    cursor: ScanCursor,
+    statistics: Statistics,
+    backend: Backend,
     /// One matcher for each parallel task. A scan on one core uses only the first matcher.
-    pub(super) matchers: Vec<Matcher>,
+    matchers: Vec<Matcher>,
 }
 
 impl FilterScan {
@@ -257,11 +263,11 @@ impl FilterScan {
 
     /// Reports the answer of a filter. If the caller then adds scripts, matches the filter with the
     /// new scripts. Finally, moves to the height after the filter.
-    pub(super) fn settle<B>(
+    fn settle<B>(
         &mut self,
         pass: Pass,
         item: &FilterItem<'_>,
-        answer: Answer,
+        answer: FilterAnswer,
         found: &mut impl FnMut(Candidate, &mut Wallets) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         let &FilterItem { height, block_hash, .. } = item;
@@ -325,6 +331,135 @@ impl FilterScan {
         statistics.questions += questions as u64;
         ControlFlow::Continue(())
     }
+
+    /// Scans in windows of filters. Matches each window ahead with `ask`, and reports the filters
+    /// in order. `sizes` limits the number of filters in a window. Windows shrink while scripts are
+    /// added, because filters matched ahead must then be matched again.
+    fn scan_windows<'a, B>(
+        &mut self,
+        pass: Pass,
+        items: impl IntoIterator<Item = FilterItem<'a>>,
+        mut found: impl FnMut(Candidate, &mut Wallets) -> ControlFlow<B>,
+        sizes: RangeInclusive<usize>,
+        ask: impl Fn(Question<'_>, &mut Vec<Matcher>, &[FilterItem<'a>], &mut [FilterAnswer]),
+    ) -> Result<ControlFlow<B>, ScanError> {
+        let mut items = items.into_iter();
+        let mut window: Vec<FilterItem<'a>> = Vec::new();
+        let mut answers = Vec::new();
+        let mut size = *sizes.end();
+        loop {
+            window.clear();
+            let room = match pass {
+                Pass::Onward => size,
+                Pass::Repeat => self.wallets.select(size),
+            };
+            let mut order = Ok(());
+            for item in items.by_ref().take(room) {
+                let last = window.last().map(|last| last.height + 1);
+                order = check_order(last.unwrap_or(self.wallets.next_height(pass)), &item);
+                if order.is_err() {
+                    // The filters before the gap are scanned first, then the error is returned.
+                    break;
+                }
+                window.push(item);
+            }
+            if window.is_empty() {
+                return order.map(ControlFlow::Continue);
+            }
+            answers.clear();
+            answers.resize_with(window.len(), || Ok(Vec::new()));
+
+            let (mut asked, mut has_grown) = (0, false);
+            for (at, item) in window.iter().enumerate() {
+                let all = self.wallets.asked(pass);
+                // Scripts were added since the window was matched. The remaining filters must be
+                // matched with the new scripts.
+                if all.len() > asked {
+                    has_grown = at > 0;
+                    let new: PreparedScripts;
+                    let scripts = if asked == 0 {
+                        all
+                    } else {
+                        new = (asked..all.len()).filter_map(|index| all.get(index)).collect();
+                        &new
+                    };
+                    let question = Question { backend: self.backend, scripts, asked_before: asked };
+                    ask(question, &mut self.matchers, &window[at..], &mut answers[at..]);
+                    asked = all.len();
+                }
+                let answer = core::mem::replace(&mut answers[at], Ok(Vec::new()));
+                if let ControlFlow::Break(value) = self.settle(pass, item, answer, &mut found) {
+                    return Ok(ControlFlow::Break(value));
+                }
+            }
+            order?;
+            let wanted = if has_grown { size / 2 } else { size * 2 };
+            size = wanted.clamp(*sizes.start(), *sizes.end());
+        }
+    }
+
+    /// Runs the repeated pass with `scan`.
+    fn repeat<T>(&mut self, scan: impl FnOnce(&mut Self) -> T) -> T {
+        self.wallets.start_repeat();
+        let done = scan(self);
+        self.wallets.stop_repeat();
+        done
+    }
+}
+
+/// The answer of a filter: the indices of the scripts that it may contain, in ascending order.
+type FilterAnswer = Result<Vec<usize>, NoAnswer>;
+
+/// Number of filters that one core matches at a time: enough to fill the SIMD lanes that hash them.
+const TASK: usize = 32;
+
+/// Scripts to match with several filters.
+struct Question<'s> {
+    backend: Backend,
+    scripts: &'s PreparedScripts,
+    /// The number of scripts that earlier passes have already matched with these filters.
+    asked_before: usize,
+}
+
+impl Question<'_> {
+    /// Adds the matches of each filter to the filter's answer.
+    fn ask(&self, matcher: &mut Matcher, items: &[FilterItem<'_>], answers: &mut [FilterAnswer]) {
+        let Self { scripts, asked_before, .. } = *self;
+        if scripts.is_empty() {
+            return;
+        }
+        // Commitments are checked only in the first pass over a window, because later passes have
+        // the same filters.
+        if asked_before == 0 {
+            self.check_commitments(items, answers);
+        }
+        for (item, answer) in items.iter().zip(answers) {
+            let Ok(indices) = answer else { continue };
+            match item.gcs().and_then(|filter| matcher.matching(&filter, scripts)) {
+                Ok(more) => indices.extend(more.iter().map(|index| asked_before + index)),
+                Err(why) => *answer = Err(why.into()),
+            }
+        }
+    }
+
+    /// If a filter does not meet its commitment, replaces its answer by an error.
+    fn check_commitments(&self, items: &[FilterItem<'_>], answers: &mut [FilterAnswer]) {
+        let committed = || {
+            let commitments = items.iter().enumerate();
+            commitments.filter_map(|(at, item)| Some((at, item.content, item.commitment?)))
+        };
+        let messages: Vec<_> = committed().map(|(_, content, _)| [content, &[], &[]]).collect();
+        if messages.is_empty() {
+            return;
+        }
+        let hashes = sha256d_each(self.backend, &messages);
+        for ((at, _, commitment), hash) in committed().zip(hashes) {
+            let hash = FilterHash::from_byte_array(hash);
+            if !commitment.is_met_by(&hash) {
+                answers[at] = Err(NoAnswer::NotCommitted(hash));
+            }
+        }
+    }
 }
 
 /// Matches a filter again, with the scripts from index `from` on.
@@ -333,10 +468,85 @@ fn ask_more(
     item: &FilterItem<'_>,
     scripts: &PreparedScripts,
     from: usize,
-) -> Answer {
+) -> FilterAnswer {
     let filter = match decoded {
         Some(filter) => filter,
         None => decoded.insert(DecodedFilter::decode(&item.gcs()?)?),
     };
     Ok(filter.matching(scripts, from..scripts.len()))
+}
+
+/// Checks that the filter has the height `expected`.
+fn check_order(expected: u32, item: &FilterItem<'_>) -> Result<(), ScanError> {
+    match item.height {
+        u32::MAX => Err(ScanError::HeightTooLarge(u32::MAX)),
+        found if found != expected => Err(ScanError::OutOfOrder { expected, found }),
+        _ => Ok(()),
+    }
+}
+
+/// Number of tasks for each core. With several smaller tasks, no core is idle for long at the end
+/// of a window.
+#[cfg(feature = "rayon")]
+const TASKS_EACH: usize = 4;
+
+#[cfg(feature = "rayon")]
+impl FilterScan {
+    /// Like [`scan`](Self::scan), on all cores, with the same candidates in the same order, the
+    /// same cursor and the same statistics. Up to 128 filters for each core are taken from `items`
+    /// before they are reported.
+    ///
+    /// # Errors
+    /// Returns the errors of [`scan`](Self::scan).
+    ///
+    /// # Cost
+    /// The cores share the work of [`scan`](Self::scan). The scan takes memory for four decoded
+    /// filters per core.
+    pub fn par_scan<'a, B>(
+        &mut self,
+        items: impl IntoIterator<Item = FilterItem<'a>>,
+        found: impl FnMut(Candidate, &mut Wallets) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>, ScanError> {
+        self.par_windows(Pass::Onward, items, found)
+    }
+
+    /// Like [`scan_missed`](Self::scan_missed), on all cores, with the same candidates in the same
+    /// order.
+    ///
+    /// # Errors
+    /// Returns the errors of [`scan_missed`](Self::scan_missed).
+    ///
+    /// # Cost
+    /// As [`par_scan`](Self::par_scan), with fewer scripts.
+    pub fn par_scan_missed<'a, B>(
+        &mut self,
+        items: impl IntoIterator<Item = FilterItem<'a>>,
+        found: impl FnMut(Candidate, &mut Wallets) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>, ScanError> {
+        self.repeat(|scan| scan.par_windows(Pass::Repeat, items, found))
+    }
+
+    fn par_windows<'a, B>(
+        &mut self,
+        pass: Pass,
+        items: impl IntoIterator<Item = FilterItem<'a>>,
+        found: impl FnMut(Candidate, &mut Wallets) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>, ScanError> {
+        let cores = rayon::current_num_threads();
+        let tasks = cores * TASKS_EACH;
+        if self.matchers.len() < tasks {
+            self.matchers.resize(tasks, self.matchers[0].clone());
+        }
+        self.scan_windows(
+            pass,
+            items,
+            found,
+            cores..=tasks * TASK,
+            |question, matchers, items, answers| {
+                let each = items.len().div_ceil(tasks);
+                let tasks = items.par_chunks(each).zip(answers.par_chunks_mut(each)).zip(matchers);
+                tasks.for_each(|((items, answers), matcher)| question.ask(matcher, items, answers));
+            },
+        )
+    }
 }

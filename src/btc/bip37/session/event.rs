@@ -4,12 +4,21 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+#[cfg(feature = "std")]
+use bitcoin::hashes::Hash as _;
+#[cfg(feature = "std")]
+use bitcoin::p2p::{message::NetworkMessage, message_blockdata::Inventory};
 use bitcoin::{BlockHash, OutPoint, ScriptBuf, Transaction, Txid};
 
-use super::privacy::PrivacyReport;
-use super::stats::RefreshReason;
-use crate::btc::bip37::{AddedData, BloomFilter, MerkleBlock, Proof, ProofError, SizingError};
+use super::report::{PrivacyReport, RefreshReason};
+#[cfg(feature = "std")]
+use crate::btc::bip37::PayloadError;
+use crate::btc::bip37::{
+    AddedData, BloomFilter, FilterError, MerkleBlock, MerkleBlockError, Proof,
+};
 use crate::btc::headers::BlockAt;
+#[cfg(feature = "std")]
+use crate::btc::protocol::MSG_FILTERED_BLOCK;
 use crate::btc::wallet::{Label, RelevantTransaction, WatchItem};
 
 /// Input of a session. With the feature `std`, `bitcoin`'s messages convert into it.
@@ -90,47 +99,21 @@ pub enum Message {
 
 /// A block that was answered, and for which the session waits for no further transactions.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct ClosedBlock {
-    proof: Proof,
-    block: BlockAt,
-    counts: bool,
-    undelivered: Option<Txid>,
-}
-
-impl ClosedBlock {
-    pub(super) fn new(
-        proof: Proof,
-        block: BlockAt,
-        counts: bool,
-        undelivered: Option<Txid>,
-    ) -> Self {
-        Self { proof, block, counts, undelivered }
-    }
-
-    /// Returns the proof of the answer.
-    pub fn proof(&self) -> &Proof {
-        &self.proof
-    }
-
-    /// Returns the block, with the height that it was requested with.
-    pub fn block(&self) -> BlockAt {
-        self.block
-    }
-
-    /// Returns `true` if the answer is valid.
+    /// The proof of the answer.
+    pub proof: Proof,
+    /// The block, with the height that it was requested with.
+    pub block: BlockAt,
+    /// `true` if the answer is valid.
     ///
-    /// Returns `false` if the answer was given with a filter that lacked an element, or if the
-    /// block has left the chain. An invalid answer is replaced by a new request, after
+    /// `false` if the answer was given with a filter that lacked an element, or if the block has
+    /// left the chain. An invalid answer is replaced by a new request, after
     /// [`Finding::Refilter`] or [`Event::Reorganized`].
-    pub fn counts(&self) -> bool {
-        self.counts
-    }
-
-    /// Returns a transaction of the block's tree that was not delivered, if any.
+    pub counts: bool,
+    /// A transaction of the block's tree that was not delivered, if any.
     /// [`Finding::NotDelivered`] reported each such transaction. The answer is then incomplete.
-    pub fn undelivered(&self) -> Option<Txid> {
-        self.undelivered
-    }
+    pub undelivered: Option<Txid>,
 }
 
 /// A result that a session reports.
@@ -172,7 +155,7 @@ pub enum Finding {
     /// its proof of work is invalid, the caller requested a block of another network. An inner node
     /// has the bytes of a transaction by chance once in about 10^13, or if someone searched for two
     /// fitting txids. The full block shows whether the tree is the block's own tree.
-    InvalidMerkleBlock(BlockHash, ProofError),
+    InvalidMerkleBlock(BlockHash, MerkleBlockError),
     /// A matched transaction of 64 bytes was ignored, because it cannot be distinguished from an
     /// inner node. An honest node sends such a transaction if a miner has put it into a block.
     Refused {
@@ -222,7 +205,44 @@ pub enum Finding {
     /// [`is_watchable`]: super::is_watchable
     Unwatchable(ScriptBuf),
     /// No filter is large enough for all watched elements. The earlier filter stays loaded.
-    NoFilter(SizingError),
+    NoFilter(FilterError),
     /// This many outputs or requests exceeded a limit and were dropped.
     LimitReached(usize),
+}
+
+/// Converts a message from the node. Messages that a session does not use become [`Event::Other`].
+#[cfg(feature = "std")]
+impl From<NetworkMessage> for Event {
+    fn from(message: NetworkMessage) -> Self {
+        match message {
+            NetworkMessage::MerkleBlock(block) => Self::MerkleBlock((&block).into()),
+            NetworkMessage::Tx(tx) => Self::Tx(tx),
+            NetworkMessage::Pong(nonce) => Self::Pong(nonce),
+            _ => Self::Other,
+        }
+    }
+}
+
+#[cfg(feature = "std")]
+impl TryFrom<Message> for NetworkMessage {
+    type Error = PayloadError;
+
+    /// # Errors
+    /// Returns an error for a filter with reserved flags, which no session sends.
+    fn try_from(message: Message) -> Result<Self, PayloadError> {
+        Ok(match message {
+            Message::FilterLoad(filter) => Self::FilterLoad(filter.try_into()?),
+            Message::FilterAdd(data) => Self::FilterAdd(data.into()),
+            Message::Ping(nonce) => Self::Ping(nonce),
+            Message::GetFilteredBlocks(blocks) => Self::GetData(
+                blocks
+                    .iter()
+                    .map(|block| Inventory::Unknown {
+                        inv_type: MSG_FILTERED_BLOCK,
+                        hash: block.to_byte_array(),
+                    })
+                    .collect(),
+            ),
+        })
+    }
 }

@@ -19,12 +19,13 @@
 use core::fmt;
 
 use bitcoin::hashes::Hash as _;
-use bitcoin::{BlockHash, Network, Transaction, TxMerkleNode, Txid};
-use thiserror::Error;
+use bitcoin::{BlockHash, Network, Transaction, Txid};
 
-use crate::btc::bip37::{BloomFilter, MAX_FILTERADD_SIZE, MerkleBlock, Policy, Proof, ProofError};
+use crate::btc::bip37::{
+    BloomFilter, MAX_FILTERADD_SIZE, MerkleBlock, MerkleBlockError, Policy, Proof,
+};
 pub use crate::btc::merkle_tree::TransactionInBlock;
-use crate::btc::merkle_tree::{self, MerklePath, PathError};
+use crate::btc::merkle_tree::{self, MerklePath};
 use crate::btc::script::ops;
 
 /// A merkle block that answers a filter but omits a transaction that matches this filter.
@@ -32,9 +33,10 @@ use crate::btc::script::ops;
 /// # Examples
 /// ```
 /// use chainsieve::bitcoin::Network;
-/// use chainsieve::btc::bip37::session::{EvidenceError, OmissionEvidence};
+/// use chainsieve::btc::bip37::session::OmissionEvidence;
+/// use chainsieve::btc::bip37::MerkleBlockError;
 /// /// Verifies evidence that someone sent, without any other data.
-/// fn judge(evidence: &OmissionEvidence) -> Result<String, EvidenceError> {
+/// fn judge(evidence: &OmissionEvidence) -> Result<String, MerkleBlockError> {
 ///     let omission = evidence.verify(Network::Bitcoin)?;
 ///     Ok(omission.to_string())
 /// }
@@ -102,26 +104,25 @@ impl OmissionEvidence {
     /// # Errors
     /// Returns an error for anything that could also be presented against an honest answer. So an
     /// honest answer to the filter that was sent to the node can never be refuted.
-    pub fn verify(&self, network: Network) -> Result<Omission, EvidenceError> {
+    pub fn verify(&self, network: Network) -> Result<Omission, MerkleBlockError> {
         let Self { filter, merkle_block, omitted } = self;
         if !is_read_alike(filter) {
-            return Err(EvidenceError::FilterNotReadAlike);
+            return Err(MerkleBlockError::FilterNotReadAlike);
         }
         let proof = Proof::verify(merkle_block, Policy::Strict(network), [])?;
         // An attacker could present two neighbouring nodes of the tree as such a transaction
         // (CVE-2017-12842).
+        let (index, txid) = (omitted.path.index, omitted.transaction.compute_txid());
         if omitted.transaction.base_size() == 64 {
-            return Err(EvidenceError::TransactionOf64Bytes);
+            return Err(MerkleBlockError::TransactionOf64Bytes { index, txid });
         }
-        let txid = omitted.transaction.compute_txid();
         let height = merkle_tree::height(merkle_block.num_transactions);
         check_path(&omitted.path, txid, height, merkle_block)?;
-        let index = omitted.path.index;
         // A matched leaf at the position, or with the txid, means that nothing was omitted.
         if proof.inclusions.iter().any(|leaf| leaf.index == index || leaf.txid == txid) {
-            return Err(EvidenceError::NotOmitted(index));
+            return Err(MerkleBlockError::NotOmitted(index));
         }
-        let ground = ground(filter, &omitted.transaction, txid).ok_or(EvidenceError::NoMatch)?;
+        let ground = ground(filter, &omitted.transaction, txid).ok_or(MerkleBlockError::NoMatch)?;
         Ok(Omission { block_hash: proof.block_hash, txid, index, ground })
     }
 }
@@ -160,24 +161,24 @@ impl HeightEvidence {
     ///
     /// # Errors
     /// Returns an error for anything that could also be presented against an honest answer.
-    pub fn verify(&self, network: Network) -> Result<u32, EvidenceError> {
+    pub fn verify(&self, network: Network) -> Result<u32, MerkleBlockError> {
         let Self { merkle_block, coinbase } = self;
         Proof::verify(merkle_block, Policy::Strict(network), [])?;
         // Such a transaction may be an inner node of the tree (CVE-2017-12842).
+        let (index, txid) = (coinbase.path.index, coinbase.transaction.compute_txid());
         if coinbase.transaction.base_size() == 64 {
-            return Err(EvidenceError::TransactionOf64Bytes);
+            return Err(MerkleBlockError::TransactionOf64Bytes { index, txid });
         }
         // Only a coinbase at position 0 proves a height: an inner node cannot be presented as a
         // coinbase transaction there.
-        if !coinbase.transaction.is_coinbase() || coinbase.path.index != 0 {
-            return Err(EvidenceError::NotTheCoinbase);
+        if !coinbase.transaction.is_coinbase() || index != 0 {
+            return Err(MerkleBlockError::NotTheCoinbase);
         }
         let height = u32::try_from(coinbase.path.siblings.len()).unwrap_or(u32::MAX);
-        let txid = coinbase.transaction.compute_txid();
         check_path(&coinbase.path, txid, height, merkle_block)?;
         let claimed = merkle_tree::height(merkle_block.num_transactions);
         if claimed == height {
-            return Err(EvidenceError::SameHeight(height));
+            return Err(MerkleBlockError::SameHeight(height));
         }
         Ok(height)
     }
@@ -189,12 +190,12 @@ fn check_path(
     txid: Txid,
     height: u32,
     block: &MerkleBlock,
-) -> Result<(), EvidenceError> {
+) -> Result<(), MerkleBlockError> {
     let root = path.root_at_height(txid, height)?;
     if root == block.header.merkle_root {
         Ok(())
     } else {
-        Err(EvidenceError::OtherRoot { path: root, header: block.header.merkle_root })
+        Err(MerkleBlockError::OtherRoot { path: root, header: block.header.merkle_root })
     }
 }
 
@@ -232,48 +233,4 @@ pub(super) fn ground(filter: &BloomFilter, tx: &Transaction, txid: Txid) -> Opti
             contains(input.script_sig.as_bytes()).then_some(Ground::InputData(vin))
         }
     })
-}
-
-/// Reason why evidence is rejected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum EvidenceError {
-    /// Implementations treat the filter in different ways: it has no data or no hash functions,
-    /// reserved flags, or is over the limits.
-    #[error(
-        "implementations differ on a filter without data or hash functions, with flags above 2, \
-        or over the limits"
-    )]
-    FilterNotReadAlike,
-    /// The merkle block is invalid. An invalid merkle block needs no further evidence.
-    #[error(transparent)]
-    Answer(#[from] ProofError),
-    /// The transaction has 64 bytes, so it may be an inner node.
-    #[error("a transaction of 64 bytes may be an inner node")]
-    TransactionOf64Bytes,
-    /// The tree has no such merkle path.
-    #[error(transparent)]
-    Path(#[from] PathError),
-    /// The path leads to a merkle root that differs from the root in the answer's header.
-    #[error("the path's root is {path}, but the header's root is {header}")]
-    OtherRoot {
-        /// The root that the path leads to.
-        path: TxMerkleNode,
-        /// The root in the answer's header.
-        header: TxMerkleNode,
-    },
-    /// The answer contains a transaction with the position or the txid of the claimed one. The value
-    /// is the position.
-    #[error("the answer contains transaction {0}")]
-    NotOmitted(u32),
-    /// The transaction does not match the filter as loaded, or does not match in every
-    /// implementation.
-    #[error("the transaction does not match the filter as loaded")]
-    NoMatch,
-    /// The transaction is not a coinbase transaction at position 0.
-    #[error("not a coinbase transaction at position 0")]
-    NotTheCoinbase,
-    /// The tree has the height that the answer claims.
-    #[error("the tree has the claimed height {0}")]
-    SameHeight(u32),
 }

@@ -7,19 +7,13 @@ use core::time::Duration;
 
 use bitcoin::{Network, OutPoint, Transaction, Txid, Witness};
 
-use super::advance::Advance;
-use super::config::Config;
-use super::elements::{FilterElements, is_watchable};
+use super::Config;
+use super::blocks::{
+    Advance, Fences, Leaf, Missing, OpenBlock, Recent, Request, Requests, Standing,
+};
 use super::event::{Action, ClosedBlock, Event, Finding, Message};
-use super::fences::Fences;
-use super::missing::Missing;
-use super::node_filter::NodeFilter;
-use super::open_block::{Delivery, Leaf, OpenBlock};
-use super::policy::FilterPolicy;
-use super::recent::{Recent, Standing};
-use super::request::Request;
-use super::requests::Requests;
-use super::stats::{MatchStats, Stats};
+use super::filter::{FilterElements, FilterPolicy, NodeFilter, is_watchable};
+use super::report::{MatchStats, Stats};
 use crate::btc::bip37::{BloomFilter, HeaderLink, MerkleBlock, Policy, Proof};
 use crate::btc::headers::BlockAt;
 use crate::btc::wallet::{History, Place, Relevance, RelevantTransaction, WatchItem, WatchedItems};
@@ -93,7 +87,7 @@ impl Session {
             elements: FilterElements::of(&watch, &filter),
             watch,
             filter: NodeFilter::new(filter, address_population),
-            stats: Stats::new(),
+            stats: Stats::loaded(0.0),
             requests: Requests::new(&limits),
             fences: Fences::new(filter.tweak),
             recent: Recent::new(limits.cached_bytes),
@@ -114,18 +108,18 @@ impl Session {
     /// Returns the filter policy with its present capacity. Store tweak and capacity with the
     /// wallet.
     pub fn filter_policy(&self) -> &FilterPolicy {
-        self.filter.policy()
+        &self.filter.policy
     }
 
     /// Returns the session's copy of the filter that the node has loaded; `None` if no filter is
     /// loaded. The node's own filter may contain more elements.
     pub fn mirrored_filter(&self) -> Option<&BloomFilter> {
-        self.filter.mirror()
+        self.filter.mirror.as_ref()
     }
 
     /// Returns the statistics of matches of foreign transactions since the filter was loaded.
     pub fn match_stats(&self) -> &MatchStats {
-        self.stats.matches()
+        &self.stats.matches
     }
 
     /// Returns the number of requests that are not closed yet, sent or not.
@@ -214,7 +208,7 @@ impl Session {
             let is_new = new_element || self.watch.num_scripts() > scripts || is_labelled;
             // The node's filter lacks the element until the next filter or `filteradd` is sent.
             if new_element {
-                self.filter.set_behind();
+                self.filter.is_behind = true;
             }
             // Blocks are filtered again even if the filter already contained the element, because
             // payments to the new script were treated as foreign. If the script was known only from
@@ -242,12 +236,12 @@ impl Session {
         // The node's filter is left as it is. Elements cannot be removed from a filter, and a new
         // filter sent now would only reveal the removed elements by its difference from the earlier
         // filter.
-        self.elements = FilterElements::of(&self.watch, self.filter.policy());
+        self.elements = FilterElements::of(&self.watch, &self.filter.policy);
     }
 
     fn reorganize(&mut self, height: u32) {
         self.requests.reorganize(height);
-        self.missing.reorganize(height);
+        self.missing.positions.retain(|_, (block, _)| block.height < height);
         self.recent.reorganize(height);
         self.advance.reorganize(height);
         self.watch.unconfirm_from(height);
@@ -274,8 +268,8 @@ impl Session {
             }
             Err(error) => {
                 // Filtering again with the same filter would never end.
-                self.requests.forget_refilter();
-                self.advance.forget_behind();
+                self.requests.refilter = None;
+                self.advance.is_behind = false;
                 report(actions, Finding::NoFilter(error));
             }
         }
@@ -287,7 +281,7 @@ impl Session {
         // The node finds only transactions that match the elements it was sent. New elements are
         // sent before further blocks are requested, or those blocks would have to be filtered
         // again.
-        if self.filter.is_behind() {
+        if self.filter.is_behind {
             match self.filter.add(&self.elements) {
                 Some(added) => {
                     // The node answers the requests in flight with the earlier filter, which lacks
@@ -320,10 +314,10 @@ impl Session {
     /// Requests as many blocks as may be in flight, followed by a fence.
     fn send_requests(&mut self, now: Duration, actions: &mut Actions) {
         // Without a filter, Core does not answer requests for filtered blocks.
-        if self.filter.mirror().is_none() {
+        if self.filter.mirror.is_none() {
             return;
         }
-        let blocks = self.requests.send(self.filter.generation(), self.fences.next(), now);
+        let blocks = self.requests.send(self.filter.generation, self.fences.next(), now);
         // The pong to the ping after the requests shows that all their answers have arrived.
         if !blocks.is_empty() {
             actions.push(Action::Send(Message::GetFilteredBlocks(blocks)));
@@ -346,7 +340,7 @@ impl Session {
             Err(error) => return report(actions, Finding::InvalidMerkleBlock(hash, error)),
         };
         let has_all = proof.inclusions.is_empty();
-        self.requests.open(OpenBlock::new(request, proof));
+        self.requests.open = Some(OpenBlock::new(request, proof));
         // No transactions follow a tree without matches.
         if has_all {
             self.close(actions);
@@ -363,18 +357,17 @@ impl Session {
         let txid = tx.compute_txid();
         // Core sends the matching transactions of a block directly after its `merkleblock` (BIP37),
         // so a transaction most likely belongs to the open block.
-        if let Some(open) = self.requests.open_mut() {
+        if let Some(open) = &mut self.requests.open {
             match open.leaf(txid) {
                 // A repeated transaction is ignored.
                 Leaf::Came => return,
                 Leaf::Awaited => {
-                    self.missing.remove(&txid);
+                    self.missing.positions.remove(&txid);
                     match open.deliver(txid, tx) {
-                        Delivery::Taken => {}
-                        Delivery::Refused(finding) => report(actions, finding),
+                        Ok(ignored) => actions.extend(ignored.map(Action::Report)),
                         // An invalid answer ends the request: none of its transactions is reported.
-                        Delivery::Impossible(finding) => {
-                            self.requests.close();
+                        Err(finding) => {
+                            self.requests.open = None;
                             return report(actions, finding);
                         }
                     }
@@ -387,14 +380,14 @@ impl Session {
                 }
                 // A late transaction of an earlier block is expected, so it is not reported as an
                 // irregularity.
-                Leaf::Absent if !self.missing.contains(&txid) => {
-                    let block = open.request().block().hash;
+                Leaf::Absent if !self.missing.positions.contains_key(&txid) => {
+                    let block = open.request.block.hash;
                     report(actions, Finding::NotInTree { block, txid });
                 }
                 Leaf::Absent => {}
             }
         }
-        match self.missing.remove(&txid) {
+        match self.missing.positions.remove(&txid) {
             // The txid may be an inner node of the tree (CVE-2017-12842).
             Some((block, index)) if tx.base_size() == 64 => {
                 report(actions, Finding::Refused { block: block.hash, index, txid });
@@ -410,18 +403,17 @@ impl Session {
 
     /// Closes the open block. Transactions that are still outstanding were not delivered.
     fn close(&mut self, actions: &mut Actions) {
-        let Some(mut open) = self.requests.close() else { return };
-        let request = *open.request();
-        let block = request.block();
+        let Some(mut open) = self.requests.open.take() else { return };
+        let request = open.request;
+        let block = request.block;
         let mut undelivered = None;
         for (index, txid) in open.outstanding() {
             // Core does not send a transaction if it knows that the wallet has the transaction, so
             // a stored copy is used instead.
             if let Some(copy) = self.recent.get(&txid) {
                 match open.deliver(txid, copy.clone()) {
-                    Delivery::Taken => {}
-                    Delivery::Refused(finding) => report(actions, finding),
-                    Delivery::Impossible(finding) => return report(actions, finding),
+                    Ok(ignored) => actions.extend(ignored.map(Action::Report)),
+                    Err(finding) => return report(actions, finding),
                 }
                 continue;
             }
@@ -432,23 +424,24 @@ impl Session {
         }
         // The node inserted outpoints for these transactions when it matched the block. Answers
         // that are superseded will be requested again.
-        if request.counts() {
-            self.filter.follow(request.generation(), open.transactions());
+        if request.counts {
+            self.filter.follow(request.generation, open.transactions());
         }
-        let (proof, transactions) = open.into_parts();
-        for (index, (txid, tx)) in transactions {
+        let OpenBlock { proof, delivered, .. } = open;
+        for (index, (txid, tx)) in delivered {
             let place = Place { block, index };
-            let (counts, is_in_chain) = (request.counts(), request.is_in_chain());
+            let Request { counts, is_in_chain, .. } = request;
             self.confirmed(Confirmed { place, counts, is_in_chain }, txid, tx, actions);
         }
         // The block is also recorded for keychains that were advanced by earlier blocks or by
         // unconfirmed transactions, because the new scripts of these keychains are still awaited.
-        if request.counts() {
+        if request.counts {
             self.advance.answered(block);
         }
-        self.stats.count_block(proof.num_transactions);
+        let counted = &mut self.stats.matches.transactions;
+        *counted = counted.saturating_add(proof.num_transactions.into());
         let proof = proof.linked(self.link(&request));
-        let closed = ClosedBlock::new(proof, block, request.counts(), undelivered);
+        let closed = ClosedBlock { proof, block, counts: request.counts, undelivered };
         report(actions, Finding::Block(Box::new(closed)));
         self.advise_refresh(actions);
     }
@@ -475,14 +468,14 @@ impl Session {
         self.recent.insert(txid, &transaction, standing);
         if relevance.is_empty() {
             // With the null outpoint in the filter, each coinbase is expected to match.
-            let is_null_outpoint = self.filter.policy().insert_null_outpoint && index == 0;
+            let is_null_outpoint = self.filter.policy.insert_null_outpoint && index == 0;
             if !is_null_outpoint {
-                self.stats.count_false_positive();
+                self.stats.matches.false_positives += 1;
                 report(actions, Finding::FalsePositive(txid, Some(block.hash)));
             }
             return;
         }
-        self.stats.count_relevant();
+        self.stats.matches.relevant += 1;
         let height = is_in_chain.then_some(block.height);
         let over_limit = self.watch.learn(txid, &relevance, height);
         if over_limit > 0 {
@@ -492,7 +485,7 @@ impl Session {
         // The node's filter lacks these outpoints, so later blocks may have been answered without
         // their spends.
         if counts && self.filter.lacks(&needed) {
-            self.filter.set_behind();
+            self.filter.is_behind = true;
             self.requests.refilter_from(block);
         }
         self.advance(&relevance, Some(block), actions);
@@ -567,8 +560,8 @@ impl Session {
 
     fn advise_refresh(&mut self, actions: &mut Actions) {
         // Without a loaded filter there is nothing to refresh.
-        let Some(mirror) = self.filter.mirror() else { return };
-        let target = self.filter.policy().fpr;
+        let Some(mirror) = &self.filter.mirror else { return };
+        let target = self.filter.policy.fpr;
         if let Some(reason) = self.stats.advise(mirror.false_positive_rate(), target) {
             report(actions, Finding::RefreshAdvised(reason));
         }
@@ -581,17 +574,17 @@ impl Session {
         let Some(fence) = self.fences.passed(nonce).filter(|_| self.is_connected) else { return };
         for request in self.requests.take_passed_over(fence) {
             // A superseded block will be requested again anyway.
-            if request.counts() {
-                report(actions, Finding::Unanswered(request.block().hash));
+            if request.counts {
+                report(actions, Finding::Unanswered(request.block.hash));
             }
         }
     }
 
     /// Returns the header's position in the chain, if the height of the tip is known.
     fn link(&self, request: &Request) -> HeaderLink {
-        let height = request.block().height;
+        let height = request.block.height;
         match self.tip.and_then(|tip| tip.checked_sub(height)) {
-            Some(above) if request.is_in_chain() => {
+            Some(above) if request.is_in_chain => {
                 HeaderLink::InChain { height, confirmations: above.saturating_add(1) }
             }
             _ => HeaderLink::Unlinked,
@@ -607,6 +600,9 @@ impl Session {
     /// Returns the transactions of the open block that have been delivered.
     #[cfg(test)]
     pub(super) fn delivered(&mut self) -> Vec<Transaction> {
-        self.requests.open_mut().map_or(Vec::new(), |open| open.transactions().cloned().collect())
+        self.requests
+            .open
+            .as_ref()
+            .map_or(Vec::new(), |open| open.transactions().cloned().collect())
     }
 }

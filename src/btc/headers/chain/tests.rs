@@ -7,7 +7,7 @@ use bitcoin::block::Header;
 use bitcoin::{CompactTarget, Network, Work};
 
 use super::{Context, HeaderChain, Run, SideHeader};
-use crate::btc::headers::active::ActiveChain;
+use crate::btc::headers::branches::ActiveChain;
 use crate::btc::headers::{BlockAt, TrustedStart};
 use testkit::Rng;
 

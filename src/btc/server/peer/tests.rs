@@ -373,7 +373,7 @@ fn bloom_filters_have_limits() {
     }
     let mut peer = met(&chain, bare, true);
     let why = refused(&mut peer, &chain, NetworkMessage::GetCFilters(request));
-    assert!(matches!(why, Violation::Filters(_)), "{why:?}");
+    assert!(matches!(why, Violation::NotOffered(_)), "{why:?}");
 }
 
 /// Core masks the flags with 3 and ignores trailing bytes. The crate `bitcoin` decodes neither
@@ -431,7 +431,7 @@ fn filters_are_sent_one_by_one_in_the_order_of_the_chain() {
         stop_hash: BlockHash::all_zeros(),
     };
     let why = refused(&mut peer, &chain, NetworkMessage::GetCFHeaders(request));
-    assert!(matches!(why, Violation::Filters(_)), "{why:?}");
+    assert!(matches!(why, Violation::UnknownStop(_)), "{why:?}");
 }
 
 #[test]

@@ -35,9 +35,9 @@ fn a_superseded_answer_does_not_count() {
     world.event(Event::Watch(vec![watched(1)]));
     world.request_from(0);
     world.settle();
-    let told: Vec<_> = closed(&world).iter().map(|it| (it.block().height, it.counts())).collect();
+    let told: Vec<_> = closed(&world).iter().map(|it| (it.block.height, it.counts)).collect();
     assert_eq!(told, [(0, false), (1, false), (0, true), (1, true)]);
-    assert!(closed(&world).iter().all(|it| it.proof().block_hash == it.block().hash));
+    assert!(closed(&world).iter().all(|it| it.proof.block_hash == it.block.hash));
 }
 
 /// An answer for a block that has left the chain is invalid, and a missing answer for it is not
@@ -50,7 +50,7 @@ fn a_block_that_left_the_chain_does_not_count() {
     world.request_from(0);
     world.event(Event::Reorganized(1));
     world.settle();
-    let told: Vec<_> = closed(&world).iter().map(|it| it.counts()).collect();
+    let told: Vec<_> = closed(&world).iter().map(|it| it.counts).collect();
     assert_eq!(told, [true, false]);
     assert_eq!(world.count(|f| matches!(f, Finding::Unanswered(_))), 0);
 }
@@ -68,7 +68,7 @@ fn a_block_tells_what_did_not_come() {
     };
     world.request_from(0);
     world.settle();
-    let told: Vec<_> = closed(&world).iter().map(|it| it.undelivered()).collect();
+    let told: Vec<_> = closed(&world).iter().map(|it| it.undelivered).collect();
     assert_eq!(told, [Some(missing), None]);
 }
 

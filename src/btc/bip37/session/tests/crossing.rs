@@ -1,11 +1,9 @@
 //! Random runs with an honest node, in which messages, filter changes and reconnections overlap.
 
 use super::node::{World, chain, is_complaint, show, stranger, truth, watched};
-use crate::btc::bip37::UpdateMode;
-use crate::btc::bip37::session::fences::ping_nonce;
-use crate::btc::bip37::session::{
-    Event, EvidenceError, FilterPolicy, Finding, HeightEvidence, OmissionEvidence,
-};
+use crate::btc::bip37::session::blocks::ping_nonce;
+use crate::btc::bip37::session::{Event, FilterPolicy, Finding, HeightEvidence, OmissionEvidence};
+use crate::btc::bip37::{MerkleBlockError, UpdateMode};
 use crate::btc::merkle_tree::MerklePath;
 use bitcoin::Network;
 use testkit::Rng;
@@ -122,7 +120,7 @@ fn claim_everything(world: &World) -> usize {
                 let height =
                     HeightEvidence { merkle_block: merkle_block.clone(), coinbase: shown.clone() };
                 let omission = OmissionEvidence { filter, merkle_block, omitted: shown };
-                let errors: [EvidenceError; 2] = [
+                let errors: [MerkleBlockError; 2] = [
                     omission.verify(Network::Regtest).unwrap_err(),
                     height.verify(Network::Regtest).unwrap_err(),
                 ];

@@ -122,7 +122,7 @@ fn blocks_close_with_what_came_before_them() {
     let mut proven = 0;
     for finding in &world.findings {
         if let Finding::Block(closed) = finding {
-            let proof = closed.proof();
+            let proof = &closed.proof;
             assert!(matches!(proof.depth, Depth::Coinbase(_)));
             let height = proof.header.time;
             let confirmations = 21 - height;
@@ -276,7 +276,7 @@ fn requests_survive_a_connection_but_not_a_reorganization() {
     world.event(Event::Reorganized(3));
     world.settle();
     let links = world.findings.iter().filter_map(|finding| match finding {
-        Finding::Block(closed) => Some(closed.proof().link != HeaderLink::Unlinked),
+        Finding::Block(closed) => Some(closed.proof.link != HeaderLink::Unlinked),
         _ => None,
     });
     // Four requests were in flight. The block of the last request is no longer in the chain.
@@ -347,7 +347,7 @@ fn a_real_block() {
     let Some(Finding::Block(closed)) = world.findings.last() else {
         panic!("{:?}", world.findings.last());
     };
-    let proof = closed.proof();
+    let proof = &closed.proof;
     assert_eq!(proof.link, HeaderLink::InChain { height: 150_013, confirmations: 8 });
     assert_eq!(proof.block_hash.to_string(), file["hash"].as_str().unwrap());
 }

@@ -5,7 +5,7 @@ use core::time::Duration;
 use bitcoin::{Network, PublicKey, ScriptBuf};
 
 use super::node::{World, block, stranger, watched};
-use crate::btc::bip37::session::fences::{fence_of, ping_nonce};
+use crate::btc::bip37::session::blocks::{fence_of, ping_nonce};
 use crate::btc::bip37::session::{
     Action, Config, Event, FilterPolicy, Finding, Limits, Message, PrivacyReport, Session,
 };

@@ -5,9 +5,9 @@ use bitcoin::{Block, Network, OutPoint, ScriptBuf, Transaction, TxMerkleNode, Wi
 
 use super::node::{World, block, script, show, stranger, truth, tx, txids, watched};
 use crate::btc::bip37::session::{
-    Event, EvidenceError, FilterPolicy, Finding, Ground, HeightEvidence, Omission, OmissionEvidence,
+    Event, FilterPolicy, Finding, Ground, HeightEvidence, Omission, OmissionEvidence,
 };
-use crate::btc::bip37::{BloomFilter, MerkleBlock, ProofError, TreeError, UpdateMode};
+use crate::btc::bip37::{BloomFilter, MerkleBlock, MerkleBlockError, UpdateMode};
 use crate::btc::merkle_tree::{MerklePath, PathError};
 use testkit::Rng;
 
@@ -47,11 +47,11 @@ fn evidence_in(world: &World, block: usize, index: u32) -> OmissionEvidence {
     OmissionEvidence { filter, merkle_block, omitted: show(&world.blocks[block], index) }
 }
 
-fn claim(world: &World, block: usize, index: u32) -> Result<Omission, EvidenceError> {
+fn claim(world: &World, block: usize, index: u32) -> Result<Omission, MerkleBlockError> {
     evidence_in(world, block, index).verify(Network::Regtest)
 }
 
-fn claim_height(world: &World, block: usize, index: u32) -> Result<u32, EvidenceError> {
+fn claim_height(world: &World, block: usize, index: u32) -> Result<u32, MerkleBlockError> {
     let OmissionEvidence { merkle_block, omitted, .. } = evidence_in(world, block, index);
     HeightEvidence { merkle_block, coinbase: omitted }.verify(Network::Regtest)
 }
@@ -64,31 +64,28 @@ fn an_omission_is_shown_by_anyone_with_the_block() {
     let omission = evidence.verify(Network::Regtest).unwrap();
     assert_eq!((omission.index, omission.ground), (3, Ground::Output(0)));
     // Evidence with any change is rejected.
-    assert!(matches!(
-        evidence.verify(Network::Bitcoin),
-        Err(EvidenceError::Answer(ProofError::ProofOfWork(_)))
-    ));
+    assert!(matches!(evidence.verify(Network::Bitcoin), Err(MerkleBlockError::ProofOfWork(_))));
     let with = |change: &dyn Fn(&mut OmissionEvidence)| {
         let mut evidence = evidence.clone();
         change(&mut evidence);
         evidence.verify(Network::Regtest).unwrap_err()
     };
     let other = BloomFilter::new(10, 1e-5, 0, UpdateMode::All).unwrap();
-    assert_eq!(with(&|e| e.filter = other.clone()), EvidenceError::NoMatch);
+    assert_eq!(with(&|e| e.filter = other.clone()), MerkleBlockError::NoMatch);
     let honest = truth(&world.blocks[1], &[3]).0;
-    assert_eq!(with(&|e| e.merkle_block = honest.clone()), EvidenceError::NotOmitted(3));
-    assert!(matches!(with(&|e| e.omitted.path.index = 2), EvidenceError::OtherRoot { .. }));
+    assert_eq!(with(&|e| e.merkle_block = honest.clone()), MerkleBlockError::NotOmitted(3));
+    assert!(matches!(with(&|e| e.omitted.path.index = 2), MerkleBlockError::OtherRoot { .. }));
     assert!(matches!(
         with(&|e| e.omitted.path.siblings.truncate(2)),
-        EvidenceError::Path(PathError::Length { siblings: 2, height: 3 })
+        MerkleBlockError::Path(PathError::Length { siblings: 2, height: 3 })
     ));
     assert!(matches!(
         with(&|e| e.omitted.transaction.output[0].value = bitcoin::Amount::ZERO),
-        EvidenceError::OtherRoot { .. }
+        MerkleBlockError::OtherRoot { .. }
     ));
     // A transaction that matches only by an outpoint that the node should have inserted is no
     // evidence.
-    assert_eq!(claim(&world, 2, 4), Err(EvidenceError::NoMatch));
+    assert_eq!(claim(&world, 2, 4), Err(MerkleBlockError::NoMatch));
 }
 
 /// A matching leaf that is in the answer but not flagged as matched is also treated as omitted.
@@ -112,13 +109,13 @@ fn a_false_height_is_shown_by_the_coinbase() {
         let flat = MerkleBlock { header, num_transactions: 900, hashes, flags: vec![0] };
         Some((flat, vec![]))
     });
-    let error = EvidenceError::Path(PathError::Length { siblings: 3, height: 10 });
+    let error = MerkleBlockError::Path(PathError::Length { siblings: 3, height: 10 });
     assert_eq!(claim(&world, 1, 3), Err(error));
-    assert_eq!(claim_height(&world, 1, 1), Err(EvidenceError::NotTheCoinbase));
+    assert_eq!(claim_height(&world, 1, 1), Err(MerkleBlockError::NotTheCoinbase));
     assert_eq!(claim_height(&world, 1, 0), Ok(3));
     // Of an honest answer, the coinbase shows nothing.
     let honest = run(|block, matched| Some(truth(block, matched)));
-    assert_eq!(claim_height(&honest, 1, 0), Err(EvidenceError::SameHeight(3)));
+    assert_eq!(claim_height(&honest, 1, 0), Err(MerkleBlockError::SameHeight(3)));
 }
 
 /// The answer claims fewer transactions at the same height, so the omitted transaction is after the
@@ -146,11 +143,11 @@ fn fewer_transactions_at_the_same_height_are_no_way_out() {
     let omission = copy.verify(Network::Regtest).unwrap();
     assert_eq!((omission.index, omission.ground), (6, Ground::Output(0)));
     copy.omitted.path.index = 7;
-    let error = EvidenceError::Path(PathError::Sibling { level: 0 });
+    let error = MerkleBlockError::Path(PathError::Sibling { level: 0 });
     assert_eq!(copy.verify(Network::Regtest), Err(error));
     copy.omitted.path.index = 8;
     let error = PathError::IndexOutOfRange { index: 8, num_transactions: 8 };
-    assert_eq!(copy.verify(Network::Regtest), Err(EvidenceError::Path(error)));
+    assert_eq!(copy.verify(Network::Regtest), Err(MerkleBlockError::Path(error)));
 }
 
 #[test]
@@ -160,7 +157,7 @@ fn what_is_not_delivered_is_said_and_may_come_late() {
     let txid = receive.compute_txid();
     assert!(world.findings.contains(&Finding::NotDelivered { block: hash, index: 3, txid }));
     // Nothing was omitted, because the tree contains the transaction.
-    assert_eq!(claim(&world, 1, 3), Err(EvidenceError::NotOmitted(3)));
+    assert_eq!(claim(&world, 1, 3), Err(MerkleBlockError::NotOmitted(3)));
     world.event(Event::Tx(receive));
     assert_eq!(world.relevant(), [txid]);
 }
@@ -202,7 +199,7 @@ fn a_transaction_that_is_not_in_the_tree() {
     // transactions of a block are outstanding.
     assert_eq!(world.count(|f| matches!(f, Finding::NotInTree { .. })), 2);
     assert_eq!(world.relevant().len(), 2, "the forged ones are unconfirmed");
-    assert_eq!(claim(&world, 1, 3), Err(EvidenceError::NotOmitted(3)));
+    assert_eq!(claim(&world, 1, 3), Err(MerkleBlockError::NotOmitted(3)));
 }
 
 #[test]
@@ -214,7 +211,7 @@ fn invalid_unrequested_and_passed_over() {
     });
     let invalid = |finding: &Finding| {
         let tree =
-            |error: &ProofError| matches!(error, ProofError::Tree(TreeError::RootMismatch { .. }));
+            |error: &MerkleBlockError| matches!(error, MerkleBlockError::RootMismatch { .. });
         matches!(finding, Finding::InvalidMerkleBlock(_, error) if tree(error))
     };
     assert_eq!(world.count(invalid), 3);
@@ -249,10 +246,10 @@ fn corners_of_implementations_are_no_evidence() {
     assert!(verify(evidence(&push, &[9; 20])).is_ok());
     // With a malformed push after the matching push, some implementations skip the whole script.
     let malformed = [&push[..], &[5, 1]].concat();
-    assert_eq!(verify(evidence(&malformed, &[9; 20])), Err(EvidenceError::NoMatch));
+    assert_eq!(verify(evidence(&malformed, &[9; 20])), Err(MerkleBlockError::NoMatch));
     // This push has more than 520 bytes.
     let long = [&[0x4d, 0x09, 0x02][..], &[7; 521]].concat();
-    assert_eq!(verify(evidence(&long, &[7; 521])), Err(EvidenceError::NoMatch));
+    assert_eq!(verify(evidence(&long, &[7; 521])), Err(MerkleBlockError::NoMatch));
     // Implementations treat these filters differently: they have 0 hash functions, no data, or
     // reserved flags.
     for payload in [
@@ -263,12 +260,12 @@ fn corners_of_implementations_are_no_evidence() {
         let mut evidence = evidence(&push, &[9; 20]);
         evidence.filter = BloomFilter::decode(payload).unwrap();
         assert!(evidence.filter.contains(&[9; 20]) || evidence.filter.matches_everything());
-        assert_eq!(verify(evidence), Err(EvidenceError::FilterNotReadAlike));
+        assert_eq!(verify(evidence), Err(MerkleBlockError::FilterNotReadAlike));
     }
     // A transaction of 64 bytes may be an inner node of the tree.
     let small = evidence(&[3, 1, 2, 3], &[1, 2, 3]);
     assert_eq!(small.omitted.transaction.base_size(), 64);
-    assert_eq!(verify(small), Err(EvidenceError::TransactionOf64Bytes));
+    assert!(matches!(verify(small), Err(MerkleBlockError::TransactionOf64Bytes { .. })));
 }
 
 /// If a path starts above or below the txids, its length differs from the number of levels in the
@@ -281,6 +278,6 @@ fn paths_that_start_elsewhere() {
     let below = TxMerkleNode::from_byte_array([1; 32]);
     let siblings = [vec![below], evidence.omitted.path.siblings].concat();
     evidence.omitted.path = MerklePath { index: 6, siblings };
-    let error = EvidenceError::Path(PathError::Length { siblings: 4, height: 3 });
+    let error = MerkleBlockError::Path(PathError::Length { siblings: 4, height: 3 });
     assert_eq!(evidence.verify(Network::Regtest), Err(error));
 }

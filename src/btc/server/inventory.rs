@@ -1,15 +1,18 @@
-//! Announcements of new blocks and transactions to a peer.
+//! What `inv` names: the new blocks and transactions that are announced to a peer, and the
+//! transactions that the peer offers, with the requests for them.
 
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::mem;
+use core::time::Duration;
 use std::collections::HashSet;
 
 use bitcoin::block::Header;
 use bitcoin::p2p::message::NetworkMessage;
 use bitcoin::p2p::message_blockdata::Inventory;
-use bitcoin::{BlockHash, Txid};
+use bitcoin::{BlockHash, Transaction, Txid, Wtxid};
 
 use super::ServedChain;
 use super::outbox::Outbox;
@@ -32,11 +35,11 @@ pub(super) struct Announcer {
     /// The last announced tip, or the tip at the time of the connection.
     tip: BlockHash,
     /// The last header that was sent to the peer.
-    best_sent: Option<BlockHash>,
+    pub(super) best_sent: Option<BlockHash>,
     /// `true` if the peer wants blocks announced by `headers` (BIP130).
-    send_headers: bool,
+    pub(super) send_headers: bool,
     /// `true` if the peer wants transactions announced.
-    relay: bool,
+    pub(super) relay: bool,
     /// Transactions of the mempool that were announced to the peer or need no announcement.
     told: HashSet<Txid>,
     /// The last transactions that came from the peer, which are not announced back to it.
@@ -59,21 +62,6 @@ impl Announcer {
             own: BTreeSet::new(),
             own_order: VecDeque::new(),
         }
-    }
-
-    /// Notes that the peer wants blocks announced by `headers` (BIP130).
-    pub(super) fn send_headers(&mut self) {
-        self.send_headers = true;
-    }
-
-    /// Notes that the peer wants transactions announced.
-    pub(super) fn relay(&mut self) {
-        self.relay = true;
-    }
-
-    /// Notes that the peer was sent the headers up to this header.
-    pub(super) fn sent_header(&mut self, hash: BlockHash) {
-        self.best_sent = Some(hash);
     }
 
     /// Notes that a transaction came from the peer.
@@ -175,6 +163,127 @@ impl Announcer {
         }
         for items in items.chunks(MAX_INV_ANNOUNCED) {
             outbox.push(NetworkMessage::Inv(items.to_vec()));
+        }
+    }
+}
+
+/// Maximum number of transactions that a peer may have offered but not delivered (`txrequest.h`,
+/// `MAX_PEER_TX_ANNOUNCEMENTS`). Further offers are ignored.
+const MAX_OFFERS: usize = 5_000;
+/// Maximum number of transactions requested at a time (`net_processing.cpp`,
+/// `MAX_PEER_TX_REQUEST_IN_FLIGHT`).
+const MAX_IN_FLIGHT: usize = 100;
+/// Time after which a request is treated as refused (`net_processing.cpp`, `GETDATA_TX_INTERVAL`).
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The offers of one peer.
+#[derive(Debug, Default)]
+pub(super) struct Offered {
+    /// Offers not requested yet, in order: parents are offered before their children.
+    waiting: VecDeque<TxName>,
+    /// The offers in `waiting`, as a set for look-ups.
+    is_waiting: BTreeSet<TxName>,
+    /// Pending requests, each with the time at which it was sent.
+    in_flight: BTreeMap<TxName, Duration>,
+}
+
+impl Offered {
+    /// Adds the transactions that an `inv` offers and that the chain does not have.
+    pub(super) fn add(&mut self, items: &[Inventory], chain: &ServedChain) {
+        for tx in items.iter().filter_map(|item| TxName::of(*item)) {
+            if self.waiting.len() + self.in_flight.len() >= MAX_OFFERS {
+                // As in Core, further offers are ignored. An honest wallet offers its transactions
+                // again later.
+                return;
+            }
+            let is_new = !tx.is_in(chain) && !self.in_flight.contains_key(&tx);
+            if is_new && self.is_waiting.insert(tx) {
+                self.waiting.push_back(tx);
+            }
+        }
+    }
+
+    /// Notes that the peer delivered a transaction, requested or not.
+    pub(super) fn delivered(&mut self, tx: &Transaction) {
+        self.remove(TxName::Txid(tx.compute_txid()));
+        self.remove(TxName::Wtxid(tx.compute_wtxid()));
+    }
+
+    /// Notes that the peer does not have these transactions.
+    pub(super) fn not_found(&mut self, items: &[Inventory]) {
+        items.iter().filter_map(|item| TxName::of(*item)).for_each(|tx| self.remove(tx));
+    }
+
+    fn remove(&mut self, tx: TxName) {
+        self.in_flight.remove(&tx);
+        if self.is_waiting.remove(&tx) {
+            self.waiting.retain(|other| *other != tx);
+        }
+    }
+
+    /// Returns the next `getdata`, if one is due.
+    ///
+    /// Without `witness` (the peer does not offer `NODE_WITNESS`), transactions are requested
+    /// without witnesses, as in Core's `GetFetchFlags`. Wallets send the witnesses nevertheless.
+    pub(super) fn request(
+        &mut self,
+        chain: &ServedChain,
+        witness: bool,
+        now: Duration,
+    ) -> Option<NetworkMessage> {
+        self.in_flight.retain(|_, asked| now.saturating_sub(*asked) < REQUEST_TIMEOUT);
+        let mut items = Vec::new();
+        while self.in_flight.len() < MAX_IN_FLIGHT
+            && let Some(tx) = self.waiting.pop_front()
+        {
+            self.is_waiting.remove(&tx);
+            // Another peer may have delivered the transaction in the meantime.
+            if !tx.is_in(chain) {
+                self.in_flight.insert(tx, now);
+                items.push(tx.request(witness));
+            }
+        }
+        (!items.is_empty()).then_some(NetworkMessage::GetData(items))
+    }
+}
+
+/// A transaction id: txid or wtxid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum TxName {
+    Txid(Txid),
+    Wtxid(Wtxid),
+}
+
+impl TxName {
+    /// Returns the id of the transaction that an inventory item names.
+    pub(super) fn of(item: Inventory) -> Option<Self> {
+        match item {
+            Inventory::Transaction(txid) | Inventory::WitnessTransaction(txid) => {
+                Some(Self::Txid(txid))
+            }
+            Inventory::WTx(wtxid) => Some(Self::Wtxid(wtxid)),
+            _ => None,
+        }
+    }
+
+    /// Returns the item that requests this transaction in a `getdata`.
+    fn request(self, witness: bool) -> Inventory {
+        match self {
+            Self::Txid(txid) if witness => Inventory::WitnessTransaction(txid),
+            Self::Txid(txid) => Inventory::Transaction(txid),
+            Self::Wtxid(wtxid) => Inventory::WTx(wtxid),
+        }
+    }
+
+    /// Returns `true` if the mempool of the chain has the transaction.
+    fn is_in(&self, chain: &ServedChain) -> bool {
+        self.find(chain).is_some()
+    }
+
+    pub(super) fn find<'a>(&self, chain: &'a ServedChain) -> Option<&'a Arc<Transaction>> {
+        match self {
+            Self::Txid(txid) => chain.mempool().get(txid),
+            Self::Wtxid(wtxid) => chain.mempool().get_by_wtxid(wtxid),
         }
     }
 }

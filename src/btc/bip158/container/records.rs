@@ -1,4 +1,6 @@
-//! Records in memory. This module alone defines the layout of a record.
+//! Records in memory: reading and writing them. This module alone defines the layout of a record.
+
+use std::io::{self, Write};
 
 use bitcoin::BlockHash;
 use bitcoin::hashes::Hash as _;
@@ -12,7 +14,7 @@ pub(super) const FRONT: usize = 36;
 pub(super) const AROUND: u64 = FRONT as u64 + 4;
 
 /// Encodes the bytes before a filter of `length` bytes.
-pub(super) fn front(length: u32, block_hash: &BlockHash) -> [u8; FRONT] {
+fn front(length: u32, block_hash: &BlockHash) -> [u8; FRONT] {
     let mut front = [0; FRONT];
     front[..4].copy_from_slice(&length.to_le_bytes());
     front[4..].copy_from_slice(block_hash.as_byte_array());
@@ -20,7 +22,7 @@ pub(super) fn front(length: u32, block_hash: &BlockHash) -> [u8; FRONT] {
 }
 
 /// Returns the checksum of a record.
-pub(super) fn checksum(height: u32, front: &[u8; FRONT], content: &[u8]) -> u32 {
+fn checksum(height: u32, front: &[u8; FRONT], content: &[u8]) -> u32 {
     let crc = crc32c::crc32c(&height.to_le_bytes());
     crc32c::crc32c_append(crc32c::crc32c_append(crc, front), content)
 }
@@ -99,7 +101,7 @@ impl Intact {
     }
 
     /// Adds a record with a filter of `length` bytes to the intact part.
-    pub(super) fn count(&mut self, length: usize, block_hash: BlockHash) {
+    fn count(&mut self, length: usize, block_hash: BlockHash) {
         self.records += 1;
         self.bytes += length as u64 + AROUND;
         self.last_block = Some(block_hash);
@@ -107,7 +109,7 @@ impl Intact {
 }
 
 /// Checks that the length of a filter is within the limit, and returns the length.
-pub(super) fn check_length(place: RecordPlace, length: u64) -> Result<u32, ContainerError> {
+fn check_length(place: RecordPlace, length: u64) -> Result<u32, ContainerError> {
     match u32::try_from(length) {
         Ok(length) if length <= MAX_FILTER_LENGTH => Ok(length),
         _ => Err(ContainerError::FilterTooLong { place, length }),
@@ -209,3 +211,74 @@ impl<'a> Iterator for Records<'a> {
 }
 
 impl core::iter::FusedIterator for Records<'_> {}
+
+/// Appends filters to a file, or to a `Vec<u8>` in memory.
+///
+/// The writer makes small writes, so a file should be wrapped in a
+/// [`BufWriter`](std::io::BufWriter).
+#[derive(Debug)]
+pub struct Writer<W> {
+    to: W,
+    intact: Intact,
+}
+
+impl<W: Write> Writer<W> {
+    /// Starts a new file: writes the header to `to`.
+    ///
+    /// # Errors
+    /// Returns the I/O errors of `to`.
+    pub fn create(mut to: W, header: Header) -> Result<Self, ContainerError> {
+        to.write_all(&header.to_bytes()).map_err(|error| failed(&error, 0))?;
+        Ok(Self { to, intact: Intact::new(header) })
+    }
+
+    /// Continues a file whose intact part is `intact`. The caller must first truncate the file to
+    /// [`Intact::bytes`], and position `to` at the new end of the file.
+    pub fn resume(to: W, intact: Intact) -> Self {
+        Self { to, intact }
+    }
+
+    /// Returns the part of the file that is written and intact.
+    pub fn intact(&self) -> &Intact {
+        &self.intact
+    }
+
+    /// Appends the filter of the next height.
+    ///
+    /// # Errors
+    /// Returns an error if the filter or its height exceeds the limit; nothing is written in this
+    /// case. Also returns the I/O errors of the stream. After an I/O error, the record may be
+    /// partly written, so the file must be truncated to its intact part before filters are appended
+    /// again.
+    pub fn append(&mut self, block_hash: &BlockHash, content: &[u8]) -> Result<(), ContainerError> {
+        let place = self.intact.next_place()?;
+        let front = front(check_length(place, content.len() as u64)?, block_hash);
+        let crc = checksum(place.height, &front, content).to_le_bytes();
+        for part in [&front[..], content, &crc] {
+            self.to.write_all(part).map_err(|error| failed(&error, place.offset))?;
+        }
+        self.intact.count(content.len(), *block_hash);
+        Ok(())
+    }
+
+    /// Flushes the stream, so that the appended filters survive the end of this process.
+    ///
+    /// # Errors
+    /// Returns the I/O errors of the stream.
+    pub fn flush(&mut self) -> Result<(), ContainerError> {
+        self.to.flush().map_err(|error| failed(&error, self.intact.bytes))
+    }
+
+    /// Flushes the stream and returns it.
+    ///
+    /// # Errors
+    /// Returns the I/O errors of the stream.
+    pub fn finish(mut self) -> Result<W, ContainerError> {
+        self.flush()?;
+        Ok(self.to)
+    }
+}
+
+fn failed(error: &io::Error, offset: u64) -> ContainerError {
+    ContainerError::Io { kind: error.kind(), offset }
+}
