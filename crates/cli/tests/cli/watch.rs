@@ -14,7 +14,7 @@ use chainsieve::bitcoin::{Network, ScriptBuf};
 use chainsieve::btc::headers::HeaderRules;
 use chainsieve::btc::server::ServedChain;
 use chainsieve_client::Chain;
-use chainsieve_client::net::frame::{read_message, write_message};
+use chainsieve_client::peers::frame::{read_message, write_message};
 use chainsieve_client::testnode::NodeBuilder;
 use serde_json::Value;
 

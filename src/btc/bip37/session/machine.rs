@@ -22,7 +22,9 @@ use super::requests::Requests;
 use super::stats::{MatchStats, Stats};
 use crate::btc::bip37::{BloomFilter, HeaderLink, MerkleBlock, Policy, Proof};
 use crate::btc::headers::BlockAt;
-use crate::btc::wallet::{History, Place, Relevance, RelevantTransaction, WatchItem, WatchedItems};
+use crate::btc::wallet::{
+    History, Relevance, RelevantTransaction, TxPosition, WatchItem, WatchedItems,
+};
 use crate::steady_clock::SteadyClock;
 
 /// A wallet's connections to nodes with Bloom filters, one connection at a time.
@@ -65,10 +67,10 @@ pub struct Session {
     clock: SteadyClock,
 }
 
-/// Place of a confirmed transaction, and the validity of the answer that contained it.
+/// TxPosition of a confirmed transaction, and the validity of the answer that contained it.
 #[derive(Debug, Clone, Copy)]
 struct Confirmed {
-    place: Place,
+    place: TxPosition,
     /// `true` if the answer is still valid: an outpoint that the node's filter lacks is then a
     /// reason to filter again.
     counts: bool,
@@ -400,7 +402,7 @@ impl Session {
                 report(actions, Finding::Refused { block: block.hash, index, txid });
             }
             Some((block, index)) => {
-                let place = Place { block, index };
+                let place = TxPosition { block, index };
                 let confirmed = Confirmed { place, counts: true, is_in_chain: true };
                 self.confirmed(confirmed, txid, tx, actions);
             }
@@ -437,7 +439,7 @@ impl Session {
         }
         let (proof, transactions) = open.into_parts();
         for (index, (txid, tx)) in transactions {
-            let place = Place { block, index };
+            let place = TxPosition { block, index };
             let (counts, is_in_chain) = (request.counts(), request.is_in_chain());
             self.confirmed(Confirmed { place, counts, is_in_chain }, txid, tx, actions);
         }
@@ -462,7 +464,7 @@ impl Session {
         actions: &mut Actions,
     ) {
         let Confirmed { place, counts, is_in_chain } = confirmed;
-        let Place { block, index } = place;
+        let TxPosition { block, index } = place;
         let relevance = self.watch.relevance(&transaction);
         // The transaction of a block that left the chain is unconfirmed again, and may be reported
         // as such.
