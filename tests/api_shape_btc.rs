@@ -118,7 +118,7 @@ fn types_are_send_sync_and_debug() {
     check::<client::Item>();
     check::<client::ItemCause>();
     check::<client::ItemError>();
-    check::<client::Kept>();
+    check::<client::StoredFiles>();
     check::<client::News>();
     check::<client::OpenError>();
     check::<client::Owner>();
@@ -136,10 +136,7 @@ fn types_are_send_sync_and_debug() {
     check::<client::HitReason>();
     check::<client::Write>();
     check::<client::WriteId>();
-    check::<client::header_sync::Action>();
-    check::<client::header_sync::Event<'static>>();
-    check::<client::header_sync::HeaderSync>();
-    check::<client::header_sync::Reason>();
+    check::<client::HeaderReason>();
     check::<descriptors::DescriptorError>();
     check::<descriptors::DescriptorScript>();
     check::<headers::TrustedStart>();
@@ -183,7 +180,7 @@ fn types_are_send_sync_and_debug() {
     check::<wallet::Label>();
     check::<wallet::LookAhead>();
     check::<wallet::Outcome>();
-    check::<wallet::Place>();
+    check::<wallet::TxPosition>();
     check::<wallet::Received>();
     check::<wallet::Relevance>();
     check::<wallet::RelevantTransaction>();

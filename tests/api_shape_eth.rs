@@ -36,7 +36,7 @@ fn types_can_be_shared_between_threads() {
     each!(
         shared, follow:
         Action, Answer['static], Config, Cursor, Event['static], Follower, Indexed, NextBlocks,
-        FollowNote, Question, QuestionId, Removed, Source, Started, StoreId, Update, UpdateId,
+        FollowNote, Question, QuestionId, Removed, Source, Started, StoreId, News, UpdateId,
     );
     each!(shared, forecast: ClauseForecast, Forecast);
     each!(

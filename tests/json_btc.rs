@@ -29,7 +29,7 @@ use chainsieve::btc::headers::{BlockAt, ChainEvent, TrustedStart};
 use chainsieve::btc::merkle_tree::MerklePath;
 use chainsieve::btc::peer::{Grade, PeerId};
 use chainsieve::btc::wallet::{
-    History, Label, Place, RelevantTransaction, WatchItem, WatchedOutput,
+    History, Label, RelevantTransaction, TxPosition, WatchItem, WatchedOutput,
 };
 use serde_json::{Value, from_value, json, to_value};
 
@@ -98,7 +98,7 @@ fn updates() {
     let hit = Hit {
         txid: txid(),
         transaction: transaction(),
-        place: Some(Place { block: at(), index: 3 }),
+        place: Some(TxPosition { block: at(), index: 3 }),
         header: None,
         received: vec![client::OwnedOutput {
             vout: 0,

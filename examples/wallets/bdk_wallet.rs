@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     // Without this, the wallet could spend the same coins again.
     bdk.apply_unconfirmed_txs([(payment.clone(), now)]);
-    client.broadcast(payment, None)?;
+    client.broadcast(payment)?;
     while node.chain().mempool().is_empty() {
         std::thread::yield_now();
     }

@@ -13,7 +13,7 @@ use chainsieve::bitcoin::p2p::message::{NetworkMessage, RawNetworkMessage};
 use chainsieve::bitcoin::p2p::{Magic, ServiceFlags};
 use chainsieve::bitcoin::{Network, ScriptBuf};
 use chainsieve::btc::client::{
-    Action, Birthday, Config, Event, Item, Kept, LightClient, PeerInfo, Protocol, Wallet,
+    Action, Birthday, Config, Event, Item, StoredFiles, LightClient, PeerInfo, Protocol, Wallet,
     WatchId,
 };
 use chainsieve::btc::peer::PeerId;
@@ -66,7 +66,7 @@ fuzz_target!(|bytes: &[u8]| {
     rest = after;
     let mut files = [(); 3].map(|()| part(&mut rest).map(<[u8]>::to_vec));
     let [headers, journal, state] = files.each_mut().map(Option::take);
-    let kept = Kept { headers, journal, state, ..Kept::default() };
+    let kept = StoredFiles { headers, journal, state, ..StoredFiles::default() };
     let mut config = Config::new(Network::Regtest, [1; 16]);
     config.protocol = if protocol % 2 == 0 { Protocol::Bip157 } else { Protocol::Bip37 };
     let Ok(mut client) = LightClient::new(config, &kept) else { return };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use chainsieve::bitcoin::p2p::Magic;
 use chainsieve::bitcoin::{Network, OutPoint, Script, ScriptBuf, Txid};
 use chainsieve::btc::client::{
-    Action, Config, Event, File, Item, Kept, LightClient, OpenError, Protocol, Wallet,
+    Action, Config, Event, File, Item, LightClient, OpenError, Protocol, StoredFiles, Wallet,
 };
 
 use super::mined::{self, Chain, UNIX, script};
@@ -175,7 +175,7 @@ fn the_folder_of_another_signet_is_refused() {
     let own = Config { magic: Magic::from_bytes([1, 2, 3, 4]), ..config.clone() };
     let storage = |config: Config| {
         let mut storage = Storage::default();
-        let mut client = LightClient::new(config, &Kept::default()).unwrap();
+        let mut client = LightClient::new(config, &StoredFiles::default()).unwrap();
         for action in client.handle(Event::Tick, Duration::from_secs(UNIX)) {
             if let Action::Write(id, write) = action {
                 storage.write(id, write);

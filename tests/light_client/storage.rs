@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use chainsieve::btc::client::{File, Kept, Write, WriteId};
+use chainsieve::btc::client::{File, StoredFiles, Write, WriteId};
 
 use testkit::Rng;
 
@@ -51,13 +51,13 @@ impl Storage {
     }
 
     /// Returns the files for another run.
-    pub(crate) fn kept(&self) -> Kept {
+    pub(crate) fn kept(&self) -> StoredFiles {
         assert!(self.waiting.is_empty(), "a clean end waits for the writes");
         let filters = self.files.iter().filter_map(|(file, bytes)| match file {
             File::Filters(number) => Some((*number, bytes.len() as u64)),
             _ => None,
         });
-        Kept {
+        StoredFiles {
             network: self.files.get(&File::Network).cloned(),
             headers: self.files.get(&File::Headers).cloned(),
             journal: self.files.get(&File::Journal).cloned(),

@@ -172,8 +172,8 @@ fn keeps_up(scene: &Scene, reader: Reader, protocol: Protocol) {
 
     // The wallet broadcasts a transaction, and the node accepts and mines the transaction.
     let transaction = early.spend(1);
-    let rate = FeeRate::from_sat_per_vb(2);
-    let txid = backend.client.broadcast(transaction, rate).expect("it runs");
+    let rate = FeeRate::from_sat_per_vb(2).expect("in range");
+    let txid = backend.client.broadcast_at(transaction, rate).expect("it runs");
     wait_until("the transaction in the node's memory pool", || node.has_unconfirmed(txid));
     node.generate(1, Key::new(1).hash());
     branch.adopt(&node);

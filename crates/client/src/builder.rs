@@ -14,19 +14,20 @@ use chainsieve::btc::client::{Birthday, Config, Event, LightClient, Protocol, Wa
 use crate::client::{Client, check};
 use crate::driver::{Driver, Log};
 use crate::error::StartError;
-use crate::net::book::AddressBook;
-use crate::net::chain::Chain;
-use crate::net::events::PeerNote;
-use crate::net::pool::{Pool, PoolConfig};
-use crate::net::random::Random;
-use crate::net::target::Target;
+use crate::peers::address::NetworkParams;
+use crate::peers::address::Target;
+use crate::peers::book::AddressBook;
+use crate::peers::book::Random;
+use crate::peers::pool::PeerNote;
+use crate::peers::pool::{Pool, PoolConfig};
 use crate::shared::Shared;
 use crate::storage::{Folder, Memory, Storage};
 
 /// Default for the maximum number of queued updates.
 const UPDATES: usize = 1_024;
 
-enum Place {
+/// Where the client stores its state.
+enum StoredIn {
     Memory,
     Folder(PathBuf),
     Other(Box<dyn Storage>),
@@ -52,14 +53,14 @@ enum Place {
 /// ```
 #[must_use]
 pub struct Builder {
-    chain: Chain,
+    chain: NetworkParams,
     peers: Vec<String>,
     others: bool,
     use_seeds: bool,
     max_peers: usize,
     proxy: Option<SocketAddr>,
     user_agent: Option<String>,
-    place: Place,
+    stored_in: StoredIn,
     updates: usize,
     wallets: Vec<(WalletId, Wallet)>,
     config: Config,
@@ -77,11 +78,11 @@ impl std::fmt::Debug for Builder {
 }
 
 impl Builder {
-    /// Creates a builder for a network, or for a [custom signet](Chain::signet).
+    /// Creates a builder for a network, or for a [custom signet](NetworkParams::signet).
     ///
     /// The defaults are the protocol BIP157, four peers found through DNS seeds, and all state in
     /// memory.
-    pub fn new(chain: impl Into<Chain>) -> Self {
+    pub fn new(chain: impl Into<NetworkParams>) -> Self {
         let chain = chain.into();
         Self {
             config: Config {
@@ -96,7 +97,7 @@ impl Builder {
             max_peers: 4,
             proxy: None,
             user_agent: None,
-            place: Place::Memory,
+            stored_in: StoredIn::Memory,
             updates: UPDATES,
             wallets: Vec::new(),
             log: None,
@@ -161,13 +162,13 @@ impl Builder {
     ///
     /// The folder is created if it does not exist. Only one client at a time can use the folder.
     pub fn data_dir(mut self, path: impl AsRef<Path>) -> Self {
-        self.place = Place::Folder(path.as_ref().to_owned());
+        self.stored_in = StoredIn::Folder(path.as_ref().to_owned());
         self
     }
 
     /// Stores all state in a storage that the caller implements.
     pub fn storage(mut self, storage: impl Storage + 'static) -> Self {
-        self.place = Place::Other(Box::new(storage));
+        self.stored_in = StoredIn::Other(Box::new(storage));
         self
     }
 
@@ -260,7 +261,7 @@ impl Builder {
     /// read, or if the system provides no random numbers or no thread. After an error, no thread
     /// runs.
     pub fn start(self) -> Result<Client, StartError> {
-        let Self { chain, place, mut config, wallets, .. } = self;
+        let Self { chain, stored_in, mut config, wallets, .. } = self;
         for (id, wallet) in &wallets {
             check(id, wallet, config.protocol)?;
         }
@@ -277,10 +278,10 @@ impl Builder {
         }
         let random = || Random::seed().map_err(|error| StartError::Random(error.to_string()));
         config.seed = random()?;
-        let mut storage: Box<dyn Storage> = match place {
-            Place::Memory => Box::new(Memory::new()),
-            Place::Folder(path) => Box::new(Folder::open(&path)?),
-            Place::Other(storage) => storage,
+        let mut storage: Box<dyn Storage> = match stored_in {
+            StoredIn::Memory => Box::new(Memory::new()),
+            StoredIn::Folder(path) => Box::new(Folder::open(&path)?),
+            StoredIn::Other(storage) => storage,
         };
         // The pool connects to one peer more while no new block arrives. Beyond its limit, the
         // machine would disconnect this peer.

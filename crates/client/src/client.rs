@@ -15,9 +15,9 @@ use chainsieve::btc::headers::BlockAt;
 use chainsieve::btc::merkle_tree::{MerklePath, TransactionInBlock};
 
 use crate::error::{LookUpError, RunError, Stopped, WalletError};
-use crate::net::pool::{AddressStatus, Pool};
+use crate::peers::pool::{AddressStatus, Pool};
+use crate::shared::Updates;
 use crate::shared::{Command, Shared};
-use crate::updates::Updates;
 
 /// Handle of a light client that runs in threads of its own.
 ///
@@ -221,21 +221,31 @@ impl Client {
     /// Announces a transaction to the peers, and returns its txid. Updates report the progress of
     /// the transaction.
     ///
-    /// If `fee_rate` is given, the transaction is not announced to peers that ask for a higher rate
-    /// than `fee_rate` (`feefilter`, BIP133); an update names these peers.
-    ///
     /// The transaction is announced while the client runs and no block contains the transaction.
     /// After a restart, the client does not announce the transaction any more.
     ///
     /// # Errors
     /// Returns [`Stopped`] if the client has stopped.
-    pub fn broadcast(
+    pub fn broadcast(&self, transaction: Transaction) -> Result<Txid, Stopped> {
+        self.announce(transaction, None)
+    }
+
+    /// Announces a transaction as [`broadcast`](Self::broadcast) does, but not to peers that ask for
+    /// a higher fee rate than `fee_rate` (`feefilter`, BIP133). An update names these peers.
+    ///
+    /// # Errors
+    /// Returns [`Stopped`] if the client has stopped.
+    pub fn broadcast_at(
         &self,
         transaction: Transaction,
-        fee_rate: Option<FeeRate>,
+        fee_rate: FeeRate,
     ) -> Result<Txid, Stopped> {
-        let txid = transaction.compute_txid();
-        self.command(Command::Broadcast(Box::new(transaction), fee_rate))?;
+        self.announce(transaction, Some(fee_rate))
+    }
+
+    fn announce(&self, tx: Transaction, fee_rate: Option<FeeRate>) -> Result<Txid, Stopped> {
+        let txid = tx.compute_txid();
+        self.command(Command::Broadcast(Box::new(tx), fee_rate))?;
         Ok(txid)
     }
 

@@ -1,5 +1,10 @@
 //! The client's thread, which passes messages and commands to the machine, and carries out the
 //! actions that the machine returns.
+//!
+//! # Two clocks
+//! The machine takes the system's time, because headers have timestamps. Its timeouts must not
+//! expire because the system's clock is set forward, for example by NTP after the start of a
+//! computer, or because the computer wakes up.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -8,11 +13,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use chainsieve::bitcoin::BlockHash;
 use chainsieve::btc::client::{Action, Event, File, LightClient, News, PeerInfo, Update, WriteId};
 
-use crate::clocks::{ForwardSteps, Reading};
 use crate::error::RunError;
-use crate::net::events::{PeerNote, PoolEvent};
-use crate::net::pool::Pool;
-use crate::shared::{BlockAnswer, Command, Reply, Shared};
+use crate::peers::pool::Pool;
+use crate::peers::pool::{PeerNote, PoolEvent};
+use crate::shared::{BlockResult, Command, Reply, Shared};
 use crate::storage::{Storage, StorageError};
 
 /// Interval of `Event::Tick`. The machine checks its timeouts on ticks and needs a few per second.
@@ -30,7 +34,7 @@ const KEEP_ADDRESSES: Duration = Duration::from_secs(5 * 60);
 /// Callback that receives notes about connections.
 pub(crate) type Log = Box<dyn FnMut(&PeerNote) + Send>;
 
-type Asked = BTreeMap<BlockHash, Vec<Reply<BlockAnswer>>>;
+type Asked = BTreeMap<BlockHash, Vec<Reply<BlockResult>>>;
 
 /// The state that the client's thread owns.
 pub(crate) struct Driver {
@@ -317,6 +321,53 @@ impl Driver {
             }
         }
         Ok(())
+    }
+}
+
+/// Smallest step that is reported. Smaller steps are shorter than any timeout, and the two clocks
+/// are not read at exactly the same time.
+const SMALLEST_STEP: Duration = Duration::from_secs(1);
+
+/// A reading of both clocks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Reading {
+    /// Monotonic time since a fixed moment of this run. On most systems, this clock stands still
+    /// while the computer sleeps.
+    pub(crate) steady: Duration,
+    /// Time since the Unix epoch by the system's clock.
+    pub(crate) unix: Duration,
+}
+
+/// Finds the steps by which the system's clock is set forward.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ForwardSteps {
+    /// The reading from which the next step is measured.
+    from: Reading,
+}
+
+impl ForwardSteps {
+    pub(crate) fn new(now: Reading) -> Self {
+        Self { from: now }
+    }
+
+    /// Returns the time by which the system's clock has run ahead of the monotonic clock since the
+    /// last step. `None` if this time is less than a second.
+    ///
+    /// A clock that is set back gives `None`. What is set forward afterwards counts in full.
+    pub(crate) fn read(&mut self, now: Reading) -> Option<Duration> {
+        let from = self.from;
+        // Sums instead of differences, since either clock may show less than the other.
+        let (expected, found) =
+            (from.unix.saturating_add(now.steady), now.unix.saturating_add(from.steady));
+        if found < expected {
+            self.from = now;
+        }
+        let ahead = found.saturating_sub(expected);
+        if ahead < SMALLEST_STEP {
+            return None;
+        }
+        self.from = now;
+        Some(ahead)
     }
 }
 

@@ -5,8 +5,7 @@ use chainsieve::btc::bip157::ConfigError;
 use chainsieve::btc::client::{BlockError, ItemError, OpenError, WalletId};
 use thiserror::Error;
 
-use crate::net::pool::PoolError;
-use crate::net::target::TargetError;
+use crate::peers::address::{Target, TargetError};
 use crate::storage::StorageError;
 
 /// Reason why a client could not be started.
@@ -21,9 +20,12 @@ pub enum StartError {
         /// Reason why the text is not an address.
         cause: TargetError,
     },
-    /// There is no address to connect to, or an onion address is named without a proxy.
-    #[error(transparent)]
-    Pool(#[from] PoolError),
+    /// No peer is named, the address book is empty and no seed may be asked.
+    #[error("no peer to connect to: no named peers, no stored addresses and no seeds")]
+    NobodyToCall,
+    /// A peer named by the user is an onion service, which can be reached only through a proxy.
+    #[error("onion address {0} needs a proxy")]
+    NeedsProxy(Target),
     /// The data folder cannot be opened or read.
     #[error("data folder: {0}")]
     Storage(#[from] StorageError),

@@ -2,15 +2,13 @@
 
 mod builder;
 mod client;
-mod clocks;
 mod driver;
 mod error;
 #[doc(hidden)]
-pub mod net;
+pub mod peers;
 mod shared;
 mod storage;
 pub mod testnode;
-mod updates;
 
 pub use chainsieve;
 pub use chainsieve::bitcoin::Network;
@@ -20,14 +18,14 @@ pub use chainsieve::btc::client::{
     WalletId, WatchId,
 };
 pub use chainsieve::btc::peer::Grade;
-pub use chainsieve::btc::wallet::{History, Place};
+pub use chainsieve::btc::wallet::{History, TxPosition};
 
 pub use builder::Builder;
 pub use client::{Client, HitCounts, PeerClaims, PeerStatus, Status};
 pub use error::{LookUpError, RunError, StartError, Stopped, WalletError};
-pub use net::chain::Chain;
-pub use net::events::PeerNote;
-pub use storage::{Folder, Memory, Storage, StorageError};
+pub use peers::address::NetworkParams;
+pub use peers::pool::PeerNote;
 #[cfg(feature = "tokio")]
-pub use updates::UpdateStream;
-pub use updates::Updates;
+pub use shared::UpdateStream;
+pub use shared::Updates;
+pub use storage::{Folder, Memory, Storage, StorageError};

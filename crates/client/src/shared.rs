@@ -1,8 +1,9 @@
-//! The bounded queues between the client's thread and its users: one for updates, one for commands.
+//! The bounded queues between the client's thread and its users, one for updates and one for
+//! commands, and the readers of updates: a blocking iterator and a stream.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use chainsieve::btc::client::{
 };
 
 use crate::error::{RunError, Stopped};
-use crate::net::pool::{Pool, Waker as PoolWaker};
+use crate::peers::pool::{Pool, Waker as PoolWaker};
 
 /// A function that reads the machine and the pool on the client's thread, and sends its result.
 pub(crate) type Query = Box<dyn FnOnce(&LightClient, &Pool) + Send>;
@@ -24,12 +25,12 @@ pub(crate) enum Command {
     Rescan(u32),
     Acknowledge(UpdateId),
     Broadcast(Box<Transaction>, Option<FeeRate>),
-    Block(BlockHash, Reply<BlockAnswer>),
+    Block(BlockHash, Reply<BlockResult>),
     Query(Query),
 }
 
-/// The answer to [`Command::Block`].
-pub(crate) type BlockAnswer = Result<Box<Block>, BlockError>;
+/// The result of [`Command::Block`].
+pub(crate) type BlockResult = Result<Box<Block>, BlockError>;
 
 /// The channel for the answer to one command.
 pub(crate) type Reply<T> = std::sync::mpsc::SyncSender<T>;
@@ -38,7 +39,7 @@ pub(crate) type Reply<T> = std::sync::mpsc::SyncSender<T>;
 const MAX_COMMANDS: usize = 4_096;
 
 #[derive(Default)]
-struct State {
+struct Queues {
     updates: VecDeque<Update>,
     commands: VecDeque<Command>,
     /// Number of the last call that added items, and of the last one whose records are durable.
@@ -57,7 +58,7 @@ struct State {
 
 /// The state that the client's thread and its users share.
 pub(crate) struct Shared {
-    state: Mutex<State>,
+    state: Mutex<Queues>,
     /// Maximum number of queued updates.
     capacity: usize,
     /// Wakes the users: notified on a new update, on room for a command, and at the end.
@@ -94,7 +95,7 @@ impl Shared {
         drop(task);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Queues> {
         // No code panics while it holds this lock, so the data of a poisoned lock is still
         // consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -146,7 +147,7 @@ impl Shared {
     }
 
     /// Waits until the queue of commands has room.
-    fn room(&self) -> Result<MutexGuard<'_, State>, Stopped> {
+    fn room(&self) -> Result<MutexGuard<'_, Queues>, Stopped> {
         let mut state = self.state();
         while state.commands.len() >= MAX_COMMANDS && state.ended.is_none() {
             state = self.reader.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -157,7 +158,7 @@ impl Shared {
         Ok(state)
     }
 
-    fn queue(&self, mut state: MutexGuard<'_, State>, command: Command) {
+    fn queue(&self, mut state: MutexGuard<'_, Queues>, command: Command) {
         state.commands.push_back(command);
         drop(state);
         self.driver.notify_all();
@@ -213,7 +214,7 @@ impl Shared {
     /// Waits until the readers' queue has room, a command is queued, or a stop is requested.
     pub(crate) fn wait_for_room(&self, timeout: Duration) {
         let state = self.state();
-        let full = |state: &mut State| {
+        let full = |state: &mut Queues| {
             state.updates.len() >= self.capacity && state.commands.is_empty() && !state.stop
         };
         drop(self.driver.wait_timeout_while(state, timeout, full));
@@ -285,5 +286,136 @@ impl Shared {
         drop(state);
         drop(earlier);
         std::task::Poll::Pending
+    }
+}
+
+/// A reader of a client's updates, in order.
+///
+/// As an iterator, the reader waits for the next update. The iterator ends when the client has
+/// stopped. With the feature `tokio`, `into_stream` converts the reader into a stream.
+///
+/// If a client has several readers, each update is delivered to exactly one of them.
+#[derive(Debug)]
+#[must_use = "iterators are lazy"]
+pub struct Updates {
+    shared: Arc<Shared>,
+    /// Number of this reader among the client's readers.
+    number: u64,
+}
+
+impl Clone for Updates {
+    fn clone(&self) -> Self {
+        Self::new(Arc::clone(&self.shared))
+    }
+}
+
+impl Drop for Updates {
+    fn drop(&mut self) {
+        self.shared.remove_reader(self.number);
+    }
+}
+
+impl Updates {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        let number = shared.new_reader();
+        Self { shared, number }
+    }
+
+    /// Waits at most `timeout` for the next update.
+    ///
+    /// Returns `None` if the timeout has passed or if the client has stopped;
+    /// [`Client::is_running`](crate::Client::is_running) distinguishes these two cases.
+    #[must_use = "an update that is dropped is delivered again only after a restart"]
+    pub fn next_within(&mut self, timeout: Duration) -> Option<Update> {
+        self.shared.next(Instant::now().checked_add(timeout))
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl Updates {
+    /// Converts the reader into a stream, which works on any executor.
+    pub fn into_stream(self) -> UpdateStream {
+        UpdateStream(self)
+    }
+}
+
+impl Iterator for Updates {
+    type Item = Update;
+
+    fn next(&mut self) -> Option<Update> {
+        self.shared.next(None)
+    }
+}
+
+/// A reader of a client's updates as a [`Stream`](futures_core::Stream). The stream ends when the
+/// client has stopped.
+///
+/// Dropping a pending future of the stream loses no update: an update leaves the queue only when a
+/// poll returns it.
+#[cfg(feature = "tokio")]
+#[derive(Debug, Clone)]
+#[must_use = "streams do nothing unless polled"]
+pub struct UpdateStream(Updates);
+
+#[cfg(feature = "tokio")]
+impl futures_core::Stream for UpdateStream {
+    type Item = Update;
+
+    fn poll_next(
+        self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Update>> {
+        self.0.shared.poll(self.0.number, context.waker())
+    }
+}
+
+#[cfg(all(test, feature = "tokio"))]
+mod tests {
+    use std::pin::Pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Poll, Wake};
+
+    use futures_core::Stream as _;
+
+    use super::*;
+    use crate::peers::address::NetworkParams;
+    use crate::peers::address::Target;
+    use crate::peers::book::AddressBook;
+    use crate::peers::pool::{Pool, PoolConfig};
+
+    #[derive(Default)]
+    struct Task(AtomicUsize);
+
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn poll(updates: &mut UpdateStream, task: &Arc<Task>) -> Poll<Option<Update>> {
+        let waker = Arc::clone(task).into();
+        Pin::new(updates).poll_next(&mut Context::from_waker(&waker))
+    }
+
+    #[test]
+    fn of_each_reader_one_task_waits_the_last_that_asked() {
+        let mut config = PoolConfig::new(NetworkParams::new(chainsieve::bitcoin::Network::Regtest));
+        config.peers = vec![Target::parse("127.0.0.1:1", 1).unwrap()];
+        let pool = Pool::new(config, AddressBook::new(), [3; 16]).unwrap();
+        let shared = Arc::new(Shared::new(1, pool.waker()));
+        let mut readers = [(); 2].map(|()| Updates::new(Arc::clone(&shared)).into_stream());
+        readers[1] = readers[0].clone();
+        let mut last = Vec::new();
+        for reader in &mut readers {
+            let tasks: Vec<_> = (0..100).map(|_| Arc::new(Task::default())).collect();
+            assert!(tasks.iter().all(|task| poll(reader, task).is_pending()));
+            last.push(tasks[99].clone());
+        }
+        assert_eq!(shared.num_tasks(), 2);
+        let gone = Arc::new(Task::default());
+        assert!(poll(&mut readers[0].clone(), &gone).is_pending());
+        shared.end(Ok(()));
+        assert!(last.iter().all(|task| task.0.load(Ordering::Relaxed) == 1));
+        assert!(matches!(poll(&mut readers[0], &last[0]), Poll::Ready(None)));
     }
 }

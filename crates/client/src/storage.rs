@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use chainsieve::btc::client::{File, Kept, Write};
+use chainsieve::btc::client::{File, StoredFiles, Write};
 use thiserror::Error;
 
 /// A storage of a client's files.
@@ -22,7 +22,7 @@ pub trait Storage: Send {
     ///
     /// # Errors
     /// Returns an error if a file exists but cannot be read.
-    fn load(&mut self) -> Result<Kept, StorageError>;
+    fn load(&mut self) -> Result<StoredFiles, StorageError>;
 
     /// Carries out a write. The write need not be durable before the next
     /// [`commit`](Self::commit).
@@ -119,8 +119,8 @@ impl Memory {
 }
 
 impl Storage for Memory {
-    fn load(&mut self) -> Result<Kept, StorageError> {
-        Ok(self.with(|files| Kept {
+    fn load(&mut self) -> Result<StoredFiles, StorageError> {
+        Ok(self.with(|files| StoredFiles {
             network: files.get(&File::Network).cloned(),
             headers: files.get(&File::Headers).cloned(),
             journal: files.get(&File::Journal).cloned(),
@@ -315,7 +315,7 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, StorageError> {
 }
 
 impl Storage for Folder {
-    fn load(&mut self) -> Result<Kept, StorageError> {
+    fn load(&mut self) -> Result<StoredFiles, StorageError> {
         let mut filters = Vec::new();
         let folder = self.path.join("filters");
         let error =
@@ -328,7 +328,7 @@ impl Storage for Folder {
             }
         }
         filters.sort_unstable();
-        Ok(Kept {
+        Ok(StoredFiles {
             network: read(&self.path(File::Network))?,
             headers: read(&self.path(File::Headers))?,
             journal: read(&self.path(File::Journal))?,

@@ -12,7 +12,7 @@ fn types_are_send_sync_and_debug() {
     fn check<T: Send + Sync + Debug>() {}
     fn check_send<T: Send + Debug>() {}
     check_send::<Builder>();
-    check::<Chain>();
+    check::<NetworkParams>();
     check::<Client>();
     check::<Folder>();
     check::<HitCounts>();

@@ -148,7 +148,7 @@ fn a_broadcast_is_told_of_until_it_is_in_a_block() {
         thread::yield_now();
     }
     let tx = spend(coin, &script(7));
-    let txid = client.broadcast(tx, FeeRate::from_sat_per_vb(1)).unwrap();
+    let txid = client.broadcast_at(tx, FeeRate::from_sat_per_vb(1).unwrap()).unwrap();
     let is = |news: &News, what: fn(&BroadcastNews) -> bool| match news {
         News::Broadcast { txid: of, news } => *of == txid && what(news),
         _ => false,

@@ -18,7 +18,7 @@ use core::time::Duration;
 
 use super::CHECKPOINT_INTERVAL;
 use super::interval::{
-    Anonymous, Answer, Height, Interval, SPAN, first_of, interval_of, place_of, runs,
+    Anonymous, Height, HeightAnswer, Interval, SPAN, first_of, interval_of, place_of, runs,
 };
 use crate::btc::peer::{Grade, PeerId};
 
@@ -45,15 +45,15 @@ pub(super) struct Reported {
 #[derive(Debug, Clone)]
 pub(super) struct Claims {
     /// The number of the first interval, which contains `first`.
-    first_interval: u32,
+    pub(super) first_interval: u32,
     /// The first height wanted.
-    first: u32,
-    intervals: Vec<Interval>,
+    pub(super) first: u32,
+    pub(super) intervals: Vec<Interval>,
     /// Claims that differ from the accepted hash of their height, until the height is settled. The
     /// map also contains claims of departed peers whose filter is at hand.
     differing: BTreeMap<(u32, PeerId), FilterHash>,
     /// Filter hashes that blocks have refuted.
-    refuted: BTreeSet<(u32, FilterHash)>,
+    pub(super) refuted: BTreeSet<(u32, FilterHash)>,
     /// All intervals before this one are finished.
     frontier: u32,
 }
@@ -72,16 +72,6 @@ impl Claims {
         }
     }
 
-    /// Returns the first height wanted.
-    pub(super) fn first(&self) -> u32 {
-        self.first
-    }
-
-    /// Returns the number of the interval that contains the first height wanted.
-    pub(super) fn first_interval(&self) -> u32 {
-        self.first_interval
-    }
-
     /// Iterates over the known intervals and their numbers, up to the last one with claims.
     pub(super) fn intervals(&self) -> impl Iterator<Item = (u32, &Interval)> {
         (self.first_interval..).zip(&self.intervals)
@@ -90,21 +80,10 @@ impl Claims {
     /// Returns the unanswered heights at which no filter is evidence.
     pub(super) fn ambiguous_open(&self) -> Vec<u32> {
         let heights = self.intervals().flat_map(|(number, interval)| {
-            let heights = (first_of(number)..).zip(interval.heights());
-            heights.filter(|(_, at)| at.ambiguous && at.answer == Answer::None)
+            let heights = (first_of(number)..).zip(&interval.heights);
+            heights.filter(|(_, at)| at.ambiguous && at.answer == HeightAnswer::None)
         });
         heights.map(|(height, _)| height).collect()
-    }
-
-    /// Number of refuted hashes that are remembered.
-    #[cfg(test)]
-    pub(super) fn num_refuted(&self) -> usize {
-        self.refuted.len()
-    }
-
-    /// Appends an interval of an earlier run.
-    pub(super) fn push_interval(&mut self, interval: Interval) {
-        self.intervals.push(interval);
     }
 
     pub(super) fn interval(&self, interval: u32) -> Option<&Interval> {
@@ -150,7 +129,7 @@ impl Claims {
             let mut disputed = self.differing.range((from, PeerId(0))..(below, PeerId(0)));
             let lone = disputed.find(|&(&(height, _), _)| {
                 let answer = self.at(height).map(|at| at.answer);
-                answer == Some(Answer::Filter) && self.num_vouchers(height) == 0
+                answer == Some(HeightAnswer::Filter) && self.num_vouchers(height) == 0
             });
             lone.map_or(answered, |(&(height, _), _)| place_of(height))
         });
@@ -161,7 +140,7 @@ impl Claims {
     /// Returns the height after the highest one with a claim.
     pub(super) fn end(&self) -> u32 {
         let number = self.end_interval().saturating_sub(1).max(self.first_interval);
-        let known = self.interval(number).map_or(0, |known| known.heights().len());
+        let known = self.interval(number).map_or(0, |known| known.heights.len());
         first_of(number) + u32::try_from(known).expect("1,000 at most")
     }
 
@@ -182,11 +161,11 @@ impl Claims {
         let Some(interval) = self.interval(number) else { return Anonymous::default() };
         let range = (first_of(number), PeerId(0))..(first_of(number + 1), PeerId(0));
         let differing: Vec<_> = self.differing.range(range).map(|(key, _)| *key).collect();
-        let vouched = interval.vouchers().iter().map(|voucher| {
+        let vouched = interval.vouchers.iter().map(|voucher| {
             let differs = differing.iter().find(|(_, peer)| *peer == voucher.peer);
             voucher.heights.min(differs.map_or(usize::MAX, |&(height, _)| place_of(height)))
         });
-        let heights = vouched.max().unwrap_or(0).max(interval.earlier().heights);
+        let heights = vouched.max().unwrap_or(0).max(interval.earlier.heights);
         let differs = |peer| {
             differing.iter().any(|&(height, other)| other == peer && place_of(height) < heights)
         };
@@ -208,7 +187,7 @@ impl Claims {
 
     /// Returns `true` if a peer other than `peer` vouches for the accepted hash of a height.
     fn is_vouched_by_others(&self, height: u32, peer: PeerId) -> bool {
-        let earlier = self.interval(interval_of(height)).map_or(0, |known| known.earlier().heights);
+        let earlier = self.interval(interval_of(height)).map_or(0, |known| known.earlier.heights);
         place_of(height) < earlier || self.vouchers(height).any(|voucher| voucher != peer)
     }
 
@@ -216,7 +195,7 @@ impl Claims {
     pub(super) fn vouchers(&self, height: u32) -> impl Iterator<Item = PeerId> {
         let place = place_of(height);
         let interval = self.interval(interval_of(height));
-        let vouchers = interval.into_iter().flat_map(Interval::vouchers);
+        let vouchers = interval.into_iter().flat_map(|interval| &interval.vouchers);
         vouchers
             .filter(move |voucher| voucher.heights > place)
             .map(|voucher| voucher.peer)
@@ -247,9 +226,9 @@ impl Claims {
     /// Returns the unanswered heights of an interval at which filters are evidence and no peer
     /// disputes the accepted hash.
     pub(super) fn undisputed_open(&self, number: u32) -> impl Iterator<Item = u32> + '_ {
-        let known = self.interval(number).into_iter().flat_map(Interval::heights);
+        let known = self.interval(number).into_iter().flat_map(|known| &known.heights);
         let heights = (first_of(number)..).zip(known);
-        let open = heights.filter(|(_, at)| at.answer == Answer::None && !at.ambiguous);
+        let open = heights.filter(|(_, at)| at.answer == HeightAnswer::None && !at.ambiguous);
         let heights = open.map(|(height, _)| height);
         heights.filter(|&height| self.differing_at(height).next().is_none())
     }
@@ -282,7 +261,7 @@ impl Claims {
         differing.or_else(|| {
             let place = place_of(height);
             let interval = self.interval(interval_of(height))?;
-            let voucher = interval.vouchers().iter().find(|voucher| voucher.peer == peer)?;
+            let voucher = interval.vouchers.iter().find(|voucher| voucher.peer == peer)?;
             let hash = interval.at(place)?.hash;
             (voucher.heights > place).then_some(hash)
         })
@@ -335,7 +314,7 @@ impl Claims {
             match at.answer {
                 // Claims about a height below the birthday are not compared, because no filter of
                 // that height is requested.
-                Answer::Unwanted if is_vouched => {}
+                HeightAnswer::Unwanted if is_vouched => {}
                 // The audit has found the block's only valid filter. Any other hash is a lie.
                 _ if at.audited => {
                     refuted.get_or_insert((height, hash));
@@ -346,17 +325,17 @@ impl Claims {
                 // still needed.
                 _ if !is_vouched => {
                     interval.set_hash(place, hash);
-                    interval.set_ambiguous(place, at.ambiguous && at.answer != Answer::Block);
+                    interval.set_ambiguous(place, at.ambiguous && at.answer != HeightAnswer::Block);
                     // The answer was given by a filter that nobody vouches for any longer.
-                    if at.answer == Answer::Filter {
-                        interval.answer(place, Answer::None);
+                    if at.answer == HeightAnswer::Filter {
+                        interval.answer(place, HeightAnswer::None);
                         reopened.push(height);
                     }
                 }
                 // The block was scanned and cannot decide between the claims. So no filter of this
                 // height is evidence in later rescans.
-                Answer::Block => interval.set_ambiguous(place, true),
-                Answer::None | Answer::Filter | Answer::Unwanted => {
+                HeightAnswer::Block => interval.set_ambiguous(place, true),
+                HeightAnswer::None | HeightAnswer::Filter | HeightAnswer::Unwanted => {
                     // At an ambiguous height the block decides, so further claims need not be kept.
                     if !at.ambiguous {
                         self.differing.insert((height, peer), hash);
@@ -374,11 +353,11 @@ impl Claims {
     }
 
     /// Records how a height was answered, or that it is unanswered again.
-    pub(super) fn answer(&mut self, height: u32, answer: Answer) {
+    pub(super) fn answer(&mut self, height: u32, answer: HeightAnswer) {
         let Some(interval) = self.interval_mut(interval_of(height)) else { return };
         interval.answer(place_of(height), answer);
         // An unanswered height makes its interval unfinished again.
-        if answer == Answer::None {
+        if answer == HeightAnswer::None {
             self.reach_back(height);
         }
     }
@@ -395,7 +374,7 @@ impl Claims {
         let mut left = self.hashes(height);
         left.retain(|hash| !refuted.contains(hash));
         self.drop_differing(height, |_| true);
-        self.answer(height, Answer::Block);
+        self.answer(height, HeightAnswer::Block);
         let place = place_of(height);
         let Some(interval) = self.interval_mut(interval_of(height)) else { return };
         let Some(&at) = interval.at(place) else { return };
@@ -438,7 +417,7 @@ impl Claims {
     /// Returns `true` if peers that are not known individually claim this hash: those of an earlier
     /// run, or departed ones.
     pub(super) fn is_claimed_earlier(&self, height: u32, hash: FilterHash) -> bool {
-        let covers = |interval: &Interval| place_of(height) < interval.earlier().heights;
+        let covers = |interval: &Interval| place_of(height) < interval.earlier.heights;
         self.interval(interval_of(height)).is_some_and(covers)
             && self.at(height).is_some_and(|at| at.hash == hash && !at.ambiguous)
     }
@@ -522,9 +501,9 @@ impl Claims {
     /// Returns ranges of the heights of an interval that were answered by undisputed filters.
     pub(super) fn answered_by_filter(&self, number: u32, from: u32) -> Vec<RangeInclusive<u32>> {
         let Some(interval) = self.interval(number) else { return Vec::new() };
-        let heights = (first_of(number)..).zip(interval.heights());
+        let heights = (first_of(number)..).zip(&interval.heights);
         let answered =
-            heights.filter(|(height, at)| *height >= from && at.answer == Answer::Filter);
+            heights.filter(|(height, at)| *height >= from && at.answer == HeightAnswer::Filter);
         let heights = answered.map(|(height, _)| height);
         runs(heights.filter(|&height| self.differing_at(height).next().is_none()))
     }
@@ -565,7 +544,7 @@ impl Claims {
         for (height, peer) in keys {
             let place = place_of(height);
             let stays = self.interval(interval_of(height)).is_some_and(|interval| {
-                let mut vouchers = interval.vouchers().iter();
+                let mut vouchers = interval.vouchers.iter();
                 vouchers.any(|voucher| voucher.peer == peer && voucher.heights > place)
             });
             // Only a peer that still vouches for the height can replace the accepted hash. A
@@ -578,8 +557,8 @@ impl Claims {
             let interval = self.interval_mut(interval_of(height)).expect("differs there");
             interval.set_hash(place, hash);
             // An answer by the filter of the old hash is withdrawn.
-            if interval.at(place).is_some_and(|at| at.answer == Answer::Filter) {
-                self.answer(height, Answer::None);
+            if interval.at(place).is_some_and(|at| at.answer == HeightAnswer::Filter) {
+                self.answer(height, HeightAnswer::None);
                 reopened.push(height..=height);
             }
         }
@@ -607,11 +586,11 @@ impl Claims {
         for number in self.first_interval..self.end_interval() {
             let interval = self.interval(number).expect("counted");
             // Every filter of this interval has arrived, so the peer keeps its claims.
-            if interval.num_open() == 0 {
+            if interval.open == 0 {
                 continue;
             }
-            let claimed = (first_of(number)..).zip(interval.heights());
-            let open = claimed.filter(|(_, at)| at.answer == Answer::None);
+            let claimed = (first_of(number)..).zip(&interval.heights);
+            let open = claimed.filter(|(_, at)| at.answer == HeightAnswer::None);
             // These claims stay, although the voucher that covers them is limited, because their
             // filter is at hand.
             let kept = open.map(|(height, at)| (height, at.hash)).filter(|&(height, hash)| {
@@ -621,8 +600,8 @@ impl Claims {
             self.differing.extend(kept.into_iter().map(|(height, hash)| ((height, peer), hash)));
         }
         let reopened = self.withdraw(|number, interval| {
-            let open = interval.heights().iter().take_while(|_| interval.num_open() > 0);
-            let first_open = open.clone().position(|at| at.answer == Answer::None);
+            let open = interval.heights.iter().take_while(|_| interval.open > 0);
+            let first_open = open.clone().position(|at| at.answer == HeightAnswer::None);
             // Limit the voucher to the heights below the first unanswered height and the first
             // dropped claim. Otherwise the peer, without its differing claim, would be counted as a
             // voucher for the accepted hash.

@@ -1,21 +1,243 @@
-//! Fetching blocks, and settling disputes about filters with them.
+//! Inspections: heights whose block is wanted, because peers dispute the filter, the filter
+//! matched, or a spot audit is due. Fetches the blocks, and settles disputes about filters with
+//! them. A limited number of blocks is fetched at a time; the other inspections wait in a queue.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 use std::vec::Vec;
 
-use bitcoin::bip158::FilterHash;
+use bitcoin::bip158::{FilterHash, FilterHeader};
 use bitcoin::{Block, BlockHash};
 
-use super::filters::hand_over;
-use super::inspections::{Inspection, Look};
-use super::interval::Answer;
-use super::parts::Parts;
-use super::turn::{Turn, Verdict};
-use super::{Action, FalseFilter, Finding, Message, Reason, ScanReason};
+use super::claims::Claims;
+use super::interval::HeightAnswer;
+use super::peers::{Peers, Turn, Verdict};
+use super::{
+    Action, Config, FalseFilter, Finding, Limits, Message, Reason, ScanReason, VerifiedFilter,
+};
 use crate::btc::bip158::audit::{InvalidFilter, Prevouts, Refutation, Verdict as Audit, audit};
-use crate::btc::bip158::{BoundBlock, Witnesses};
+use crate::btc::bip158::{BlockFilter, BoundBlock, Witnesses};
 use crate::btc::headers::BlockAt;
 use crate::btc::peer::PeerId;
+
+/// The parts of a sync, borrowed together for decisions that concern several of them.
+#[derive(Debug)]
+pub(super) struct Parts<'a> {
+    pub(super) config: &'a Config,
+    /// The filter header of the genesis block.
+    pub(super) genesis: FilterHeader,
+    pub(super) claims: &'a mut Claims,
+    pub(super) peers: &'a mut Peers,
+    pub(super) inspections: &'a mut Inspections,
+}
+
+/// A height whose block is wanted.
+#[derive(Debug, Clone)]
+pub(super) struct Inspection {
+    pub(super) at: BlockAt,
+    pub(super) why: ScanReason,
+    /// The claimed filters that have been received from peers or from the caller, by hash.
+    pub(super) contents: BTreeMap<FilterHash, Vec<u8>>,
+    /// The peers that did not deliver the block, with the time of their answer.
+    pub(super) without_block: BTreeMap<PeerId, Duration>,
+    /// `true` if it was reported that no peer has the block.
+    pub(super) reported: bool,
+    /// The time at which the inspection was first processed.
+    since: Option<Duration>,
+    /// `true` if the block was requested and not overdue when the inspection was last processed.
+    pub(super) is_asked: bool,
+    /// `true` if the inspection has one of the places for heights with several filters.
+    is_disputed: bool,
+}
+
+impl Inspection {
+    fn new(at: BlockAt) -> Self {
+        Self {
+            at,
+            why: ScanReason::Disputed,
+            contents: BTreeMap::new(),
+            without_block: BTreeMap::new(),
+            reported: false,
+            since: None,
+            is_asked: false,
+            is_disputed: false,
+        }
+    }
+
+    /// Changes the reason of the inspection. The reason `Matched` is never replaced, because the
+    /// caller waits for the block of a match.
+    fn set_why(&mut self, why: ScanReason) {
+        if self.why != ScanReason::Matched {
+            self.why = why;
+        }
+    }
+
+    /// Returns the time since the first call of this function.
+    pub(super) fn waited(&mut self, now: Duration) -> Duration {
+        now.saturating_sub(*self.since.get_or_insert(now))
+    }
+
+    /// Returns the total size of the stored filters in bytes.
+    fn bytes(&self) -> usize {
+        self.contents.values().map(Vec::len).sum()
+    }
+}
+
+/// The set of open inspections that an event may have changed. Processing all open inspections for
+/// every filter and block would be too slow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Look {
+    /// The inspections that the current event opened.
+    New,
+    /// The inspections whose block has not been requested.
+    Waiting,
+    /// All open inspections.
+    All,
+}
+
+/// All inspections. Each is either open (its block is being fetched) or waits in the queue.
+#[derive(Debug, Clone)]
+pub(super) struct Inspections {
+    open: BTreeMap<u32, Inspection>,
+    waiting: BTreeMap<u32, Inspection>,
+    /// The total size in bytes of the filters of waiting inspections.
+    kept: usize,
+    limits: Limits,
+}
+
+impl Inspections {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self { open: BTreeMap::new(), waiting: BTreeMap::new(), kept: 0, limits }
+    }
+
+    /// Returns `true` if the block of a height is being fetched or queued.
+    pub(super) fn contains(&self, height: u32) -> bool {
+        self.open.contains_key(&height) || self.waiting.contains_key(&height)
+    }
+
+    pub(super) fn open(&self, height: u32) -> Option<&Inspection> {
+        self.open.get(&height)
+    }
+
+    pub(super) fn open_mut(&mut self, height: u32) -> Option<&mut Inspection> {
+        self.open.get_mut(&height)
+    }
+
+    /// Number of filters that are stored with open inspections.
+    #[cfg(test)]
+    pub(super) fn num_filters(&self) -> usize {
+        self.open.values().map(|open| open.contents.len()).sum()
+    }
+
+    /// Removes and returns an open inspection.
+    pub(super) fn remove(&mut self, height: u32) -> Option<Inspection> {
+        self.open.remove(&height)
+    }
+
+    /// Returns `true` if the filter with a claimed hash is stored with an open inspection. The
+    /// inspection will check the claim with this filter, even if the peer that made the claim has
+    /// left.
+    pub(super) fn holds(&self, height: u32, hash: FilterHash) -> bool {
+        self.open(height).is_some_and(|open| open.contents.contains_key(&hash))
+    }
+
+    /// Returns `true` if the caller waits for the block of a height.
+    pub(super) fn awaits(&self, height: u32) -> bool {
+        let wanted = self.open.get(&height).or_else(|| self.waiting.get(&height));
+        wanted.is_some_and(|wanted| wanted.why == ScanReason::Matched)
+    }
+
+    /// Returns the lowest height for whose block the caller waits.
+    pub(super) fn first_awaited(&self) -> Option<u32> {
+        let lowest = |wanted: &BTreeMap<u32, Inspection>| {
+            let matched = |(_, wanted): &(&u32, &Inspection)| wanted.why == ScanReason::Matched;
+            wanted.iter().find(matched).map(|(height, _)| *height)
+        };
+        lowest(&self.open).into_iter().chain(lowest(&self.waiting)).min()
+    }
+
+    /// Queues the block of a height, unless it is already queued or being fetched.
+    pub(super) fn want(&mut self, at: BlockAt) {
+        if !self.contains(at.height) {
+            self.waiting.insert(at.height, Inspection::new(at));
+        }
+    }
+
+    /// Queues the block of a height for a reason, with its filter if it is at hand. A queued filter
+    /// is kept only if there is room for it; otherwise it is requested again from a peer that
+    /// claims it.
+    pub(super) fn want_with(
+        &mut self,
+        at: BlockAt,
+        why: ScanReason,
+        content: Option<(FilterHash, Vec<u8>)>,
+    ) {
+        if let Some(open) = self.open.get_mut(&at.height) {
+            open.set_why(why);
+            open.contents.extend(content);
+            return;
+        }
+        let waiting = self.waiting.entry(at.height).or_insert_with(|| Inspection::new(at));
+        waiting.set_why(why);
+        let room = self.limits.kept_bytes.saturating_sub(self.kept);
+        // Many hits at once, as in a recovery, must not fill the memory with filters.
+        if let Some((hash, content)) = content
+            && content.len() <= room
+            && !waiting.contents.contains_key(&hash)
+        {
+            self.kept += content.len();
+            waiting.contents.insert(hash, content);
+        }
+    }
+
+    /// Returns the number of further inspections that can be opened.
+    pub(super) fn room(&self) -> usize {
+        self.limits.inspections.max(1).saturating_sub(self.open.len())
+    }
+
+    /// Opens queued inspections while there is room, lowest height first. Returns the heights of
+    /// the opened inspections.
+    pub(super) fn begin(&mut self) -> Vec<u32> {
+        let mut begun = Vec::new();
+        for _ in 0..self.room() {
+            let Some((height, inspection)) = self.waiting.pop_first() else { break };
+            self.kept -= inspection.bytes();
+            self.open.insert(height, inspection);
+            begun.push(height);
+        }
+        begun
+    }
+
+    /// Returns the heights of open inspections that may have changed, in ascending order. `begun`
+    /// contains the heights whose inspections the current event opened.
+    pub(super) fn to_look_at(&self, look: Look, begun: Vec<u32>) -> Vec<u32> {
+        let open = self.open.iter();
+        match look {
+            Look::New => begun,
+            Look::Waiting => {
+                open.filter(|(_, open)| !open.is_asked).map(|(height, _)| *height).collect()
+            }
+            Look::All => open.map(|(height, _)| *height).collect(),
+        }
+    }
+
+    /// Gives an open inspection one of the limited places for heights with several filters. Returns
+    /// `true` if the inspection now has such a place.
+    pub(super) fn take_dispute_place(&mut self, height: u32) -> bool {
+        let disputed = self.open.values().filter(|open| open.is_disputed).count();
+        let limit = self.limits.disputes.max(1);
+        let Some(open) = self.open.get_mut(&height) else { return false };
+        open.is_disputed |= disputed < limit;
+        open.is_disputed
+    }
+
+    /// Drops all inspections above a height.
+    pub(super) fn truncate(&mut self, height: u32) {
+        self.open.retain(|&at, _| at <= height);
+        self.waiting.retain(|&at, _| at <= height);
+        self.kept = self.waiting.values().map(Inspection::bytes).sum();
+    }
+}
 
 /// Maximum number of timeouts for which a block waits for disputed filters.
 const DISPUTE_TIMEOUTS: u32 = 4;
@@ -110,7 +332,7 @@ impl Parts<'_> {
         }
         // After this time the block is fetched even without the filters. Otherwise liars that
         // appear one after another could delay the block forever.
-        if !waits || waited > self.peers.timeout().saturating_mul(DISPUTE_TIMEOUTS) {
+        if !waits || waited > self.peers.pace.timeout.saturating_mul(DISPUTE_TIMEOUTS) {
             self.ask_for_block(height, wanted, turn);
         }
     }
@@ -125,10 +347,10 @@ impl Parts<'_> {
         if self.claims.differing_at(height).count() <= limit {
             return;
         }
-        let told = self.claims.at(height).is_some_and(|at| at.answer == Answer::Filter);
+        let told = self.claims.at(height).is_some_and(|at| at.answer == HeightAnswer::Filter);
         self.claims.drop_differing(height, |_| true);
         self.claims.set_ambiguous(height);
-        self.claims.answer(height, Answer::None);
+        self.claims.answer(height, HeightAnswer::None);
         if let Some(inspection) = self.inspections.open_mut(height) {
             inspection.contents.clear();
         }
@@ -147,7 +369,7 @@ impl Parts<'_> {
         let Some(known) = self.claims.at(height).copied() else { return };
         // The remaining filter is at hand, and the height waits for an answer.
         if let Some(content) = inspection.contents.remove(&known.hash)
-            && known.answer == Answer::None
+            && known.answer == HeightAnswer::None
             && !known.ambiguous
         {
             hand_over(self.claims, inspection.at, content, turn);
@@ -186,7 +408,7 @@ impl Parts<'_> {
         // A peer that lacks a block now may have it later: it is still downloading the chain, or
         // reads from a slow disk. Without another request, a match would wait until a new peer
         // connects.
-        let (peers, timeout) = (&*self.peers, self.peers.timeout());
+        let (peers, timeout) = (&*self.peers, self.peers.pace.timeout);
         inspection.without_block.retain(|&peer, &mut since| {
             peers.contains(peer) && turn.now.saturating_sub(since) <= timeout
         });
@@ -276,7 +498,7 @@ impl Parts<'_> {
         }
         let judgement = judge(&bound, &open.contents);
         drop(bound);
-        self.peers.saw_block(block.total_size());
+        self.peers.pace.saw_block(block.total_size());
         let Some(inspection) = self.inspections.remove(height) else { return Ok(None) };
         let lies = self.settle(inspection.at, judgement, turn);
         Ok(Some(Settled { inspection, block, lies }))
@@ -339,4 +561,13 @@ fn judge(block: &BoundBlock<'_>, contents: &BTreeMap<FilterHash, Vec<u8>>) -> Ju
         }
     }
     judgement
+}
+
+/// Hands the filter of a height to the caller, and records this as the answer of the height.
+pub(super) fn hand_over(claims: &mut Claims, at: BlockAt, content: Vec<u8>, turn: &mut Turn<'_>) {
+    // If the height has no grade, no peer vouches for the filter any longer.
+    let Some(grade) = claims.grade(at.height) else { return };
+    claims.answer(at.height, HeightAnswer::Filter);
+    let filter = BlockFilter { block_hash: at.hash, content };
+    turn.act(Action::Filter(Box::new(VerifiedFilter { at, filter, grade })));
 }

@@ -19,7 +19,7 @@ pub(super) const MAX_VOUCHERS: usize = 32;
 
 /// The way in which a height was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum HeightAnswer {
     /// The height has no answer yet.
     None,
     /// A filter was handed to the caller.
@@ -36,7 +36,7 @@ pub(super) struct Height {
     /// The accepted hash: the claim of all peers that vouch for the height. All zeros if every
     /// claim was refuted.
     pub(super) hash: FilterHash,
-    pub(super) answer: Answer,
+    pub(super) answer: HeightAnswer,
     /// `true` if no filter of this height is evidence, so that only the block can answer the
     /// height. Causes: the block did not decide between the claimed hashes, all claimed hashes were
     /// refuted, the only hash left is suspicious, or too many peers disputed the height.
@@ -68,9 +68,9 @@ pub(super) struct Anonymous {
 /// heights, and the values that were derived from all hashes are reset when a hash changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Interval {
-    heights: Vec<Height>,
-    vouchers: Vec<Voucher>,
-    earlier: Anonymous,
+    pub(super) heights: Vec<Height>,
+    pub(super) vouchers: Vec<Voucher>,
+    pub(super) earlier: Anonymous,
     /// The largest number of vouchers that were connected at the same time, before one of them
     /// left, and the number of heights that all of them vouched for.
     together: Anonymous,
@@ -80,7 +80,7 @@ pub(super) struct Interval {
     /// `true` if a trusted filter header commits to the hashes.
     committed: bool,
     /// The number of heights without an answer.
-    open: usize,
+    pub(super) open: usize,
     /// The time at which the interval began to wait for the claims of further peers: from then on,
     /// its filters could have been requested.
     waits_since: Option<Duration>,
@@ -91,7 +91,7 @@ impl Interval {
     /// for the heights below the first unanswered one: they can no longer send filters for the
     /// other heights.
     pub(super) fn restored(heights: Vec<Height>, earlier: Anonymous) -> Self {
-        let is_open = |at: &Height| at.answer == Answer::None;
+        let is_open = |at: &Height| at.answer == HeightAnswer::None;
         let first_open = heights.iter().position(is_open).unwrap_or(heights.len());
         let open = heights.iter().filter(|at| is_open(at)).count();
         let vouched = if earlier.peers == 0 { 0 } else { earlier.heights.min(first_open) };
@@ -99,20 +99,8 @@ impl Interval {
         Self { heights, earlier, open, ..Self::default() }
     }
 
-    pub(super) fn heights(&self) -> &[Height] {
-        &self.heights
-    }
-
     pub(super) fn at(&self, place: usize) -> Option<&Height> {
         self.heights.get(place)
-    }
-
-    pub(super) fn vouchers(&self) -> &[Voucher] {
-        &self.vouchers
-    }
-
-    pub(super) fn earlier(&self) -> Anonymous {
-        self.earlier
     }
 
     /// Returns a lower bound of the number of distinct peers among those that vouch for the first
@@ -140,10 +128,6 @@ impl Interval {
         self.committed
     }
 
-    pub(super) fn num_open(&self) -> usize {
-        self.open
-    }
-
     /// Returns the number of heights, from the first one on, that at least one peer vouches for.
     pub(super) fn vouched(&self) -> usize {
         let heights = self.vouchers.iter().map(|voucher| voucher.heights);
@@ -159,10 +143,10 @@ impl Interval {
     pub(super) fn answered(&self) -> usize {
         let vouched = self.vouched();
         let is_open = |(place, at): (usize, &Height)| match at.answer {
-            Answer::None => true,
+            HeightAnswer::None => true,
             // An answer by a filter is valid only while a peer vouches for the height.
-            Answer::Filter => place >= vouched,
-            Answer::Block | Answer::Unwanted => false,
+            HeightAnswer::Filter => place >= vouched,
+            HeightAnswer::Block | HeightAnswer::Unwanted => false,
         };
         self.heights.iter().enumerate().position(is_open).unwrap_or(self.heights.len())
     }
@@ -200,7 +184,7 @@ impl Interval {
 
     /// Appends the hash of the next height.
     pub(super) fn push(&mut self, hash: FilterHash, wanted: bool) {
-        let answer = if wanted { Answer::None } else { Answer::Unwanted };
+        let answer = if wanted { HeightAnswer::None } else { HeightAnswer::Unwanted };
         self.open += usize::from(wanted);
         self.heights.push(Height {
             hash,
@@ -220,11 +204,11 @@ impl Interval {
     }
 
     /// Records how a height was answered, or that it is unanswered again.
-    pub(super) fn answer(&mut self, place: usize, answer: Answer) {
+    pub(super) fn answer(&mut self, place: usize, answer: HeightAnswer) {
         let Some(at) = self.heights.get_mut(place) else { return };
-        let open = |answer| usize::from(answer == Answer::None);
+        let open = |answer| usize::from(answer == HeightAnswer::None);
         self.open = self.open + open(answer) - open(at.answer);
-        at.scanned |= answer == Answer::Block;
+        at.scanned |= answer == HeightAnswer::Block;
         at.answer = answer;
         self.waits_since = self.waits_since.filter(|_| self.open > 0);
     }
@@ -315,7 +299,7 @@ impl Interval {
     pub(super) fn reopen(&mut self, places: Range<usize>) -> Vec<usize> {
         let mut ambiguous = Vec::new();
         for place in places.start..places.end.min(self.heights.len()) {
-            self.answer(place, Answer::None);
+            self.answer(place, HeightAnswer::None);
             ambiguous
                 .extend(self.heights.get(place).is_some_and(|at| at.ambiguous).then_some(place));
         }
@@ -328,11 +312,11 @@ impl Interval {
     /// Differing claims about unwanted heights were not recorded. So all vouchers are dropped, and
     /// the interval must be compared with all peers again.
     pub(super) fn extend(&mut self, first: usize) -> bool {
-        let is_unwanted = |(_, at): &(usize, &Height)| at.answer == Answer::Unwanted;
+        let is_unwanted = |(_, at): &(usize, &Height)| at.answer == HeightAnswer::Unwanted;
         let unwanted = self.heights.iter().enumerate().skip(first).filter(is_unwanted);
         let unwanted: Vec<_> = unwanted.map(|(place, _)| place).collect();
         for &place in &unwanted {
-            self.answer(place, Answer::None);
+            self.answer(place, HeightAnswer::None);
         }
         if !unwanted.is_empty() {
             self.vouchers.clear();
@@ -352,7 +336,7 @@ impl Interval {
         self.heights.truncate(heights);
         self.ends = None;
         self.committed = false;
-        self.open = self.heights.iter().filter(|at| at.answer == Answer::None).count();
+        self.open = self.heights.iter().filter(|at| at.answer == HeightAnswer::None).count();
         self.earlier.heights = self.earlier.heights.min(heights);
         self.together.heights = self.together.heights.min(heights);
         for voucher in &mut self.vouchers {
@@ -364,7 +348,7 @@ impl Interval {
     /// for.
     pub(super) fn unvouched(&self, before: usize) -> impl Iterator<Item = usize> + '_ {
         let heights = self.heights.iter().enumerate().take(before).skip(self.vouched());
-        heights.filter(|(_, at)| at.answer == Answer::Filter).map(|(place, _)| place)
+        heights.filter(|(_, at)| at.answer == HeightAnswer::Filter).map(|(place, _)| place)
     }
 }
 

@@ -7,6 +7,11 @@
 //! claims of all peers that have answered. At heights where the peers' filters prove nothing, the
 //! caller gets the block instead.
 //!
+//! # What you call, and what you drive
+//! You call [`FilterSync`] with its [`Config`]. You drive it with [`Event`] in and [`Action`] out: each
+//! [`Message`] is sent, each [`VerifiedFilter`] is matched, and each [`BlockToScan`] is scanned.
+//! [`Finding`] and [`Reason`] are for the log.
+//!
 //! # Terms
 //! - A peer **claims** a filter hash for a height in `cfheaders`, and **vouches for** a height if
 //!   its claim is the accepted one.
@@ -77,44 +82,40 @@
 //! Sources: BIP157; Bitcoin Core 28.1, `net_processing.cpp`.
 
 mod claims;
-mod config;
 mod dispute;
-mod filter_headers;
 mod filters;
-mod inspections;
 mod interval;
-mod messages;
-mod parts;
 mod peers;
 mod persist;
-mod reason;
-mod requests;
 mod sync;
 #[cfg(test)]
 mod tests;
-mod turn;
 
+use core::fmt;
+use core::time::Duration;
 use std::boxed::Box;
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::vec::Vec;
 
-use bitcoin::bip158::FilterHash;
+use bitcoin::bip158::{FilterHash, FilterHeader};
+use bitcoin::p2p::message::NetworkMessage;
+use bitcoin::p2p::message_blockdata::Inventory;
 use bitcoin::p2p::message_filter::{
     CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters,
 };
-use bitcoin::{Block, BlockHash};
-use core::time::Duration;
+use bitcoin::{Block, BlockHash, Network};
+use thiserror::Error;
 
 use crate::btc::bip158::BlockFilter;
 use crate::btc::bip158::audit::InvalidFilter;
 use crate::btc::headers::{BlockAt, ChainEvent};
 use crate::btc::names::names;
 use crate::btc::peer::{Grade, PeerId};
+use crate::btc::protocol::MAX_INV_SIZE;
 
 pub use crate::btc::pace::SILENT_TIMEOUTS;
-pub use config::{Config, ConfigError, Limits};
 pub use persist::RestoreError;
-pub use reason::{Contradiction, FalseFilter, Reason, Violation};
 pub use sync::FilterSync;
 
 /// The filter type of basic filters (BIP158).
@@ -133,6 +134,122 @@ pub const CHECKPOINT_INTERVAL: u32 = 1_000;
 /// All quotients together take at most 1.5 bits for each element. The result is less than 269,000
 /// bytes.
 pub const MAX_FILTER_SIZE: usize = 300_000;
+
+/// Configuration of a [`FilterSync`](FilterSync).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// The network, which determines the genesis block and the rules for blocks.
+    pub network: Network,
+    /// The first height whose filter is wanted: the wallet's birthday. Values above `i32::MAX`,
+    /// which no block height reaches, are treated as `i32::MAX`.
+    ///
+    /// While the header chain begins above this height, nothing is requested
+    /// ([`Finding::FirstUnknown`](Finding::FirstUnknown)).
+    pub first: u32,
+    /// Filter headers that the caller trusts, by height. A peer that claims another header is
+    /// disconnected at once, and its claims are not compared.
+    checkpoints: BTreeMap<u32, FilterHeader>,
+    /// Average number of blocks for each spot audit, which fetches one block to check its filter.
+    /// The value 0 turns spot audits off. The seed determines which blocks are audited.
+    pub spot_audits: u32,
+    /// The last height wanted; `None` for all heights, including future ones. No height above the
+    /// last one is requested or answered.
+    pub last: Option<u32>,
+    /// Seed for the choice of spot audits. The seed must be unknown to peers.
+    pub seed: [u8; 16],
+    /// Limits on memory, and the timeout.
+    pub limits: Limits,
+}
+
+impl Config {
+    /// Creates a configuration without checkpoints, with the default limits and one spot audit in
+    /// 1,000 blocks.
+    pub fn new(network: Network, first: u32, seed: [u8; 16]) -> Self {
+        Self {
+            network,
+            first,
+            checkpoints: BTreeMap::new(),
+            spot_audits: 1_000,
+            last: None,
+            seed,
+            limits: Limits::default(),
+        }
+    }
+
+    /// Adds a trusted filter header at `height`.
+    ///
+    /// # Errors
+    /// Returns an error if `height` is 0 or not a multiple of 1,000, because `cfcheckpt` contains
+    /// no other heights.
+    pub fn trust(&mut self, height: u32, header: FilterHeader) -> Result<(), ConfigError> {
+        if height == 0 || !height.is_multiple_of(CHECKPOINT_INTERVAL) {
+            return Err(ConfigError::CheckpointHeight(height));
+        }
+        self.checkpoints.insert(height, header);
+        Ok(())
+    }
+}
+
+/// Reason why a configuration is invalid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The height of a checkpoint is not one of the heights in `cfcheckpt`.
+    #[error("checkpoint at height {0}, only multiples of {CHECKPOINT_INTERVAL} are possible")]
+    CheckpointHeight(u32),
+}
+
+/// Limits on the memory and on the waiting times of a sync.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Maximum number of connected peers; 8 by default.
+    pub peers: usize,
+    /// Maximum number of intervals of 1,000 blocks that are processed at a time; 4 by default. The
+    /// filters of one interval are requested from one peer, so at most this many peers send filters
+    /// at the same time.
+    pub intervals: usize,
+    /// Maximum number of blocks that are being fetched for disputes, spot audits and hits. With
+    /// each of these blocks, one filter is kept, which has at most
+    /// [`MAX_FILTER_SIZE`](MAX_FILTER_SIZE) bytes, usually about 20 kB. The default is 128,
+    /// which bounds these filters to 38 MB.
+    pub inspections: usize,
+    /// Maximum number of blocks that are being fetched for disputes. For each of these blocks, up
+    /// to two filters are kept for each peer that the limit `peers` allows, because peers that have
+    /// left may have sent some of them. The default is 16, which bounds these filters to 77 MB with
+    /// 8 peers.
+    pub disputes: usize,
+    /// Maximum total bytes of the filters of hits whose blocks are queued. A filter that exceeds
+    /// the limit is dropped and fetched again. The default is 64 MiB.
+    pub kept_bytes: usize,
+    /// Time that an answer may take before other peers are asked; 30 s by default.
+    ///
+    /// If an answer has several filters or blocks, each of them may take one timeout after the
+    /// previous one. All filters of an answer together may take one timeout, plus one for each 100
+    /// filters. If blocks were requested before an answer, the answer may take one more timeout for
+    /// each 8 of these blocks or for each 1 MB, whichever gives more time. A silent peer is
+    /// disconnected after four timeouts, or after one if it owes a filter in a dispute.
+    pub timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            peers: 8,
+            // One request covers the filters of one interval, so four peers can send at once. With
+            // a higher limit, the sync would only store claims further above the answered heights.
+            intervals: 4,
+            // The default is enough for two peers, each with the maximum of 64 blocks in flight.
+            // 128 filters of at most 300 kB are 38 MB.
+            inspections: 128,
+            // The default bounds the memory for filters: 16 heights, two filters for each of 8
+            // peers, and 300 kB for each filter make 77 MB.
+            disputes: 16,
+            // An estimate: enough for about 3,000 filters of 20 kB.
+            kept_bytes: 64 << 20,
+            timeout: Duration::from_secs(30),
+        }
+    }
+}
 
 /// Input of [`FilterSync::handle`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -302,4 +419,179 @@ pub enum Finding {
     /// reaches down to it, nothing is requested and nothing is answered. If the height is that of
     /// an [extension](Event::Extend), the extension has no effect.
     FirstUnknown(u32),
+}
+
+impl Event {
+    /// Converts a message of a peer into events.
+    ///
+    /// Messages that the sync does not process give no events. For example, `headers` and `inv`
+    /// give no events: the caller derives [`Event::PeerTip`] from them. Of a `notfound`, only the
+    /// items within the protocol's limit are converted.
+    pub fn from_message(peer: PeerId, message: NetworkMessage) -> Vec<Self> {
+        match message {
+            NetworkMessage::CFCheckpt(message) => vec![Self::CFCheckpt(peer, message)],
+            NetworkMessage::CFHeaders(message) => vec![Self::CFHeaders(peer, message)],
+            NetworkMessage::CFilter(message) => vec![Self::CFilter(peer, message)],
+            NetworkMessage::Block(block) => vec![Self::Block(Some(peer), Box::new(block))],
+            NetworkMessage::NotFound(items) => items
+                .iter()
+                .take(MAX_INV_SIZE)
+                .filter_map(|item| match item {
+                    Inventory::WitnessBlock(hash) | Inventory::Block(hash) => {
+                        Some(Self::BlockUnavailable(peer, *hash))
+                    }
+                    _ => None,
+                })
+                .collect(),
+            _ => vec![],
+        }
+    }
+}
+
+impl From<Message> for NetworkMessage {
+    fn from(message: Message) -> Self {
+        match message {
+            Message::GetCFCheckpt(message) => Self::GetCFCheckpt(message),
+            Message::GetCFHeaders(message) => Self::GetCFHeaders(message),
+            Message::GetCFilters(message) => Self::GetCFilters(message),
+            Message::GetBlocks(hashes) => {
+                Self::GetData(hashes.into_iter().map(Inventory::WitnessBlock).collect())
+            }
+        }
+    }
+}
+
+/// Reason why a peer must be disconnected.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The peer claimed a filter that is not the filter of its block.
+    #[error("the peer's {0}")]
+    FalseFilter(Box<FalseFilter>),
+    /// The peer contradicted itself: it sent a filter with another hash than it claimed, or hashes
+    /// that do not lead from one of its filter headers to the next.
+    #[error(transparent)]
+    ContradictsItself(Contradiction),
+    /// The peer contradicted a filter header that the caller trusts, or the one that follows from
+    /// the genesis block.
+    #[error("the peer claims filter header {claimed} at height {height}, {trusted} is trusted")]
+    ContradictsCheckpoint {
+        /// The height of the filter header.
+        height: u32,
+        /// The filter header that the peer claims.
+        claimed: FilterHeader,
+        /// The trusted filter header.
+        trusted: FilterHeader,
+    },
+    /// The peer sent an answer that does not fit its request, or that was not requested.
+    #[error(transparent)]
+    Violation(Violation),
+    /// The peer sent a block with the requested hash whose transactions do not match its header.
+    #[error("the peer sent a block {0} whose transactions do not match its header")]
+    FalseBlock(BlockHash),
+    /// An answer of the peer is overdue by this duration.
+    #[error("an answer of the peer is overdue by {} s", .0.as_secs())]
+    Stalled(Duration),
+    /// The limit on connected peers is reached.
+    #[error("more than {0} peers")]
+    TooManyPeers(usize),
+}
+
+/// A claimed filter that is not the filter of its block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct FalseFilter {
+    /// The height and the hash of the block.
+    pub at: BlockAt,
+    /// The hash of the false filter.
+    #[cfg_attr(feature = "serde", serde(rename = "filter_hash"))]
+    pub hash: FilterHash,
+    /// Proof that the filter is false. `None` if nothing can be shown to others: the sync knows the
+    /// block's true filter, or has refuted the hash before.
+    pub proof: Option<InvalidFilter>,
+}
+
+impl fmt::Display for FalseFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { at, hash, proof } = self;
+        let how = match proof {
+            Some(_) => "the block proves it",
+            None => "an audit of the block shows it",
+        };
+        write!(f, "filter {hash} of {at} is false: {how}")
+    }
+}
+
+/// The way in which a peer contradicted itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Contradiction {
+    /// The peer sent a filter with another hash than it claimed.
+    #[error("the peer claimed filter {claimed} of {at}, and sent {sent}")]
+    Filter {
+        /// The height and the hash of the filter's block.
+        at: BlockAt,
+        /// The filter hash that the peer claimed.
+        claimed: FilterHash,
+        /// The hash of the filter that the peer sent.
+        sent: FilterHash,
+    },
+    /// The peer sent filter hashes that do not lead to the filter header that it claimed.
+    #[error("the peer claimed filter header {claimed} at height {height}, and later {sent}")]
+    Headers {
+        /// The height of the contradictory filter header.
+        height: u32,
+        /// The filter header that the peer claimed first.
+        claimed: FilterHeader,
+        /// The filter header that follows from the peer's hashes, or that the peer sent as the
+        /// header before its hashes.
+        sent: FilterHeader,
+    },
+}
+
+/// A violation of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Violation {
+    /// The peer sent an answer that was not requested.
+    #[error("the peer sent an answer about filters without a request")]
+    Unsolicited,
+    /// The answer is for another filter type than requested.
+    #[error("the peer answered with filters of type {0}")]
+    FilterType(u8),
+    /// The answer is for a block that was not requested, or is out of order.
+    #[error("the peer answered about block {0}, which was not requested")]
+    WrongBlock(BlockHash),
+    /// The answer has another number of hashes or headers than requested.
+    #[error("the peer sent {sent} filter hashes or headers, {expected} were requested")]
+    Count {
+        /// The number of hashes or headers sent.
+        sent: usize,
+        /// The number of hashes or headers that were requested.
+        expected: usize,
+    },
+    /// The filter is larger than that of any valid block.
+    #[error("the peer sent a filter of {bytes} bytes, the limit is {limit}")]
+    OversizedFilter {
+        /// The size of the filter in bytes.
+        bytes: usize,
+        /// The limit in bytes.
+        limit: usize,
+    },
+}
+
+impl Reason {
+    /// Returns `true` if the peer lied or broke the protocol and should be banned. Returns `false`
+    /// if the peer was only slow or exceeded the limit on peers.
+    pub fn is_misbehaviour(&self) -> bool {
+        match self {
+            Self::Stalled(_) | Self::TooManyPeers(_) => false,
+            Self::FalseFilter(_)
+            | Self::ContradictsItself(_)
+            | Self::ContradictsCheckpoint { .. }
+            | Self::Violation(_)
+            | Self::FalseBlock(_) => true,
+        }
+    }
 }

@@ -20,7 +20,7 @@ use thiserror::Error;
 
 use super::CHECKPOINT_INTERVAL;
 use super::claims::Claims;
-use super::interval::{Anonymous, Answer, Height, Interval, first_of};
+use super::interval::{Anonymous, Height, HeightAnswer, Interval, first_of};
 use crate::btc::headers::HeaderChain;
 use crate::btc::records::{self, push, push_count, push_record};
 
@@ -71,7 +71,7 @@ pub enum RestoreError {
 
 /// All stored fields except the claims.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Kept {
+pub(super) struct StoredSync {
     pub(super) network: Network,
     pub(super) first: u32,
     pub(super) genesis_answered: bool,
@@ -80,7 +80,7 @@ pub(super) struct Kept {
 /// Encodes the state of a sync. A height whose block is awaited is stored as unanswered. After the
 /// restore, its filter is handed over again and matches again.
 pub(super) fn encode(
-    kept: Kept,
+    kept: StoredSync,
     claims: &Claims,
     is_awaited: impl Fn(u32) -> bool,
     chain: &HeaderChain,
@@ -90,7 +90,7 @@ pub(super) fn encode(
     // Claims about blocks that have left the chain are worthless. Encoding stops at the first
     // interval whose last block has left the chain.
     let in_chain = claims.intervals().map_while(|(place, interval)| {
-        let heights = u32::try_from(interval.heights().len()).expect("1,000 at most");
+        let heights = u32::try_from(interval.heights.len()).expect("1,000 at most");
         let last = match heights.checked_sub(1) {
             Some(above) => chain.hash_at(first_of(place) + above)?,
             None => BlockHash::all_zeros(),
@@ -101,11 +101,11 @@ pub(super) fn encode(
     push_count(in_chain.len(), &mut body);
     for (place, interval, last) in in_chain {
         let agreement = claims.agreement(place);
-        push_count(interval.heights().len(), &mut body);
+        push_count(interval.heights.len(), &mut body);
         push(&agreement.peers, &mut body);
         push_count(agreement.heights, &mut body);
         push(&last, &mut body);
-        for (height, at) in (first_of(place)..).zip(interval.heights()) {
+        for (height, at) in (first_of(place)..).zip(&interval.heights) {
             push(&(at.hash, state(at, is_awaited(height))), &mut body);
         }
     }
@@ -116,11 +116,11 @@ pub(super) fn encode(
 
 fn state(at: &Height, is_awaited: bool) -> u8 {
     let answer = match at.answer {
-        Answer::Unwanted => 3,
+        HeightAnswer::Unwanted => 3,
         _ if is_awaited => 0,
-        Answer::None => 0,
-        Answer::Filter => 1,
-        Answer::Block => 2,
+        HeightAnswer::None => 0,
+        HeightAnswer::Filter => 1,
+        HeightAnswer::Block => 2,
     };
     let flag = |is: bool, flag| if is { flag } else { 0 };
     let flags = flag(at.ambiguous, AMBIGUOUS) | flag(at.audited, AUDITED);
@@ -133,7 +133,7 @@ pub(super) fn decode(
     bytes: &[u8],
     network: Network,
     chain: &HeaderChain,
-) -> Result<(Kept, Vec<Interval>), RestoreError> {
+) -> Result<(StoredSync, Vec<Interval>), RestoreError> {
     let damaged = RestoreError::Checksum(bytes.len());
     let mut file = bytes.strip_prefix(&NAME).ok_or(damaged)?;
     match file.split_off_first() {
@@ -148,14 +148,14 @@ pub(super) fn decode(
         return Err(RestoreError::Network);
     }
     let first = rest.take()?;
-    let first_interval = Claims::new(first).first_interval();
+    let first_interval = Claims::new(first).first_interval;
     let mut intervals = Vec::new();
     let mut is_in_chain = true;
     // All intervals are decoded, including those that are dropped, so that malformed bytes are
     // always found.
     for place in (first_interval..).take(rest.take::<u32>()? as usize) {
         let (interval, last) = rest.interval()?;
-        let heights = u32::try_from(interval.heights().len()).expect("1,000 at most");
+        let heights = u32::try_from(interval.heights.len()).expect("1,000 at most");
         // An interval without claims has no last block. Such an interval was added by
         // `Event::Extend`.
         if let Some(above) = heights.checked_sub(1) {
@@ -166,7 +166,7 @@ pub(super) fn decode(
         }
     }
     match rest.0.len() {
-        0 => Ok((Kept { network, first, genesis_answered }, intervals)),
+        0 => Ok((StoredSync { network, first, genesis_answered }, intervals)),
         left => Err(RestoreError::Malformed(left)),
     }
 }
@@ -192,10 +192,10 @@ impl Rest<'_> {
         for _ in 0..count {
             let (hash, state): (_, u8) = self.take()?;
             let answer = match state & 3 {
-                0 => Answer::None,
-                1 => Answer::Filter,
-                2 => Answer::Block,
-                _ => Answer::Unwanted,
+                0 => HeightAnswer::None,
+                1 => HeightAnswer::Filter,
+                2 => HeightAnswer::Block,
+                _ => HeightAnswer::Unwanted,
             };
             let (ambiguous, audited) = (state & AMBIGUOUS != 0, state & AUDITED != 0);
             let scanned = state & SCANNED != 0;

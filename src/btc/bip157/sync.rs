@@ -11,13 +11,10 @@ use bitcoin::{Block, ScriptBuf};
 use core::time::Duration;
 
 use super::claims::Claims;
-use super::dispute::Settled;
-use super::inspections::{Inspections, Look};
-use super::interval::{Answer, runs};
-use super::parts::Parts;
-use super::peers::{Lateness, Peers};
-use super::persist::{self, Kept, RestoreError};
-use super::turn::{Turn, Verdict};
+use super::dispute::{Inspections, Look, Parts, Settled};
+use super::interval::{HeightAnswer, runs};
+use super::peers::{Lateness, Peers, Turn, Verdict};
+use super::persist::{self, RestoreError, StoredSync};
 use super::{Action, BlockToScan, Config, Event, Finding, Reason, ScanReason, VerifiedFilter};
 use crate::btc::bip158::audit::InvalidFilter;
 use crate::btc::bip158::{BlockFilter, filter_hash};
@@ -32,14 +29,14 @@ use crate::steady_clock::SteadyClock;
 /// the blocks that are wanted. Decisions that concern several parts are made here.
 #[derive(Debug, Clone)]
 pub struct FilterSync {
-    config: Config,
+    pub(super) config: Config,
     /// The filter of the genesis block, which spends nothing.
     genesis: BlockFilter,
     genesis_header: FilterHeader,
     genesis_answered: bool,
-    claims: Claims,
+    pub(super) claims: Claims,
     peers: Peers,
-    inspections: Inspections,
+    pub(super) inspections: Inspections,
     /// The inspections that the current event may have changed.
     look: Look,
     clock: SteadyClock,
@@ -76,21 +73,6 @@ impl FilterSync {
     /// a claim.
     pub fn highest_known(&self) -> Option<u32> {
         self.claims.end().checked_sub(1)
-    }
-
-    #[cfg(test)]
-    pub(super) fn config(&self) -> &Config {
-        &self.config
-    }
-
-    #[cfg(test)]
-    pub(super) fn claims(&self) -> &Claims {
-        &self.claims
-    }
-
-    #[cfg(test)]
-    pub(super) fn inspections(&self) -> &Inspections {
-        &self.inspections
     }
 
     /// Processes an event, and returns the actions for the caller, in order.
@@ -135,7 +117,7 @@ impl FilterSync {
         if !sender.is_some_and(|sender| sender.requests.has_filters_in_bulk()) {
             self.parts().ask_for_filters(&mut turn);
         }
-        turn.into_actions()
+        turn.actions
     }
 
     fn take(&mut self, event: Event, turn: &mut Turn<'_>) {
@@ -242,9 +224,9 @@ impl FilterSync {
             return self.genesis_answered.then_some(Grade::Audited);
         }
         match self.claims.at(height)?.answer {
-            Answer::Block => Some(Grade::Scanned),
-            Answer::Filter => self.claims.grade(height),
-            Answer::None | Answer::Unwanted => None,
+            HeightAnswer::Block => Some(Grade::Scanned),
+            HeightAnswer::Filter => self.claims.grade(height),
+            HeightAnswer::None | HeightAnswer::Unwanted => None,
         }
     }
 
@@ -257,7 +239,7 @@ impl FilterSync {
         }
         let at = self.claims.at(height).filter(|at| !at.ambiguous)?;
         let is_disputed = self.claims.differing_at(height).next().is_some();
-        let is_wanted = at.answer != Answer::Unwanted && !is_disputed;
+        let is_wanted = at.answer != HeightAnswer::Unwanted && !is_disputed;
         self.claims.grade(height).filter(|_| is_wanted)
     }
 
@@ -265,7 +247,7 @@ impl FilterSync {
     /// at the moment.
     pub fn was_answered(&self, height: u32) -> bool {
         match self.claims.at(height) {
-            Some(at) => matches!(at.answer, Answer::Filter | Answer::Block),
+            Some(at) => matches!(at.answer, HeightAnswer::Filter | HeightAnswer::Block),
             None => height == 0 && self.genesis_answered,
         }
     }
@@ -289,7 +271,7 @@ impl FilterSync {
         peer_state.next_height() > end
             || self.peers.is_slow(peer_state, self.now)
             // Such a peer is asked for no further hashes.
-            || self.claims.differs_at_many(peer, super::filter_headers::MAX_DIFFERING)
+            || self.claims.differs_at_many(peer, super::filters::MAX_DIFFERING)
     }
 
     /// Returns the accepted filter hash of a height. If peers claim several hashes, the accepted
@@ -315,7 +297,7 @@ impl FilterSync {
     ///
     /// A height whose filter matched and whose block is still pending is stored as unanswered.
     pub fn encode(&self, chain: &HeaderChain) -> Vec<u8> {
-        let kept = Kept {
+        let kept = StoredSync {
             network: self.config.network,
             first: self.config.first,
             genesis_answered: self.genesis_answered,
@@ -351,7 +333,7 @@ impl FilterSync {
         let mut sync = Self::new(config);
         sync.genesis_answered |= kept.genesis_answered;
         for interval in intervals {
-            sync.claims.push_interval(interval);
+            sync.claims.intervals.push(interval);
         }
         // Filters are no evidence at these heights, so their blocks are needed.
         for height in sync.claims.ambiguous_open() {
@@ -390,7 +372,7 @@ impl FilterSync {
     }
 
     fn connect(&mut self, id: PeerId, turn: &mut Turn<'_>) {
-        if !self.peers.connect(id, self.claims.first_interval()) {
+        if !self.peers.connect(id, self.claims.first_interval) {
             let reason = Reason::TooManyPeers(self.config.limits.peers);
             turn.act(Action::Disconnect(id, reason));
             return;
@@ -402,7 +384,7 @@ impl FilterSync {
 
     /// Returns `true` if the header chain begins above the first height wanted.
     fn is_before_chain(&self, chain: &HeaderChain) -> bool {
-        begins_above(self.claims.first(), chain)
+        begins_above(self.claims.first, chain)
     }
 
     /// Executes the verdict on a peer whose message was not a valid answer.
@@ -456,7 +438,7 @@ impl FilterSync {
         let height = lowest.saturating_sub(1);
         self.claims.truncate(height);
         self.inspections.truncate(height);
-        self.peers.truncate(height, self.claims.first_interval());
+        self.peers.truncate(height, self.claims.first_interval);
         turn.act(Action::Rollback(height));
     }
 
@@ -487,7 +469,7 @@ impl FilterSync {
         // The comparison of each peer starts again at the lowest interval. In the higher intervals,
         // the filter headers of the peers show that the peers still claim the known hashes, so
         // nothing is requested again.
-        self.peers.begin_at(self.claims.first_interval());
+        self.peers.begin_at(self.claims.first_interval);
     }
 
     fn answer_genesis(&mut self, turn: &mut Turn<'_>) {
@@ -561,9 +543,9 @@ impl FilterSync {
     fn take_unmatched(&mut self, at: BlockAt, hash: FilterHash, turn: &mut Turn<'_>) {
         let Some(grade) = self.filter_grade(at.height) else { return };
         let known = self.claims.at(at.height).filter(|known| known.hash == hash);
-        let is_scanned = known.is_some_and(|known| known.answer == Answer::Block);
+        let is_scanned = known.is_some_and(|known| known.answer == HeightAnswer::Block);
         if is_scanned && turn.block_at(at.height) == Some(at) {
-            self.claims.answer(at.height, Answer::Filter);
+            self.claims.answer(at.height, HeightAnswer::Filter);
             turn.act(Action::Graded(at.height, at.height, grade));
         }
     }
@@ -593,8 +575,8 @@ impl FilterSync {
             return;
         }
         match known.answer {
-            Answer::Unwanted => {}
-            Answer::Block => {
+            HeightAnswer::Unwanted => {}
+            HeightAnswer::Block => {
                 // The block was scanned already. The block's filter is no evidence for later
                 // rescans.
                 if known.hash == hash {
@@ -602,8 +584,8 @@ impl FilterSync {
                 }
             }
             // The height may have been answered by the false filter. Only the block can answer now.
-            Answer::None | Answer::Filter => {
-                self.claims.answer(height, Answer::None);
+            HeightAnswer::None | HeightAnswer::Filter => {
+                self.claims.answer(height, HeightAnswer::None);
                 self.claims.set_ambiguous(height);
                 self.inspections.want(at);
             }

@@ -20,12 +20,12 @@ use bitcoin::p2p::message_blockdata::Inventory;
 use bitcoin::{BlockHash, OutPoint, ScriptBuf, Txid, Weight};
 use thiserror::Error;
 
+use super::follower::Searched;
 use super::follower::{Action, Event, Turn, blocks_that_left, group};
 use super::hits::Unconfirmed;
-use super::searched::Searched;
 use super::{Finding, Graded, HitReason, InclusionEvidence};
 use crate::btc::bip37::MerkleBlockError;
-use crate::btc::bip37::session::{self, FilterPolicy, Message, Session};
+use crate::btc::bip37::session::{self, Message, Session};
 use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain};
 use crate::btc::peer::{Grade, PeerId};
 use crate::btc::wallet::{Label, RelevantTransaction, WatchItem};
@@ -92,9 +92,9 @@ impl BloomReason {
 /// The BIP37 follower: a session with the serving peer.
 #[derive(Debug)]
 pub(super) struct BloomFollower {
-    session: Session,
+    pub(super) session: Session,
     /// First height to scan.
-    first: u32,
+    pub(super) first: u32,
     /// Last height to scan; `None` for no limit.
     last: Option<u32>,
     /// The connected peers that offer Bloom filters, each with its height: the height that the peer
@@ -103,11 +103,11 @@ pub(super) struct BloomFollower {
     /// The peer that the session talks to.
     serving: Option<PeerId>,
     /// For which scripts and coins each block was answered.
-    searched: Searched,
+    pub(super) searched: Searched,
     /// The coins that were found in blocks.
     coins: BTreeSet<OutPoint>,
     /// The lowest height that was answered in this run.
-    answered_from: u32,
+    pub(super) answered_from: u32,
     /// In the present pass, every block below this height was passed to the session, unless it is
     /// answered already.
     requested: u32,
@@ -125,7 +125,7 @@ pub(super) struct BloomFollower {
     /// so no answer to it is valid.
     has_no_filter: bool,
     /// A counter that grows with each step of progress.
-    progress: u64,
+    pub(super) progress: u64,
 }
 
 impl BloomFollower {
@@ -189,7 +189,7 @@ impl BloomFollower {
     /// at which they are wanted.
     fn take_new(&mut self, turn: &mut Turn<'_>) -> Vec<WatchItem> {
         let mut watched = Vec::new();
-        for group in group(turn.wallets.take_new(), self.answered_from, turn.chain) {
+        for group in group(core::mem::take(&mut turn.wallets.new), self.answered_from, turn.chain) {
             let mut scripts = Vec::new();
             for (new, from) in group.new {
                 scripts.push((new.script.clone().unwrap_or_default(), from));
@@ -204,16 +204,6 @@ impl BloomFollower {
             self.searched.add_known(scripts, group.below);
         }
         watched
-    }
-
-    /// Returns for which scripts and coins each block was answered.
-    pub(super) fn searched(&self) -> &Searched {
-        &self.searched
-    }
-
-    /// Returns the lowest height that was answered in this run.
-    pub(super) fn answered_from(&self) -> u32 {
-        self.answered_from
     }
 
     /// Returns the height up to which every block from the first one on is answered, whether or not
@@ -239,14 +229,6 @@ impl BloomFollower {
         open.unwrap_or(unanswered)
     }
 
-    pub(super) fn first(&self) -> u32 {
-        self.first
-    }
-
-    pub(super) fn policy(&self) -> &FilterPolicy {
-        self.session.filter_policy()
-    }
-
     /// Last height to scan: the limit or the tip, whichever is lower.
     pub(super) fn end(&self, chain: &HeaderChain) -> u32 {
         self.last.unwrap_or(u32::MAX).min(chain.tip().height)
@@ -268,10 +250,6 @@ impl BloomFollower {
         // find.
         let is_idle = watch.num_scripts() == 0 && watch.outputs().len() == 0;
         is_idle || self.next() > self.end(chain) && self.session.pending_requests() == 0
-    }
-
-    pub(super) fn progress(&self) -> u64 {
-        self.progress
     }
 
     /// Reports the grade of the blocks answered since the last report. The grade is always
@@ -342,7 +320,7 @@ impl BloomFollower {
         // Remove the dropped scripts from the session. A script that is watched again later is then
         // new to the session.
         let watch = self.session.watch();
-        let dropped = turn.wallets.take_dropped();
+        let dropped = core::mem::take(&mut turn.wallets.dropped);
         let scripts: Vec<_> = dropped.iter().filter_map(|script| watch.index_of(script)).collect();
         if !dropped.is_empty() {
             self.searched.retain(|script| !dropped.contains(script));

@@ -20,8 +20,8 @@ use bitcoin::hashes::Hash as _;
 use bitcoin::{BlockHash, OutPoint};
 
 use super::filter_cache::{self, RecentFilters};
+use super::follower::Searched;
 use super::follower::{Action, Event, Turn, blocks_that_left, group};
-use super::searched::Searched;
 use super::{Finding, Graded, HitReason, InclusionEvidence, Reason};
 use crate::btc::bip157::{self, BlockToScan, Config, FilterSync, VerifiedFilter};
 use crate::btc::bip158::{
@@ -33,11 +33,11 @@ use crate::btc::wallet::{Outcome, WatchedItems};
 
 /// Maximum total size in bytes of the waiting blocks. Above this size, blocks are scanned out of
 /// order, and scanned blocks in which a spend may have been missed are searched again.
-const MAX_HELD: usize = 64 << 20;
+const MAX_WAITING: usize = 64 << 20;
 
 /// A block that waits to be scanned, and the peer that sent it.
 #[derive(Debug)]
-struct Held {
+struct WaitingBlock {
     scan: BlockToScan,
     /// Size of the block.
     bytes: usize,
@@ -47,14 +47,14 @@ struct Held {
 /// The BIP157 follower: matches the filters of several peers against the watched scripts.
 #[derive(Debug)]
 pub(super) struct FilterFollower {
-    sync: FilterSync,
+    pub(super) sync: FilterSync,
     /// The watched scripts and coins.
     watch: WatchedItems,
     /// The scripts to match filters against, prepared for repeated matching: one for each entry of
     /// `searched`.
     prepared: PreparedScripts,
     /// For which scripts each height was searched.
-    searched: Searched,
+    pub(super) searched: Searched,
     recent: RecentFilters,
     /// The first bytes of the accepted filter hash of each height whose filter was requested from the
     /// peers to match further scripts. If another filter arrives, it is matched with all scripts.
@@ -66,13 +66,13 @@ pub(super) struct FilterFollower {
     /// The connected peers, each with the height of the last block that it has shown.
     peers: BTreeMap<PeerId, Option<u32>>,
     /// Blocks that wait to be scanned, by height.
-    held: BTreeMap<u32, Held>,
+    waiting: BTreeMap<u32, WaitingBlock>,
     /// Total size of the waiting blocks.
-    held_bytes: usize,
+    waiting_bytes: usize,
     /// `true` while every block must wait.
-    holds_all: bool,
+    all_wait: bool,
     /// The lowest height that was answered or reopened in this run.
-    answered_from: u32,
+    pub(super) answered_from: u32,
     /// Files of stored filters to match again.
     rereads: BTreeSet<u32>,
     /// The file of stored filters that is being read.
@@ -84,7 +84,7 @@ pub(super) struct FilterFollower {
     /// Time at which [`FilterSync`] last returned an action.
     active: Duration,
     /// Number of steps of progress, and the time of the last one.
-    progress: u64,
+    pub(super) progress: u64,
     progressed: Duration,
 }
 
@@ -102,9 +102,9 @@ impl FilterFollower {
             last: config.last,
             timeout: config.limits.timeout,
             peers: BTreeMap::new(),
-            held: BTreeMap::new(),
-            held_bytes: 0,
-            holds_all: false,
+            waiting: BTreeMap::new(),
+            waiting_bytes: 0,
+            all_wait: false,
             answered_from: u32::MAX,
             rereads: BTreeSet::new(),
             reading: None,
@@ -114,20 +114,6 @@ impl FilterFollower {
             progress: 0,
             progressed: Duration::ZERO,
         }
-    }
-
-    pub(super) fn sync(&self) -> &FilterSync {
-        &self.sync
-    }
-
-    /// Returns for which scripts each height was searched.
-    pub(super) fn searched(&self) -> &Searched {
-        &self.searched
-    }
-
-    /// Returns the lowest height that was answered or reopened in this run.
-    pub(super) fn answered_from(&self) -> u32 {
-        self.answered_from
     }
 
     pub(super) fn handle(&mut self, event: Event<'_>, turn: &mut Turn<'_>) {
@@ -220,7 +206,7 @@ impl FilterFollower {
 
     /// Updates the watched set after the wallets changed.
     fn watch_new(&mut self, coins: Vec<(OutPoint, bitcoin::ScriptBuf)>, turn: &mut Turn<'_>) {
-        let dropped = turn.wallets.take_dropped();
+        let dropped = core::mem::take(&mut turn.wallets.dropped);
         if !dropped.is_empty() {
             let indices: Vec<_> =
                 dropped.iter().filter_map(|script| self.watch.index_of(script)).collect();
@@ -240,7 +226,7 @@ impl FilterFollower {
     /// wanted; `None` if there are none.
     fn take_new(&mut self, turn: &mut Turn<'_>) -> Option<u32> {
         let mut lowest: Option<u32> = None;
-        for group in group(turn.wallets.take_new(), self.answered_from, turn.chain) {
+        for group in group(core::mem::take(&mut turn.wallets.new), self.answered_from, turn.chain) {
             let mut scripts = Vec::new();
             for (new, from) in group.new {
                 // Filters contain scripts only, so a coin without its script cannot be found.
@@ -279,18 +265,18 @@ impl FilterFollower {
     /// last height.
     fn begin_pass(&mut self, turn: &mut Turn<'_>) {
         let end = self.end(turn.chain);
-        if self.reading.is_some() || !self.rereads.is_empty() || self.holds_all {
+        if self.reading.is_some() || !self.rereads.is_empty() || self.all_wait {
             return;
         }
         let first = self.sync.first();
         let Some(open) = (first <= end).then(|| self.searched.open(first..=end)).flatten() else {
-            if self.held.is_empty() {
+            if self.waiting.is_empty() {
                 self.pass_to = None;
             }
             return;
         };
         let is_settled =
-            self.sync.settled_to().is_some_and(|settled| settled >= end) && self.held.is_empty();
+            self.sync.settled_to().is_some_and(|settled| settled >= end) && self.waiting.is_empty();
         // A block that nobody delivers must not keep the client from searching for new scripts.
         let is_stuck = turn.now.saturating_sub(self.progressed) > self.timeout;
         if !is_settled && !is_stuck {
@@ -309,15 +295,15 @@ impl FilterFollower {
         }
         // Scan no block until all matches and all missing heights are known. Otherwise a block could
         // seem to have no unsearched height below it.
-        self.holds_all = true;
+        self.all_wait = true;
         for file in files {
-            if turn.keeps(file) && !self.has_in_memory(file, turn) {
+            if turn.cache.contains(file) && !self.has_in_memory(file, turn) {
                 self.rereads.insert(file);
             } else {
                 self.search(file, &BTreeMap::new(), turn);
             }
         }
-        self.holds_all = false;
+        self.all_wait = false;
         self.read_next(turn);
         self.scan_ready(turn);
     }
@@ -367,9 +353,9 @@ impl FilterFollower {
         self.reading = None;
         self.rereads.remove(&file);
         let (kept, _) = filter_cache::decode(bytes.unwrap_or_default());
-        self.holds_all = true;
+        self.all_wait = true;
         self.search(file, &kept, turn);
-        self.holds_all = false;
+        self.all_wait = false;
         self.progress += 1;
         self.read_next(turn);
         self.scan_ready(turn);
@@ -505,8 +491,8 @@ impl FilterFollower {
                 let bytes = block.block.total_size();
                 // A block that waits at this height is replaced.
                 self.release(block.at.height);
-                self.held_bytes += bytes;
-                self.held.insert(block.at.height, Held { scan: *block, bytes, from });
+                self.waiting_bytes += bytes;
+                self.waiting.insert(block.at.height, WaitingBlock { scan: *block, bytes, from });
             }
             bip157::Action::Reopened(first, last) => {
                 // Report the recorded grades before some of them are withdrawn.
@@ -561,28 +547,28 @@ impl FilterFollower {
     fn scan_ready(&mut self, turn: &mut Turn<'_>) {
         // Not all matches and missing heights are passed to [`FilterSync`] yet. Until then, a block
         // could seem to have no unsearched height below it.
-        if self.holds_all {
+        if self.all_wait {
             return;
         }
-        while let Some((&height, _)) = self.held.first_key_value() {
+        while let Some((&height, _)) = self.waiting.first_key_value() {
             let settled = self.sync.settled_to();
             let reached = settled.map_or(self.sync.first(), |settled| settled.saturating_add(1));
             let waits = height > reached || self.rereads_below(height);
             // Over the limit, the lowest block is scanned even though heights before it are
             // unsearched.
-            if waits && self.held_bytes <= MAX_HELD {
+            if waits && self.waiting_bytes <= MAX_WAITING {
                 break;
             }
-            let Some(held) = self.release(height) else { return };
-            self.scan(&held, turn);
+            let Some(waiting) = self.release(height) else { return };
+            self.scan(&waiting, turn);
         }
         // New blocks above a pass do not wait for it: the pass may take long. If it finds a coin
         // that such a block spends, the block is searched again.
         while let Some(pass_to) = self.pass_to
-            && let Some((&height, _)) = self.held.range(pass_to.saturating_add(1)..).next()
+            && let Some((&height, _)) = self.waiting.range(pass_to.saturating_add(1)..).next()
         {
-            let Some(held) = self.release(height) else { return };
-            self.scan(&held, turn);
+            let Some(waiting) = self.release(height) else { return };
+            self.scan(&waiting, turn);
         }
     }
 
@@ -593,15 +579,15 @@ impl FilterFollower {
     }
 
     /// Removes the waiting block at a height.
-    fn release(&mut self, height: u32) -> Option<Held> {
-        let held = self.held.remove(&height)?;
-        self.held_bytes -= held.bytes;
-        Some(held)
+    fn release(&mut self, height: u32) -> Option<WaitingBlock> {
+        let waiting = self.waiting.remove(&height)?;
+        self.waiting_bytes -= waiting.bytes;
+        Some(waiting)
     }
 
     /// Scans a block for everything watched.
-    fn scan(&mut self, held: &Held, turn: &mut Turn<'_>) {
-        let BlockToScan { at, block, why, .. } = &held.scan;
+    fn scan(&mut self, waiting: &WaitingBlock, turn: &mut Turn<'_>) {
+        let BlockToScan { at, block, why, .. } = &waiting.scan;
         // [`FilterSync`] has checked the block against the header of the chain already.
         let Ok(bound) = BoundBlock::bind(block, at.hash, turn.chain.network()) else { return };
         loop {
@@ -624,9 +610,11 @@ impl FilterFollower {
                     paid.insert(watched.script().to_owned());
                 }
             }
-            turn.actions.push(Action::Found(held.from, hits));
+            turn.actions.push(Action::Found(waiting.from, hits));
             // A false positive of the filter looks the same as a spend of an unknown coin.
-            if scan.outcome() == Outcome::NoneSeen && held.scan.why == bip157::ScanReason::Matched {
+            if scan.outcome() == Outcome::NoneSeen
+                && waiting.scan.why == bip157::ScanReason::Matched
+            {
                 turn.actions.push(Action::Report(Finding::NoneSeen(*at)));
             }
             // Higher blocks may have been scanned without this coin.
@@ -672,7 +660,7 @@ impl FilterFollower {
         let gone = blocks_that_left(events);
         if let Some(lowest) = gone.iter().map(|at| at.height).min() {
             self.flush(turn);
-            while let Some((&height, _)) = self.held.range(lowest..).next() {
+            while let Some((&height, _)) = self.waiting.range(lowest..).next() {
                 self.release(height);
             }
             self.watch.rewind(lowest.saturating_sub(1));
@@ -702,9 +690,9 @@ impl FilterFollower {
         let settled = self.sync.settled_to()?;
         let first = self.sync.first();
         // Blocks that wait, and heights to be searched again, are not settled.
-        let held = self.held.first_key_value().map(|(height, _)| *height);
+        let waiting = self.waiting.first_key_value().map(|(height, _)| *height);
         let open = (first <= settled).then(|| self.searched.open(first..=settled)).flatten();
-        let settled = match held.into_iter().chain(open).min() {
+        let settled = match waiting.into_iter().chain(open).min() {
             Some(open) => settled.min(open.checked_sub(1)?),
             None => settled,
         };
@@ -714,8 +702,8 @@ impl FilterFollower {
     /// Lowest height that [`FilterSync`] treats as settled, but that the next run must search again
     /// for everything: the height of a waiting block, or of a scanned block that may spend a coin.
     pub(super) fn again(&self) -> Option<u32> {
-        let held = self.held.first_key_value().map(|(height, _)| *height);
-        held.into_iter().chain(self.searched.open_for_coins()).min()
+        let waiting = self.waiting.first_key_value().map(|(height, _)| *height);
+        waiting.into_iter().chain(self.searched.open_for_coins()).min()
     }
 
     /// Returns `true` if everything is settled, and every connected peer that has the whole chain
@@ -739,10 +727,6 @@ impl FilterFollower {
         let able = self.peers.iter().filter(|(_, shown)| shown.is_some_and(|shown| shown >= end));
         let mut able = able.map(|(id, _)| *id);
         end < first || !self.sync.is_disputed(end) && able.all(|id| self.sync.is_heard(id, end))
-    }
-
-    pub(super) fn progress(&self) -> u64 {
-        self.progress
     }
 }
 

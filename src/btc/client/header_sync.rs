@@ -51,8 +51,7 @@ const ASK_AGAIN_AFTER: Duration = Duration::from_secs(5 * 60);
 
 /// Input of [`HeaderSync::handle`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Event<'a> {
+pub(super) enum Event<'a> {
     /// A connection to a peer is ready. The peer claims to have blocks up to this height.
     Connected(PeerId, u32),
     /// The connection to the peer has closed.
@@ -70,12 +69,11 @@ pub enum Event<'a> {
 
 /// Output of [`HeaderSync::handle`]: what the caller must do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Action {
+pub(super) enum Action {
     /// Send `getheaders` with this block locator to the peer.
     Ask(PeerId, Vec<BlockHash>),
     /// Close the connection. The caller need not pass in [`Event::Disconnected`] for this peer.
-    Disconnect(PeerId, Reason),
+    Disconnect(PeerId, HeaderReason),
     /// The chain has changed. Contains all events of one change.
     Changed(Vec<ChainEvent>),
     /// The peer has shown that it has this block. The header of the block is known.
@@ -88,7 +86,7 @@ pub enum Action {
 /// Reason why header sync disconnects a peer.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum HeaderReason {
     /// The peer sent more headers in one message than the protocol allows.
     #[error("{0} headers in one message, the limit is {MAX_HEADERS}")]
     TooMany(usize),
@@ -113,7 +111,7 @@ pub enum Reason {
     Stalled(Duration),
 }
 
-impl Reason {
+impl HeaderReason {
     /// Returns `true` if the peer violated the protocol, so that it should be banned. `false` for a
     /// peer that may be honest but slow, far behind or on a weak branch.
     pub fn is_misbehaviour(&self) -> bool {
@@ -205,7 +203,7 @@ impl Peer {
 
 /// The chain of headers, kept up to date from several untrusted peers.
 #[derive(Debug)]
-pub struct HeaderSync {
+pub(super) struct HeaderSync {
     chain: HeaderChain,
     peers: BTreeMap<PeerId, Peer>,
     /// The branch being collected outside the chain, and the peer that sends it. `None` in the place
@@ -221,7 +219,7 @@ pub struct HeaderSync {
 impl HeaderSync {
     /// Creates a header sync that extends `chain`. If a peer has not answered after `timeout`,
     /// another peer is asked.
-    pub fn new(chain: HeaderChain, timeout: Duration) -> Self {
+    pub(super) fn new(chain: HeaderChain, timeout: Duration) -> Self {
         Self {
             chain,
             peers: BTreeMap::new(),
@@ -233,12 +231,12 @@ impl HeaderSync {
     }
 
     /// Returns the current chain of headers.
-    pub fn chain(&self) -> &HeaderChain {
+    pub(super) fn chain(&self) -> &HeaderChain {
         &self.chain
     }
 
     /// Returns `true` if the headers are caught up: see the [module](self).
-    pub fn is_caught_up(&self) -> bool {
+    pub(super) fn is_caught_up(&self) -> bool {
         let wait = self.timeout.saturating_mul(2);
         let is_awaited = |peer: &Peer| peer.is_awaited(self.now, wait);
         let mut peers = self.peers.values();
@@ -250,13 +248,13 @@ impl HeaderSync {
 
     /// Returns `true` if the headers of more than half of the peers are over two hours ahead of the
     /// clock. The clock is then probably slow.
-    pub fn is_clock_behind(&self) -> bool {
+    pub(super) fn is_clock_behind(&self) -> bool {
         let ahead = self.peers.values().filter(|peer| peer.ahead.is_some()).count();
         2 * ahead > self.peers.len()
     }
 
     /// Returns the peers that have shown a block, each with the last block that it has shown.
-    pub fn shown(&self) -> impl Iterator<Item = (PeerId, BlockHash)> + '_ {
+    pub(super) fn shown(&self) -> impl Iterator<Item = (PeerId, BlockHash)> + '_ {
         self.peers.iter().filter_map(|(id, peer)| Some((*id, peer.last?)))
     }
 
@@ -264,7 +262,7 @@ impl HeaderSync {
     ///
     /// `now` is the [current time](crate#time), with which the timestamps of headers are compared.
     #[must_use]
-    pub fn handle(&mut self, event: Event<'_>, now: Duration) -> Vec<Action> {
+    pub(super) fn handle(&mut self, event: Event<'_>, now: Duration) -> Vec<Action> {
         let mut actions = Vec::new();
         if let Event::Paused(time) = event {
             self.clock.pause(time);
@@ -301,7 +299,7 @@ impl HeaderSync {
     }
 
     /// Removes a peer and requests that its connection is closed.
-    fn disconnect(&mut self, id: PeerId, reason: Reason, actions: &mut Vec<Action>) {
+    fn disconnect(&mut self, id: PeerId, reason: HeaderReason, actions: &mut Vec<Action>) {
         self.forget(id);
         actions.push(Action::Disconnect(id, reason));
     }
@@ -338,10 +336,10 @@ impl HeaderSync {
         // Core treats too many headers, and headers that do not build on each other, as
         // misbehaviour.
         if headers.len() > MAX_HEADERS {
-            return self.disconnect(id, Reason::TooMany(headers.len()), actions);
+            return self.disconnect(id, HeaderReason::TooMany(headers.len()), actions);
         }
         if headers.windows(2).any(|pair| pair[0].block_hash() != pair[1].prev_blockhash) {
-            return self.disconnect(id, Reason::NotLinked, actions);
+            return self.disconnect(id, HeaderReason::NotLinked, actions);
         }
         let full = headers.len() == MAX_HEADERS;
         let (parent, last) = (headers[0].prev_blockhash, last.block_hash());
@@ -388,7 +386,7 @@ impl HeaderSync {
             // repeated heights only.
             let most = if repeats { MAX_REPEATED } else { MAX_FRUITLESS };
             if fruitless > most {
-                self.disconnect(id, Reason::Fruitless(fruitless), actions);
+                self.disconnect(id, HeaderReason::Fruitless(fruitless), actions);
             } else if !full {
                 self.end_branch(id, now, actions);
             }
@@ -410,7 +408,7 @@ impl HeaderSync {
                 peer.answered(true, now);
                 (peer.last, peer.done) = (None, waits);
                 if fruitless > MAX_FRUITLESS {
-                    self.disconnect(id, Reason::Fruitless(fruitless), actions);
+                    self.disconnect(id, HeaderReason::Fruitless(fruitless), actions);
                 } else if !waits {
                     self.branch = Some((id, None));
                 }
@@ -422,9 +420,9 @@ impl HeaderSync {
             // The peer may be honest: a branch that forks off below the start of the chain cannot
             // be checked.
             cause @ HeaderError::BelowStart { .. } => {
-                self.disconnect(id, Reason::Refused(cause), actions);
+                self.disconnect(id, HeaderReason::Refused(cause), actions);
             }
-            cause => self.disconnect(id, Reason::Invalid(cause), actions),
+            cause => self.disconnect(id, HeaderReason::Invalid(cause), actions),
         }
     }
 
@@ -469,7 +467,7 @@ impl HeaderSync {
                 let count = candidate.headers().len();
                 // Without these limits, cheap headers of an invented branch could fill the memory.
                 if count > MAX_BRANCH || self.chain.is_weak(&candidate) {
-                    return self.disconnect(id, Reason::LessWork(count), actions);
+                    return self.disconnect(id, HeaderReason::LessWork(count), actions);
                 }
                 *branch = Some(candidate);
                 checked
@@ -488,9 +486,9 @@ impl HeaderSync {
                 self.put_off(id, ahead.as_ref(), now, actions);
             }
             Err(cause @ HeaderError::BelowStart { .. }) => {
-                self.disconnect(id, Reason::Refused(cause), actions);
+                self.disconnect(id, HeaderReason::Refused(cause), actions);
             }
-            Err(cause) => self.disconnect(id, Reason::Invalid(cause), actions),
+            Err(cause) => self.disconnect(id, HeaderReason::Invalid(cause), actions),
         }
     }
 
@@ -515,9 +513,9 @@ impl HeaderSync {
                         return self.put_off(id, branch.get(error.index), now, actions);
                     }
                     // The whole branch has less work than the chain.
-                    HeaderError::SideBranchesFull { .. } => Reason::LessWork(branch.len()),
-                    cause @ HeaderError::BelowStart { .. } => Reason::Refused(cause),
-                    cause => Reason::Invalid(cause),
+                    HeaderError::SideBranchesFull { .. } => HeaderReason::LessWork(branch.len()),
+                    cause @ HeaderError::BelowStart { .. } => HeaderReason::Refused(cause),
+                    cause => HeaderReason::Invalid(cause),
                 };
                 self.disconnect(id, reason, actions);
             }
@@ -554,7 +552,7 @@ impl HeaderSync {
         // After one timeout, another peer was asked. After two timeouts, the peer is treated as
         // stalled.
         for id in overdue {
-            self.disconnect(id, Reason::Stalled(twice), actions);
+            self.disconnect(id, HeaderReason::Stalled(twice), actions);
         }
         let none_done = self.peers.values().all(|peer| !peer.done);
         // Only one peer at a time is asked for bulk headers: the others would send the same
@@ -643,6 +641,59 @@ fn locator(chain: &HeaderChain, last: Option<BlockHash>) -> Vec<BlockHash> {
 fn changed(events: Vec<ChainEvent>, actions: &mut Vec<Action>) {
     if !events.is_empty() {
         actions.push(Action::Changed(events));
+    }
+}
+
+/// Number of block times without a new block after which the tip is stale, as in Core
+/// (`TipMayBeStale`).
+const BLOCK_TIMES: u32 = 3;
+/// Minimum time after which the tip is stale: three block times of the well-known networks. A
+/// custom signet with shorter block times has few nodes and one miner, whose pause of a few minutes
+/// is no reason to connect to more of these nodes.
+const LEAST_STALE: Duration = Duration::from_secs(30 * 60);
+
+/// The time since the last new block.
+#[derive(Debug)]
+pub(super) struct StaleTip {
+    /// Time without a new block after which the tip is stale. `None` on regtest, where blocks are
+    /// mined only when somebody wants them.
+    limit: Option<Duration>,
+    /// Time of the last new block. Before the first one, the time of the first check.
+    since: Option<Duration>,
+    pub(super) is_stale: bool,
+    /// Time without a new block after which the next report is due.
+    next_report: Duration,
+}
+
+impl StaleTip {
+    /// `block_time` is the mean time between two blocks in seconds.
+    pub(super) fn new(network: Network, block_time: u32) -> Self {
+        let usual = Duration::from_secs(block_time.into()).saturating_mul(BLOCK_TIMES);
+        let limit = (network != Network::Regtest).then(|| usual.max(LEAST_STALE));
+        let next_report = limit.unwrap_or_default();
+        Self { limit, since: None, is_stale: false, next_report }
+    }
+
+    /// Notes that a new block has joined the chain.
+    pub(super) fn extended(&mut self, now: Duration) {
+        self.since = Some(now);
+        self.is_stale = false;
+        self.next_report = self.limit.unwrap_or_default();
+    }
+
+    /// Checks the tip. Returns the time without a new block if it must be reported.
+    ///
+    /// It is reported when the tip becomes stale, and each time it has doubled: one block in twenty
+    /// takes three block times, but hardly any takes twelve.
+    pub(super) fn check(&mut self, now: Duration) -> Option<Duration> {
+        let since = *self.since.get_or_insert(now);
+        let passed = now.saturating_sub(since);
+        self.is_stale = passed > self.limit?;
+        if !self.is_stale || passed <= self.next_report {
+            return None;
+        }
+        self.next_report = passed.saturating_mul(2);
+        Some(passed)
     }
 }
 

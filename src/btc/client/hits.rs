@@ -78,7 +78,7 @@ pub(super) struct Hits {
     /// Number of events so far: hits, roll-backs and forgotten wallets. The stored state of the
     /// scan contains this number. From the number, the next run computes the lowest height whose
     /// scan progress is no longer valid: see [`lost_since`](Self::lost_since).
-    events: u64,
+    pub(super) events: u64,
     /// Value of `events` after the journal was replayed at the start.
     replayed: u64,
     /// Roll-backs, each as the number of its event and its height. The heights strictly ascend: a
@@ -90,7 +90,7 @@ pub(super) struct Hits {
     /// says so, because records were lost.
     lost_to: Option<u32>,
     /// Length of the journal file in bytes, including records not written yet.
-    length: u64,
+    pub(super) length: u64,
     /// Number of records in the journal file.
     records: usize,
 }
@@ -355,11 +355,6 @@ impl Hits {
         self.withdrawn.retain(|key, _| key.wallet != *wallet);
     }
 
-    /// Number of events written so far: hits, roll-backs and forgotten wallets.
-    pub(super) fn events(&self) -> u64 {
-        self.events
-    }
-
     /// Lowest height from which stored scan progress is no longer valid. The progress was stored
     /// when the number of events was `events`. Later events have withdrawn hits at or above this
     /// height, or the file has lost events. `None` if the whole progress is valid.
@@ -530,11 +525,6 @@ impl Hits {
         record.encode(journal);
         self.length += (journal.len() - before) as u64;
         self.records += 1;
-    }
-
-    /// Offset of the next record in the file, in bytes.
-    pub(super) fn length(&self) -> u64 {
-        self.length
     }
 
     /// Returns `true` if most records of the file are obsolete, because of reorganisations and

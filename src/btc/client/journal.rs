@@ -30,7 +30,7 @@ use crate::btc::headers::BlockAt;
 use crate::btc::records::{
     push, push_count, push_optional, push_record, record, take, take_optional,
 };
-use crate::btc::wallet::Place;
+use crate::btc::wallet::TxPosition;
 
 /// First bytes of the file.
 pub(super) const NAME: [u8; 4] = *b"CSHJ";
@@ -189,7 +189,7 @@ fn take_key(wallet: WalletId, from: &mut &[u8]) -> Option<Key> {
 /// owner: item u32 | optional path u32 | optional index u32 | optional script
 /// ```
 fn push_hit(hit: &Hit, body: &mut Vec<u8>) {
-    let place = hit.place.map(|Place { block, index }| (block.height, block.hash, index));
+    let place = hit.place.map(|TxPosition { block, index }| (block.height, block.hash, index));
     push_optional(place.as_ref(), body);
     push_optional(hit.header.as_ref(), body);
     push(&hit.transaction, body);
@@ -223,7 +223,8 @@ fn push_hit(hit: &Hit, body: &mut Vec<u8>) {
 
 fn take_hit(from: &mut &[u8]) -> Option<Hit> {
     let place = take_optional(from)?;
-    let place = place.map(|(height, hash, index)| Place { block: BlockAt { height, hash }, index });
+    let place =
+        place.map(|(height, hash, index)| TxPosition { block: BlockAt { height, hash }, index });
     let header = take_optional(from)?;
     let transaction: Transaction = take(from)?;
     let evidence = match take(from)? {

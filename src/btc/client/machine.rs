@@ -3,39 +3,34 @@
 
 use core::time::Duration;
 use std::boxed::Box;
-use std::collections::{BTreeMap, BTreeSet};
-use std::string::{String, ToString};
+use std::collections::BTreeMap;
+use std::string::String;
 use std::vec::Vec;
 
 use bitcoin::hashes::Hash as _;
-use bitcoin::hex::DisplayHex as _;
+use bitcoin::p2p::ServiceFlags;
 use bitcoin::p2p::message::NetworkMessage;
 use bitcoin::p2p::message_blockdata::{GetHeadersMessage, Inventory};
-use bitcoin::p2p::{Magic, ServiceFlags};
 use bitcoin::{BlockHash, FeeRate, OutPoint, ScriptBuf, Transaction};
-use thiserror::Error;
 
 use super::blocks_asked::BlocksAsked;
 use super::bloom::BloomFollower;
 use super::broadcast::{self, BroadcastNews, Broadcasts};
 use super::filter_cache::{self, FilterCache};
 use super::filters::FilterFollower;
-use super::follower::{self, Turn, blocks_that_left};
-use super::header_sync::{self, HeaderSync};
+use super::follower::{self, Searched, Turn, blocks_that_left};
+use super::header_sync::{self, HeaderSync, StaleTip};
 use super::hits::{Hits, Novelty};
-use super::journal::{ItemRecord, VERSION as JOURNAL_VERSION};
+use super::journal::ItemRecord;
 use super::outbox::{Outbox, Subject};
-use super::searched::Searched;
-use super::stale_tip::StaleTip;
-use super::state::{RestoreError, Saved, SavedBloom, SavedItem, SavedItems};
+use super::state::{Saved, SavedBloom, SavedItems};
 use super::wallets::{Birthday, Item, KnownItem, Wallet, Wallets};
 use super::{
-    Action, Config, Event, File, Finding, Graded, Hit, Kept, News, PeerInfo, Progress, Protocol,
-    Reason, UpdateId, WalletId, WatchId, Write, WriteId,
+    Action, Config, Event, File, Finding, Graded, Hit, News, PeerInfo, Progress, Protocol, Reason,
+    UpdateId, WalletId, WatchId, Write, WriteId,
 };
-use crate::btc::bip37::session::{self, FilterPolicy, Session};
-use crate::btc::bip157::{self, FilterSync};
-use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain, HeaderChainError, HeaderRules};
+use crate::btc::bip157;
+use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain};
 use crate::btc::peer::PeerId;
 use crate::btc::protocol::{MAX_INV_SIZE, PROTOCOL_VERSION};
 use crate::steady_clock::SteadyClock;
@@ -51,47 +46,9 @@ const RECORD_EVERY: Duration = Duration::from_secs(1);
 /// caught up if only items were added meanwhile.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
-/// Error of [`LightClient::new`]: the stored files or the configuration cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// The header file cannot be decoded.
-    #[error("headers: {0}")]
-    Headers(HeaderChainError),
-    /// The stored headers belong to another network.
-    #[error("the stored headers belong to {kept}, not to {wanted}")]
-    Network {
-        /// Network of the stored headers.
-        kept: bitcoin::Network,
-        /// Network of the configuration.
-        wanted: bitcoin::Network,
-    },
-    /// The stored state belongs to a network with another magic, such as another signet.
-    #[error("the stored state has network magic {}, not {wanted}", kept.to_lower_hex_string())]
-    Magic {
-        /// Network magic in the storage.
-        kept: Vec<u8>,
-        /// Network magic of the configuration.
-        wanted: Magic,
-    },
-    /// The journal has another version, such as that of a newer version of this crate. The client
-    /// does not touch it: acknowledged hits would be delivered again as new ones.
-    #[error("the journal has version {kept}, the supported version is {JOURNAL_VERSION}")]
-    Journal {
-        /// Version of the journal in the storage.
-        kept: u8,
-    },
-    /// BIP157: the height of a checkpoint is not a positive multiple of 1,000.
-    #[error(transparent)]
-    Config(#[from] bip157::ConfigError),
-    /// The network cannot have the configured block time.
-    #[error(transparent)]
-    BlockTime(#[from] HeaderChainError),
-}
-
 /// The follower: the part that scans the blocks of the chain for the wallets.
 #[derive(Debug)]
-enum Follower {
+pub(super) enum Follower {
     Filters(Box<FilterFollower>),
     Bloom(Box<BloomFollower>),
 }
@@ -120,37 +77,37 @@ impl Follower {
 
     fn progress(&self) -> u64 {
         match self {
-            Self::Filters(filters) => filters.progress(),
-            Self::Bloom(bloom) => bloom.progress(),
+            Self::Filters(filters) => filters.progress,
+            Self::Bloom(bloom) => bloom.progress,
         }
     }
 
-    fn first(&self) -> u32 {
+    pub(super) fn first(&self) -> u32 {
         match self {
-            Self::Filters(filters) => filters.sync().first(),
-            Self::Bloom(bloom) => bloom.first(),
+            Self::Filters(filters) => filters.sync.first(),
+            Self::Bloom(bloom) => bloom.first,
         }
     }
 
-    fn searched(&self) -> &Searched {
+    pub(super) fn searched(&self) -> &Searched {
         match self {
-            Self::Filters(filters) => filters.searched(),
-            Self::Bloom(bloom) => bloom.searched(),
+            Self::Filters(filters) => &filters.searched,
+            Self::Bloom(bloom) => &bloom.searched,
         }
     }
 
     /// Returns the lowest height that was answered or reopened in this run.
-    fn answered_from(&self) -> u32 {
+    pub(super) fn answered_from(&self) -> u32 {
         match self {
-            Self::Filters(filters) => filters.answered_from(),
-            Self::Bloom(bloom) => bloom.answered_from(),
+            Self::Filters(filters) => filters.answered_from,
+            Self::Bloom(bloom) => bloom.answered_from,
         }
     }
 }
 
 /// Stage of the start, from the creation of the client to the creation of its follower.
 #[derive(Debug)]
-enum Start {
+pub(super) enum Start {
     /// The header chain is not caught up yet. Contains the stored state.
     Headers(Option<Saved>),
     /// Waiting for the write that makes the tweak of the BIP37 filter durable.
@@ -161,146 +118,47 @@ enum Start {
 /// A light client as a state machine. The [module](super) describes how to drive it.
 #[derive(Debug)]
 pub struct LightClient {
-    config: Config,
-    headers: HeaderSync,
-    start: Start,
-    follower: Option<Follower>,
-    peers: BTreeMap<PeerId, PeerInfo>,
-    wallets: Wallets,
-    hits: Hits,
+    pub(super) config: Config,
+    pub(super) headers: HeaderSync,
+    pub(super) start: Start,
+    pub(super) follower: Option<Follower>,
+    pub(super) peers: BTreeMap<PeerId, PeerInfo>,
+    pub(super) wallets: Wallets,
+    pub(super) hits: Hits,
     /// Encoded journal records that no [`Action::Write`] contains yet.
-    journal: Vec<u8>,
-    outbox: Outbox,
-    cache: FilterCache,
-    blocks: BlocksAsked,
-    broadcasts: Broadcasts,
-    bloom: SavedBloom,
+    pub(super) journal: Vec<u8>,
+    pub(super) outbox: Outbox,
+    pub(super) cache: FilterCache,
+    pub(super) blocks: BlocksAsked,
+    pub(super) broadcasts: Broadcasts,
+    pub(super) bloom: SavedBloom,
     /// Number of blocks that entered or left the chain.
-    steps: u64,
-    caught_up: bool,
+    pub(super) steps: u64,
+    pub(super) caught_up: bool,
     /// Number of changes of the watched wallets, and of rescans, so far.
-    changes: u64,
+    pub(super) changes: u64,
     /// The last call that added items, and the last one whose records are written.
-    watched: WatchId,
-    recorded: WatchId,
+    pub(super) watched: WatchId,
+    pub(super) recorded: WatchId,
     /// Time at which records of items were last written.
-    recorded_at: Duration,
+    pub(super) recorded_at: Duration,
     /// What the stored state of an earlier run contains about items; `None` without such a state.
-    known: Option<SavedItems>,
+    pub(super) known: Option<SavedItems>,
     /// Value of `steps()` and time at the last write of the state.
-    saved: (u64, Duration),
+    pub(super) saved: (u64, Duration),
     /// Value of `steps()` and time at the last report of progress.
-    reported: (u64, Duration),
+    pub(super) reported: (u64, Duration),
     /// Values of `steps()`, `changes` and `watched` at the last [`News::CaughtUp`], and its time.
-    told: Option<((u64, u64, WatchId), Duration)>,
+    pub(super) told: Option<((u64, u64, WatchId), Duration)>,
     /// `true` while [`Finding::ClockBehind`] applies, so that it is reported once and not with
     /// every event.
-    clock_reported: bool,
-    stale_tip: StaleTip,
-    clock: SteadyClock,
-    actions: Vec<Action>,
+    pub(super) clock_reported: bool,
+    pub(super) stale_tip: StaleTip,
+    pub(super) clock: SteadyClock,
+    pub(super) actions: Vec<Action>,
 }
 
 impl LightClient {
-    /// Creates a client that continues from the files of an earlier run.
-    ///
-    /// An incomplete end of the header file is cut off, and a stored state that cannot be used is
-    /// dropped. An update reports each of these two cases. Unacknowledged hits are delivered again
-    /// once their wallet is added with [`Event::Watch`].
-    ///
-    /// # Errors
-    /// [`OpenError`] if the stored headers are malformed, if the stored files belong to another
-    /// network, if the journal has another version, or if the height of a checkpoint or the block time
-    /// is invalid.
-    pub fn new(config: Config, kept: &Kept) -> Result<Self, OpenError> {
-        // An invalid checkpoint must be reported here, because `Self::filter_config` relies on this
-        // check.
-        filter_config(&config, 0)?;
-        let mut outbox = Outbox::default();
-        let mut actions = Vec::new();
-        let chain = open_headers(kept.headers.as_deref(), &config, &mut outbox, &mut actions)?;
-        // The headers were checked first, because their error names the networks. Header files of
-        // two signets look alike, so only the magic distinguishes one signet from another.
-        let magic = config.magic.to_bytes();
-        match &kept.network {
-            Some(kept) if **kept != magic => {
-                return Err(OpenError::Magic { kept: kept.clone(), wanted: config.magic });
-            }
-            Some(_) => {}
-            // The storage has no magic yet: store it.
-            None => {
-                let bytes = magic.to_vec();
-                let (id, write) = outbox.write(Write::Replace { file: File::Network, bytes });
-                actions.push(Action::Write(id, write));
-            }
-        }
-        let saved = kept.state.as_deref().and_then(|bytes| {
-            let saved = Saved::decode(bytes, config.protocol, config.network);
-            saved
-                .inspect_err(|error| {
-                    outbox.push(None, false, News::Finding(Finding::StartedOver(*error)));
-                })
-                .ok()
-        });
-        let journal = kept.journal.as_deref().unwrap_or_default();
-        let (mut hits, is_damaged) =
-            Hits::replay(journal).map_err(|kept| OpenError::Journal { kept })?;
-        if is_damaged {
-            hits.note_lost(chain.tip().height);
-            let (file, bytes) = (File::DamagedJournal, journal.to_vec());
-            let finding = Finding::JournalDamaged(bytes.len() as u64);
-            outbox.push(None, false, News::Finding(finding));
-            let (id, write) = outbox.write(Write::Replace { file, bytes });
-            actions.push(Action::Write(id, write));
-        }
-        let stored = saved.as_ref().map_or(0, |saved| saved.journal_events);
-        // The state counts records that the journal has lost. Later records must not take their
-        // numbers: the state does not know them.
-        let has_lost = is_damaged || hits.events() < stored;
-        if has_lost {
-            hits.pass_over(stored);
-        }
-        // Obsolete records make the journal large and its replay slow.
-        if has_lost || hits.is_wasteful() {
-            let bytes = hits.rewrite(if has_lost { 0 } else { stored });
-            let (id, write) = outbox.write(Write::Replace { file: File::Journal, bytes });
-            actions.push(Action::Write(id, write));
-        }
-        let known = saved.as_ref().map(|saved| SavedItems {
-            journal_events: saved.journal_events,
-            items: saved.items.clone(),
-        });
-        Ok(Self {
-            headers: HeaderSync::new(chain, config.timeout),
-            start: Start::Headers(saved),
-            follower: None,
-            peers: BTreeMap::new(),
-            wallets: Wallets::new(config.protocol),
-            hits,
-            journal: Vec::new(),
-            outbox,
-            cache: FilterCache::new(config.kept_filters, &kept.filters),
-            blocks: BlocksAsked::new(config.timeout),
-            broadcasts: Broadcasts::default(),
-            bloom: SavedBloom::default(),
-            steps: 0,
-            caught_up: false,
-            changes: 0,
-            watched: WatchId::default(),
-            recorded: WatchId::default(),
-            recorded_at: Duration::ZERO,
-            known,
-            saved: (0, Duration::ZERO),
-            reported: (0, Duration::ZERO),
-            told: None,
-            clock_reported: false,
-            stale_tip: StaleTip::new(config.network, config.block_time),
-            clock: SteadyClock::default(),
-            actions,
-            config,
-        })
-    }
-
     /// Returns the chain of headers.
     pub fn chain(&self) -> &HeaderChain {
         self.headers.chain()
@@ -341,7 +199,7 @@ impl LightClient {
         match &self.follower {
             None => Vec::new(),
             Some(Follower::Filters(filters)) => {
-                let sync = filters.sync();
+                let sync = &filters.sync;
                 let mut runs: Vec<Graded> = Vec::new();
                 for height in sync.first()..=filters.end(self.chain()) {
                     let Some(grade) = sync.grade(height) else { continue };
@@ -355,7 +213,7 @@ impl LightClient {
             Some(Follower::Bloom(bloom)) => {
                 let grade = crate::btc::peer::Grade::OnePeer;
                 let to = bloom.settled_to().into_iter();
-                to.map(|to| Graded { from: bloom.first(), to, grade }).collect()
+                to.map(|to| Graded { from: bloom.first, to, grade }).collect()
             }
         }
     }
@@ -378,7 +236,7 @@ impl LightClient {
     /// Returns the number of updates that wait for writes to become durable. While the number is
     /// large, pass in no more messages: with a slow storage, this queue would grow without a limit.
     pub fn waiting_updates(&self) -> usize {
-        self.outbox.num_waiting()
+        self.outbox.waiting.len()
     }
 
     /// Returns a number that increases whenever the client makes progress.
@@ -420,7 +278,7 @@ impl LightClient {
     /// Returns `true` if no new block has arrived for three block times, at least half an hour. The
     /// peers may withhold blocks, so the caller should connect to one more peer.
     pub fn is_tip_stale(&self) -> bool {
-        self.stale_tip.is_stale()
+        self.stale_tip.is_stale
     }
 
     /// Takes an event and returns the actions to carry out, in order.
@@ -518,7 +376,7 @@ impl LightClient {
     }
 
     /// Introduces a peer to the follower if the peer offers the needed services.
-    fn introduce(&mut self, id: PeerId, now: Duration) {
+    pub(super) fn introduce(&mut self, id: PeerId, now: Duration) {
         let needed = self.services();
         let Some(info) = self.peers.get(&id).filter(|info| info.services.has(needed)) else {
             return;
@@ -634,7 +492,7 @@ impl LightClient {
 
     /// Tells the follower that a peer has a block. A block outside the best chain does not show
     /// that the peer has the blocks that the follower asks for.
-    fn shown(&mut self, id: PeerId, hash: BlockHash, now: Duration) {
+    pub(super) fn shown(&mut self, id: PeerId, hash: BlockHash, now: Duration) {
         if self.chain().height_of(&hash).is_some() {
             self.follow(follower::Event::Shows(id, hash), now);
         }
@@ -676,7 +534,7 @@ impl LightClient {
     }
 
     /// Withdraws the hits in the blocks above `height`, because these blocks have left the chain.
-    fn roll_back(&mut self, height: u32, disconnected: Vec<BlockAt>) {
+    pub(super) fn roll_back(&mut self, height: u32, disconnected: Vec<BlockAt>) {
         let mut withdrawn = self.hits.roll_back(height, &mut self.journal);
         self.flush_journal();
         withdrawn.retain(|(key, _)| self.wallets.contains(&key.wallet));
@@ -713,7 +571,7 @@ impl LightClient {
 
     /// Passes an event to the follower and carries out its actions. Does nothing before the
     /// follower exists.
-    fn follow(&mut self, event: follower::Event<'_>, now: Duration) {
+    pub(super) fn follow(&mut self, event: follower::Event<'_>, now: Duration) {
         let Some(follower) = &mut self.follower else { return };
         let mut turn = Turn {
             chain: self.headers.chain(),
@@ -729,7 +587,7 @@ impl LightClient {
         // A keychain has derived a script that the wallet already watched through another item.
         // Earlier hits of this script show that its index is used, so the keychain must look
         // further ahead.
-        for id in self.wallets.take_relabelled() {
+        for id in core::mem::take(&mut self.wallets.relabelled) {
             self.advance_by_hits(&id);
             self.follow(follower::Event::Watch(Vec::new()), now);
         }
@@ -842,14 +700,14 @@ impl LightClient {
     fn watch(&mut self, id: &WalletId, wallet: Wallet, now: Duration) {
         let is_known = self.wallets.contains(id);
         // What an earlier search has left does not count as a change of this call's items.
-        drop(self.wallets.take_further());
+        self.wallets.further.clear();
         let (hits, stored) = (&self.hits, self.known.as_ref());
         // Blocks above a coin that was found after the state was stored may spend it. At the start,
         // the follower gets these coins itself.
         let late = stored.filter(|_| self.follower.is_some());
         let late = late.and_then(|stored| hits.late_from(id, stored.journal_events));
         let known = |key: &[u8; 32]| {
-            let known = known_item(hits, stored, id, key)?;
+            let known = stored?.known(hits, id, key)?;
             Some(KnownItem { todo: known.todo.into_iter().chain(late).min(), ..known })
         };
         let added = match self.wallets.add(id, wallet, self.headers.chain(), known) {
@@ -886,7 +744,7 @@ impl LightClient {
         if self.follower.is_some() {
             self.wallets.resolve(self.headers.chain());
         }
-        for (wallet, item) in self.wallets.take_further() {
+        for (wallet, item) in core::mem::take(&mut self.wallets.further) {
             let finding = Finding::FurtherIndices { wallet, item };
             self.outbox.push(None, false, News::Finding(finding));
         }
@@ -899,9 +757,9 @@ impl LightClient {
     }
 
     /// Writes the records of new items, unless their birthdays are not resolved yet.
-    fn record_items(&mut self, now: Duration) {
+    pub(super) fn record_items(&mut self, now: Duration) {
         let is_told = self.recorded == self.watched;
-        if !self.has_started() || is_told && !self.wallets.has_unrecorded() {
+        if !self.has_started() || is_told && self.wallets.unrecorded.is_empty() {
             return;
         }
         for (id, item) in self.wallets.take_unrecorded(self.headers.chain()) {
@@ -917,7 +775,7 @@ impl LightClient {
     }
 
     /// Returns the coins that the hits of a wallet paid to the wallet, spent ones included.
-    fn coins(&self, id: &WalletId) -> Vec<(OutPoint, ScriptBuf)> {
+    pub(super) fn coins(&self, id: &WalletId) -> Vec<(OutPoint, ScriptBuf)> {
         let received = self.hits.of(id).flat_map(|hit| {
             hit.received.iter().map(|received| {
                 let outpoint = OutPoint { txid: hit.txid, vout: received.vout };
@@ -959,40 +817,11 @@ impl LightClient {
     }
 
     /// Returns `true` if the headers are caught up and have the work of the network's chain.
-    fn has_headers(&self) -> bool {
+    pub(super) fn has_headers(&self) -> bool {
         // A custom signet has a chain of its own.
         let is_custom = self.config.magic != self.config.network.magic();
         let has_work = is_custom || self.chain().work() >= self.config.minimum_work;
         has_work && self.headers.is_caught_up()
-    }
-
-    /// Creates the follower once the headers are caught up. With [`Protocol::HeadersOnly`] there is
-    /// no follower.
-    fn start(&mut self, now: Duration) {
-        if !self.has_headers() || self.config.protocol == Protocol::HeadersOnly {
-            if self.config.protocol == Protocol::HeadersOnly && self.has_headers() {
-                self.start = Start::Done;
-            }
-            return;
-        }
-        let Start::Headers(saved) = &mut self.start else { return };
-        let saved = saved.take();
-        if self.config.protocol == Protocol::Bip37 {
-            let Some(saved) = &saved else {
-                let [a, b, c, d, ..] = self.config.seed;
-                self.bloom.tweak = u32::from_le_bytes([a, b, c, d]);
-                // The tweak must be durable before the first filter is sent. After a crash, a
-                // filter with another tweak would let peers intersect the two filters and identify
-                // the wallet.
-                let first = Saved { bloom: self.bloom.clone(), ..self.saved_now() };
-                let bytes = first.encode(self.config.protocol, self.config.network);
-                let id = self.write(Write::Replace { file: File::State, bytes });
-                self.start = Start::Tweak(id);
-                return;
-            };
-            self.bloom = saved.bloom.clone();
-        }
-        self.begin(saved.as_ref(), now);
     }
 
     /// Notes that writes are durable. Starts the follower if it waits for the write of its tweak.
@@ -1003,97 +832,6 @@ impl LightClient {
         {
             self.begin(None, now);
         }
-    }
-
-    /// Creates the follower from the stored state and repeats whatever the stored state does not
-    /// cover.
-    fn begin(&mut self, saved: Option<&Saved>, now: Duration) {
-        self.start = Start::Done;
-        let first = self.first_wanted();
-        // The chain may differ from the chain in which the hits were found, for example if the
-        // header file was cut.
-        if let Some(lowest) = self.hits.lowest_outside(self.headers.chain()) {
-            self.roll_back(lowest.saturating_sub(1), Vec::new());
-        }
-        // The journal may have lost hits that the stored progress relies on.
-        let lost = saved.and_then(|saved| self.hits.lost_since(saved.journal_events));
-        let again = saved.and_then(|saved| saved.again).into_iter().chain(lost).min();
-        // Wallets that come later may want heights that the stored scan has answered, and no others.
-        let lowest = saved.map_or(first, |saved| saved.first.min(first));
-        let again = again.map(|again| again.max(lowest));
-        let ids: Vec<_> = self.wallets.ids().cloned().collect();
-        let coins: Vec<_> = ids.iter().flat_map(|id| self.coins(id)).collect();
-        let used: BTreeSet<_> = coins.iter().flat_map(|(_, s)| self.wallets.labels(s)).collect();
-        // Coins that were found after the state was stored, in blocks that the state has answered.
-        let since = saved.map_or(u64::MAX, |saved| saved.journal_events);
-        let mut late = self.hits.coins_since(since, u32::MAX);
-        late.retain(|(script, _)| self.wallets.is_watched(script));
-        let follower = if self.config.protocol == Protocol::Bip37 {
-            let answered = self.bloom.answered_to(self.headers.chain());
-            let answered = saved.zip(answered).map(|(saved, last)| saved.first..=last);
-            // No wallet may be there yet that wants the heights of the stored progress.
-            let first = answered.as_ref().map_or(first, |it| first.min(*it.start()));
-            let policy = FilterPolicy {
-                capacity: self.bloom.capacity,
-                fpr: self.config.fpr,
-                ..FilterPolicy::new(self.bloom.tweak)
-            };
-            let mut config = session::Config::new(self.config.network, policy);
-            config.limits.timeout = self.config.timeout;
-            config.limits.in_flight = self.config.in_flight;
-            let session = Session::new(config);
-            let last = self.config.last;
-            Follower::Bloom(Box::new(BloomFollower::new(session, first, last, answered)))
-        } else {
-            let sync = self.filter_sync(saved, first);
-            let config = self.filter_config(sync.first());
-            Follower::Filters(Box::new(FilterFollower::new(sync, &config)))
-        };
-        self.follower = Some(follower);
-        self.wallets.resolve(self.headers.chain());
-        self.follow(follower::Event::Start { first, coins, used, late }, now);
-        if let Some(from) = again {
-            self.follow(follower::Event::Rescan(from), now);
-        }
-        // The follower has not heard of the peers that connected before it existed, nor of their
-        // blocks.
-        for id in self.peers.keys().copied().collect::<Vec<_>>() {
-            self.introduce(id, now);
-        }
-        let shown: Vec<_> = self.headers.shown().collect();
-        for (id, hash) in shown {
-            self.shown(id, hash, now);
-        }
-    }
-
-    /// Restores the filter sync from the stored state, or creates a new one.
-    fn filter_sync(&mut self, saved: Option<&Saved>, first: u32) -> FilterSync {
-        if let Some(saved) = saved {
-            let config = self.filter_config(saved.first);
-            match FilterSync::restore(config, self.headers.chain(), &saved.filters) {
-                Ok(sync) => return sync,
-                Err(error) => {
-                    let finding = Finding::StartedOver(RestoreError::Filters(error));
-                    self.outbox.push(None, false, News::Finding(finding));
-                }
-            }
-        }
-        FilterSync::new(self.filter_config(first))
-    }
-
-    /// Builds the configuration of the filter sync from `first` on.
-    fn filter_config(&self, first: u32) -> bip157::Config {
-        filter_config(&self.config, first).expect("checked when the client was made")
-    }
-
-    /// Returns the lowest height wanted by the configuration or by a wallet. If neither the
-    /// configuration nor a wallet names a height, only new blocks are wanted, and the result is the
-    /// height of the tip.
-    fn first_wanted(&self) -> u32 {
-        let chain = self.headers.chain();
-        let own = self.config.first.map(|first| first.height(chain));
-        let wallets = self.wallets.lowest(chain);
-        own.into_iter().chain(wallets).min().unwrap_or(chain.tip().height)
     }
 
     /// Takes the contents of a filter file, repairs the record of its length and forwards the
@@ -1187,7 +925,7 @@ impl LightClient {
         let steps = self.broadcasts.next(&peers, now);
         self.take_steps(steps);
         let in_flight = |id| match &self.follower {
-            Some(Follower::Filters(filters)) => filters.sync().blocks_in_flight(id),
+            Some(Follower::Filters(filters)) => filters.sync.blocks_in_flight(id),
             _ => 0,
         };
         let peers = peers.into_keys().map(|id| (id, in_flight(id))).collect();
@@ -1200,89 +938,20 @@ impl LightClient {
     }
 
     /// Queues a write and returns its id.
-    fn write(&mut self, write: Write) -> WriteId {
+    pub(super) fn write(&mut self, write: Write) -> WriteId {
         let (id, write) = self.outbox.write(write);
         self.actions.push(Action::Write(id, write));
         id
     }
 
     /// Writes the new journal records in one append.
-    fn flush_journal(&mut self) {
+    pub(super) fn flush_journal(&mut self) {
         if self.journal.is_empty() {
             return;
         }
         let bytes = core::mem::take(&mut self.journal);
-        let at = self.hits.length() - bytes.len() as u64;
+        let at = self.hits.length - bytes.len() as u64;
         self.write(Write::Append { file: File::Journal, at, bytes });
-    }
-
-    /// Returns the state to store, without the parts that only the follower knows.
-    fn saved_now(&self) -> Saved {
-        let mut items: BTreeMap<(WalletId, [u8; 32]), SavedItem> = BTreeMap::new();
-        let answered_from = self.follower.as_ref().map_or(u32::MAX, Follower::answered_from);
-        // Items of an earlier run that this run does not watch: their progress ends where this run
-        // has answered heights.
-        let mut late = BTreeMap::new();
-        for (id, record) in self.hits.items() {
-            let stored = self.known.as_ref();
-            let known = known_item(&self.hits, stored, id, &record.key);
-            let todo = known.map_or(Some(record.from), |known| known.todo);
-            let events = stored.map_or(u64::MAX, |stored| stored.journal_events);
-            let late = late.entry(id).or_insert_with(|| self.hits.late_from(id, events));
-            let todo = todo.into_iter().chain(*late).min();
-            let from = (answered_from < u32::MAX).then_some(answered_from.max(record.from));
-            let item = SavedItem {
-                next: known.map_or(record.first_index, |known| known.indices.1),
-                todo: todo.into_iter().chain(from).min(),
-            };
-            items.insert((id.clone(), record.key), item);
-        }
-        let owed = self.follower.as_ref().map(|follower| follower.searched().owed());
-        let mut lowest = BTreeMap::new();
-        for (script, height) in owed.unwrap_or_default() {
-            let known = lowest.entry(script).or_insert(height);
-            *known = height.min(*known);
-        }
-        let todo = self.wallets.todo(&lowest);
-        for id in self.wallets.ids().filter(|id| !id.is_internal()) {
-            for progress in self.wallets.progress(id, self.chain()) {
-                let key = (id.clone(), progress.key);
-                let todo = todo.get(&key).copied();
-                items.insert(key, SavedItem { next: progress.indices.1, todo });
-            }
-        }
-        // Most items have no progress of their own.
-        items.retain(|_, item| *item != SavedItem::default());
-        Saved {
-            journal_events: self.hits.events(),
-            first: self.follower.as_ref().map_or_else(|| self.first_wanted(), Follower::first),
-            items,
-            ..Saved::default()
-        }
-    }
-
-    /// Writes the state. The journal is written first: the stored progress must not cover hits that
-    /// are not stored.
-    fn save(&mut self, now: Duration) {
-        // The state counts the records of items.
-        self.record_items(now);
-        self.flush_journal();
-        let Some(follower) = &self.follower else { return };
-        let mut saved = self.saved_now();
-        match follower {
-            Follower::Filters(filters) => {
-                saved.again = filters.again();
-                saved.filters = filters.sync().encode(self.headers.chain());
-            }
-            Follower::Bloom(bloom) => {
-                self.bloom.capacity = bloom.policy().capacity;
-                self.bloom.set_answered(bloom.answered_to(), self.headers.chain());
-                saved.bloom = self.bloom.clone();
-            }
-        }
-        let bytes = saved.encode(self.config.protocol, self.config.network);
-        self.write(Write::Replace { file: File::State, bytes });
-        self.saved = (self.steps(), now);
     }
 
     /// Checks whether the client has caught up. Writes the state and reports progress when they are
@@ -1326,20 +995,6 @@ impl LightClient {
     }
 }
 
-/// Returns what an earlier run has stored about an item: its record in the journal, and its progress
-/// in the state. `None` if the record is newer than the state, so that the state does not cover it.
-fn known_item(
-    hits: &Hits,
-    stored: Option<&SavedItems>,
-    id: &WalletId,
-    key: &[u8; 32],
-) -> Option<KnownItem> {
-    let stored = stored?;
-    let ItemRecord { from, first_index, .. } = hits.item_before(id, key, stored.journal_events)?;
-    let item = stored.items.get(&(id.clone(), *key)).copied().unwrap_or_default();
-    Some(KnownItem { from, todo: item.todo, indices: (first_index, item.next) })
-}
-
 /// Picks at most two blocks of an `inv`: the first unknown block and the highest known block. These
 /// two blocks show everything that the `inv` reveals about the chain of the peer. Every further
 /// block would cost a pass over the pending requests, and an `inv` may contain 50,000 blocks.
@@ -1360,61 +1015,6 @@ fn services(protocol: Protocol) -> ServiceFlags {
         Protocol::Bip157 => ServiceFlags::NETWORK | ServiceFlags::COMPACT_FILTERS,
         Protocol::Bip37 => ServiceFlags::NETWORK | ServiceFlags::BLOOM,
         Protocol::HeadersOnly => ServiceFlags::NONE,
-    }
-}
-
-/// Builds the configuration of the filter sync from `first` on. Fails if the height of a checkpoint
-/// is invalid.
-fn filter_config(config: &Config, first: u32) -> Result<bip157::Config, bip157::ConfigError> {
-    let mut filters = bip157::Config::new(config.network, first, config.seed);
-    filters.last = config.last;
-    filters.spot_audits = config.spot_audits;
-    filters.limits = bip157::Limits { timeout: config.timeout, ..config.filter_limits };
-    for (height, header) in &config.checkpoints {
-        filters.trust(*height, *header)?;
-    }
-    Ok(filters)
-}
-
-/// Decodes the stored chain of headers, and queues the writes that repair the file.
-///
-/// An empty or incomplete preamble gives a new chain. Invalid or incomplete headers at the end are
-/// cut off and reported.
-fn open_headers(
-    bytes: Option<&[u8]>,
-    config: &Config,
-    outbox: &mut Outbox,
-    actions: &mut Vec<Action>,
-) -> Result<HeaderChain, OpenError> {
-    let rules = HeaderRules::new(config.network, config.block_time)?;
-    let fresh = HeaderChain::new(rules);
-    let bytes = bytes.unwrap_or_default();
-    let mut write = |write| {
-        let (id, write) = outbox.write(write);
-        actions.push(Action::Write(id, write));
-    };
-    // A crash while the file was created can leave part of the preamble, with which every header
-    // file begins.
-    if fresh.encode().starts_with(bytes) {
-        write(Write::Replace { file: File::Headers, bytes: fresh.encode() });
-        return Ok(fresh);
-    }
-    match HeaderChain::decode_with(bytes, rules) {
-        Ok(chain) => Ok(chain),
-        // Headers of another network would never connect to those of the peers.
-        Err(HeaderChainError::OtherNetwork { kept, wanted }) => {
-            Err(OpenError::Network { kept, wanted })
-        }
-        Err(error) => {
-            let intact = error.intact_len().ok_or(OpenError::Headers(error))?;
-            let length = usize::try_from(intact).unwrap_or(bytes.len()).min(bytes.len());
-            let prefix = bytes.get(..length).unwrap_or_default();
-            let chain = HeaderChain::decode_with(prefix, rules).map_err(OpenError::Headers)?;
-            write(Write::Append { file: File::Headers, at: intact, bytes: Vec::new() });
-            let cut = (bytes.len() - length) as u64;
-            outbox.push(None, false, News::Finding(Finding::HeadersCut(cut)));
-            Ok(chain)
-        }
     }
 }
 

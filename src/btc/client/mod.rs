@@ -2,8 +2,19 @@
 //! peer failover, wallets and broadcast. The machine opens no sockets, reads no clock and writes no
 //! files.
 //!
+//! # What you call
+//! - [`LightClient`] with its [`Config`]: one value, whose [`handle`](LightClient::handle) does
+//!   everything. Its other methods only read.
+//! - [`Wallet`] with its [`Item`]s and its [`Birthday`]: what the client searches for.
+//! - [`Update`] with its [`News`]: what a reader gets, above all each [`Hit`], and the [`Graded`]
+//!   ranges of blocks in which nothing else was found.
+//!
+//! # What you drive
+//! - [`Event`] goes in, [`Action`] comes out.
+//! - [`Write`], [`File`] and [`StoredFiles`] are for the storage.
+//!
 //! # How to drive it
-//! 1. Create a [`LightClient`] from a [`Config`] and the files of an earlier run ([`Kept`]).
+//! 1. Create a [`LightClient`] from a [`Config`] and the files of an earlier run ([`StoredFiles`]).
 //! 2. Pass in each event as an [`Event`]: connections, messages of peers, wallets, and an
 //!    [`Event::Tick`] a few times a second. `now` is the [current time](crate#time).
 //! 3. Carry out each [`Action`], **in order**. Never carry out an [`Action::Write`] before an
@@ -30,15 +41,12 @@ mod broadcast;
 mod filter_cache;
 mod filters;
 mod follower;
-pub mod header_sync;
+mod header_sync;
 mod hits;
 mod journal;
-#[cfg(feature = "serde")]
-mod json;
 mod machine;
 mod outbox;
-mod searched;
-mod stale_tip;
+mod start;
 mod state;
 mod wallets;
 mod words;
@@ -63,14 +71,18 @@ use crate::btc::bip157;
 use crate::btc::headers::{BLOCK_TIME, BlockAt};
 use crate::btc::peer::{Grade, PeerId};
 use crate::btc::protocol::MAX_INV_SIZE;
-use crate::btc::wallet::Place;
+use crate::btc::wallet::TxPosition;
 
 pub use blocks_asked::BlockError;
 pub use bloom::BloomReason;
 pub use broadcast::BroadcastNews;
-pub use machine::{LightClient, OpenError};
+pub use header_sync::{HeaderReason, minimum_work};
+pub use machine::LightClient;
+pub use start::OpenError;
 pub use state::RestoreError;
 pub use wallets::{Birthday, Item, ItemCause, ItemError, Wallet};
+#[cfg(feature = "serde")]
+use words::json;
 
 /// The protocol by which the client finds the transactions of wallets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -109,7 +121,7 @@ pub struct Config {
     pub last: Option<u32>,
     /// Work of a chain below which the client is not caught up and starts no scan: a chain with less
     /// work is not that of the network. Without a scan, a birthday given as a time is not resolved
-    /// too early. By default, that of [`minimum_work`](header_sync::minimum_work).
+    /// too early. By default, that of [`minimum_work`].
     pub minimum_work: Work,
     /// Secret random bytes that no peer may know. The seed selects the blocks of the spot audits
     /// and the tweak of a new BIP37 filter.
@@ -148,7 +160,7 @@ impl Config {
             protocol: Protocol::Bip157,
             first: None,
             last: None,
-            minimum_work: header_sync::minimum_work(network),
+            minimum_work: minimum_work(network),
             seed,
             timeout: Duration::from_secs(30),
             checkpoints: BTreeMap::new(),
@@ -351,7 +363,7 @@ pub enum Write {
 
 /// Files that the storage kept from an earlier run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct StoredFiles {
     /// Contents of [`File::Network`]; `None` if the file does not exist.
     pub network: Option<Vec<u8>>,
     /// Contents of [`File::Headers`]; `None` if the file does not exist.
@@ -503,7 +515,7 @@ pub struct Hit {
     #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::consensus"))]
     pub transaction: Transaction,
     /// The block and the position in the block; `None` if unconfirmed.
-    pub place: Option<Place>,
+    pub place: Option<TxPosition>,
     /// The header of the block; `None` if unconfirmed.
     pub header: Option<Header>,
     /// Outputs that pay to the wallet.
@@ -724,7 +736,7 @@ pub enum Finding {
 pub enum Reason {
     /// The peer broke a rule of header sync or stalled in it.
     #[error(transparent)]
-    Headers(header_sync::Reason),
+    Headers(HeaderReason),
     /// The peer broke a rule of filter sync (BIP157) or stalled in it.
     #[error(transparent)]
     Filters(bip157::Reason),

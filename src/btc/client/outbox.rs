@@ -32,7 +32,7 @@ pub(super) struct Outbox {
     next: u64,
     /// Updates that are not delivered yet, each with the write that must be durable before the
     /// delivery.
-    waiting: VecDeque<(WriteId, Update)>,
+    pub(super) waiting: VecDeque<(WriteId, Update)>,
     /// Hits and withdrawals that are not acknowledged.
     open: BTreeMap<UpdateId, Subject>,
     /// The last update about each hit. Acknowledgements of earlier updates have no effect, because
@@ -86,11 +86,6 @@ impl Outbox {
         self.waiting.drain(..ready).map(|(_, update)| update).collect()
     }
 
-    /// Number of updates that wait for writes.
-    pub(super) fn num_waiting(&self) -> usize {
-        self.waiting.len()
-    }
-
     /// Returns the hit or withdrawal that an acknowledged update concerns. `None` if the update
     /// needs no acknowledgement, or if a later update concerns the same hit.
     pub(super) fn acknowledged(&mut self, id: UpdateId) -> Option<Subject> {
@@ -130,7 +125,7 @@ mod tests {
         outbox.push(None, false, News::Reopened { from: 1, to: 1 });
         let (second, _) = outbox.write(write());
         outbox.push(None, false, News::Reopened { from: 2, to: 2 });
-        assert_eq!((outbox.take_ready().len(), outbox.num_waiting()), (0, 2));
+        assert_eq!((outbox.take_ready().len(), outbox.waiting.len()), (0, 2));
         outbox.stored(first);
         let ready: Vec<_> = outbox.take_ready().into_iter().map(|update| update.news).collect();
         assert_eq!(ready, [News::Reopened { from: 1, to: 1 }]);

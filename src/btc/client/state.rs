@@ -22,6 +22,9 @@ use std::vec::Vec;
 use bitcoin::{BlockHash, Network};
 use thiserror::Error;
 
+use super::hits::Hits;
+use super::journal::ItemRecord;
+use super::wallets::KnownItem;
 use super::{Protocol, WalletId};
 use crate::btc::headers::HeaderChain;
 use crate::btc::records::{
@@ -113,10 +116,22 @@ pub(super) struct SavedItems {
     pub(super) items: BTreeMap<(WalletId, [u8; 32]), SavedItem>,
 }
 
+impl SavedItems {
+    /// Returns what an earlier run has stored about an item: its record in the journal, and its
+    /// progress in the state. `None` if the record is newer than the state, so that the state does
+    /// not cover it.
+    pub(super) fn known(&self, hits: &Hits, id: &WalletId, key: &[u8; 32]) -> Option<KnownItem> {
+        let ItemRecord { from, first_index, .. } =
+            hits.item_before(id, key, self.journal_events)?;
+        let item = self.items.get(&(id.clone(), *key)).copied().unwrap_or_default();
+        Some(KnownItem { from, todo: item.todo, indices: (first_index, item.next) })
+    }
+}
+
 /// The stored state of a scan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Saved {
-    /// The value of [`Hits::events`](super::hits::Hits::events) when this state was saved.
+    /// The value of [`Hits::events`] when this state was saved.
     pub(super) journal_events: u64,
     /// First height of the scan.
     pub(super) first: u32,

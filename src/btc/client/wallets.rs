@@ -30,7 +30,7 @@ use crate::btc::wallet::{
 #[cfg_attr(
     feature = "serde",
     derive(serde::Serialize, serde::Deserialize),
-    serde(from = "super::json::ItemForm", into = "super::json::ItemForm")
+    serde(from = "super::words::json::ItemForm", into = "super::words::json::ItemForm")
 )]
 pub enum Item {
     /// An output script.
@@ -463,17 +463,17 @@ pub(super) struct Wallets {
     /// Owner of each keychain, by the number of the keychain.
     keychain_holders: Vec<KeychainHolder>,
     /// Scripts and coins that the follower has not taken yet.
-    new: Vec<ToWatch>,
+    pub(super) new: Vec<ToWatch>,
     /// Scripts that the follower must stop watching.
-    dropped: BTreeSet<ScriptBuf>,
+    pub(super) dropped: BTreeSet<ScriptBuf>,
     /// Wallets in which a keychain has derived a script that the wallet watched already.
-    relabelled: BTreeSet<WalletId>,
+    pub(super) relabelled: BTreeSet<WalletId>,
     /// Items of which no record was written.
-    unrecorded: Vec<(WalletId, u32)>,
+    pub(super) unrecorded: Vec<(WalletId, u32)>,
     /// Items whose birthday was not resolved yet.
     unresolved: Vec<(WalletId, u32)>,
     /// Descriptors that an earlier run has searched for with other indices.
-    further: BTreeSet<(WalletId, u32)>,
+    pub(super) further: BTreeSet<(WalletId, u32)>,
 }
 
 impl Wallets {
@@ -710,7 +710,7 @@ impl Wallets {
             self.further.insert((id.clone(), item));
         }
         // The known hits of a script that the wallet watched already must be recorded as uses of the
-        // new label (`take_relabelled`). The follower watches the script already.
+        // new label (`relabelled`). The follower watches the script already.
         if !labels.is_empty() {
             self.relabelled.insert(id.clone());
             if is_covered {
@@ -765,27 +765,6 @@ impl Wallets {
         self.further.retain(|(wallet, _)| wallet != id);
     }
 
-    /// Removes and returns the scripts and coins that the follower must watch in addition.
-    pub(super) fn take_new(&mut self) -> Vec<ToWatch> {
-        core::mem::take(&mut self.new)
-    }
-
-    /// Removes and returns the scripts that no wallet watches any more.
-    pub(super) fn take_dropped(&mut self) -> BTreeSet<ScriptBuf> {
-        core::mem::take(&mut self.dropped)
-    }
-
-    /// Removes and returns the wallets in which a keychain has derived an already watched script.
-    pub(super) fn take_relabelled(&mut self) -> BTreeSet<WalletId> {
-        core::mem::take(&mut self.relabelled)
-    }
-
-    /// Removes and returns the descriptors of which some scripts were searched for in an earlier
-    /// run, and others were not.
-    pub(super) fn take_further(&mut self) -> BTreeSet<(WalletId, u32)> {
-        core::mem::take(&mut self.further)
-    }
-
     /// Removes and returns the items that have no record yet, with what to record. The items of
     /// broadcasts are left out.
     pub(super) fn take_unrecorded(&mut self, chain: &HeaderChain) -> Vec<(WalletId, ItemProgress)> {
@@ -795,11 +774,6 @@ impl Wallets {
             (!id.is_internal()).then(|| (id, self.progress_of(watching, chain)))
         });
         records.collect()
-    }
-
-    /// Returns `true` if some items have no record yet.
-    pub(super) fn has_unrecorded(&self) -> bool {
-        !self.unrecorded.is_empty()
     }
 
     fn progress_of(&self, watching: &Watching, chain: &HeaderChain) -> ItemProgress {

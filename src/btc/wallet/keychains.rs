@@ -7,7 +7,7 @@ use core::ops::RangeInclusive;
 
 use bitcoin::ScriptBuf;
 
-use super::scripts::Label;
+use super::items::Label;
 use crate::btc::descriptors::{
     DescriptorError, DescriptorScript, NUM_INDICES, descriptor_scripts, is_ranged,
 };

@@ -1,6 +1,8 @@
 //! The watched scripts, keys and coins of a wallet, and the parts of transactions and blocks that
 //! concern them.
 //!
+//! You call [`WatchedItems`]. A caller that derives addresses also drives `Keychains`.
+//!
 //! [`WatchedItems`] stores scripts, keys and coins and compares them exactly, without a filter.
 //! [`WatchedItems::scan`] handles a whole block, after a compact filter has matched.
 //! [`WatchedItems::relevance`] handles a single transaction from a BIP37 peer. A
@@ -9,20 +11,16 @@
 //! With the feature `descriptors`, `Keychains` derives the scripts of ranged descriptors ahead of
 //! the last used index.
 
-mod coins;
+mod items;
 #[cfg(feature = "descriptors")]
 mod keychains;
-mod relevance;
 mod scan;
-mod scripts;
 #[cfg(test)]
 mod tests;
 mod watch;
 
-pub use coins::WatchedOutput;
+pub use items::{History, Label, WatchedOutput, WatchedScript};
 #[cfg(feature = "descriptors")]
 pub use keychains::{Keychain, KeychainScript, Keychains, LookAhead};
-pub use relevance::{Place, Received, Relevance, RelevantTransaction, Spent};
-pub use scan::{BlockScan, Outcome};
-pub use scripts::{History, Label, WatchedScript};
+pub use scan::{BlockScan, Outcome, Received, Relevance, RelevantTransaction, Spent, TxPosition};
 pub use watch::{WatchItem, WatchedItems};

@@ -6,10 +6,8 @@ use alloc::vec::Vec;
 
 use bitcoin::{OutPoint, PublicKey, Script, ScriptBuf, Transaction, Txid};
 
-use super::coins::{Coins, WatchedOutput};
-use super::relevance::{Relevance, relevance};
-use super::scan::{BlockScan, scan};
-use super::scripts::{History, Label, Scripts, WatchedScript};
+use super::items::{Coins, History, Label, Scripts, WatchedOutput, WatchedScript};
+use super::scan::{BlockScan, Relevance, relevance, scan};
 use crate::btc::bip158::BoundBlock;
 
 /// An item to watch.
@@ -157,7 +155,7 @@ impl WatchedItems {
     /// Removes an output and returns its record. If the output's script is watched and the output's
     /// block is scanned again, the output is found again.
     pub fn remove_outpoint(&mut self, outpoint: &OutPoint) -> Option<WatchedOutput> {
-        self.coins.remove(outpoint)
+        self.coins.outputs.remove(outpoint)
     }
 
     /// Returns the script with this index; `None` if there is no such script or it was removed.
@@ -177,28 +175,28 @@ impl WatchedItems {
 
     /// Returns the keys, in the order of their encoded bytes.
     pub fn keys(&self) -> impl Iterator<Item = &PublicKey> {
-        self.scripts.keys()
+        self.scripts.keys.values().map(|key| &key.key)
     }
 
     /// Returns the number of different watched scripts.
     pub fn num_scripts(&self) -> usize {
-        self.scripts.len()
+        self.scripts.indices.len()
     }
 
     /// Returns the number of scripts with a label.
     pub(in crate::btc) fn num_labelled(&self) -> usize {
-        self.scripts.num_labelled()
+        self.scripts.labelled
     }
 
     /// Returns the added and the found outputs, in the order of their outpoints. Includes spent
     /// outputs, but not unconfirmed ones.
     pub fn outputs(&self) -> impl ExactSizeIterator<Item = (&OutPoint, &WatchedOutput)> {
-        self.coins.iter()
+        self.coins.outputs.iter()
     }
 
     /// Returns the record of an output; `None` if the output is not kept.
     pub fn output(&self, outpoint: &OutPoint) -> Option<&WatchedOutput> {
-        self.coins.get(outpoint)
+        self.coins.outputs.get(outpoint)
     }
 
     /// Scans the block at `height` for the wallet, and keeps the outputs found.
@@ -252,7 +250,7 @@ impl WatchedItems {
     pub fn learn_unconfirmed(&mut self, txid: Txid, relevance: &Relevance) {
         for received in &relevance.received {
             let outpoint = OutPoint { txid, vout: received.vout };
-            self.coins.keep_unconfirmed(outpoint, received.script);
+            self.coins.unconfirmed.insert(outpoint, received.script);
         }
     }
 
@@ -271,7 +269,10 @@ impl WatchedItems {
     /// For BIP37: an unconfirmed transaction may spend an output whose block left the chain, and a
     /// peer may send the spending transaction without the one that created the output.
     pub fn unconfirm_from(&mut self, height: u32) {
-        self.coins.unconfirm_from(height);
+        for output in self.coins.outputs.values_mut() {
+            output.created.take_if(|at| *at >= height);
+            output.spent.take_if(|at| *at >= height);
+        }
     }
 
     /// Removes the outputs that were spent at `height` or below, in blocks too deep to leave the
@@ -280,6 +281,6 @@ impl WatchedItems {
     /// Do not scan again the blocks that created and spent these outputs: the outputs would then
     /// appear as unspent, and their spends would not be found.
     pub fn forget_spent(&mut self, height: u32) {
-        self.coins.forget_spent(height);
+        self.coins.outputs.retain(|_, output| output.spent.is_none_or(|spent| spent > height));
     }
 }

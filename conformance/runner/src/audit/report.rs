@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use chainsieve_client::net::frame::FrameError;
-use chainsieve_client::net::handshake::HandshakeError;
+use chainsieve_client::peers::frame::FrameError;
+use chainsieve_client::peers::handshake::HandshakeError;
 use chainsieve_provider::RpcError;
 use serde::Serialize;
 use serde_json::Value;

@@ -10,7 +10,7 @@ use chainsieve::bitcoin::hashes::{Hash as _, sha256d};
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve::bitcoin::p2p::message_network::{Reject, RejectReason};
 use chainsieve::bitcoin::p2p::{Magic, ServiceFlags};
-use chainsieve_client::net::frame::{encode_message, read_message, write_message};
+use chainsieve_client::peers::frame::{encode_message, read_message, write_message};
 use chainsieve_conformance::serve::ethereum::LyingNode;
 use chainsieve_conformance::serve::json_rpc::{Fate, Fault, Proxy, Source};
 

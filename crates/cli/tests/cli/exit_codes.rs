@@ -15,7 +15,7 @@ use chainsieve::bitcoin::bip158::{FilterHash, FilterHeader};
 use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::bitcoin::p2p::Magic;
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
-use chainsieve_client::net::frame::{read_message, write_message};
+use chainsieve_client::peers::frame::{read_message, write_message};
 use testkit::eth::beacon_server::Quirk;
 
 use super::cf::{BLOCK_757753, Folder, GOLDEN, KEY, MAINNET};

@@ -16,7 +16,7 @@ use chainsieve::bitcoin::hashes::{Hash as _, sha256d};
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve::bitcoin::p2p::message_network::{Reject, RejectReason, VersionMessage};
 use chainsieve::bitcoin::p2p::{self, Magic, ServiceFlags};
-use chainsieve_client::net::frame::{encode_message, read_message, write_message};
+use chainsieve_client::peers::frame::{encode_message, read_message, write_message};
 use testkit::eth::beacon_server::BeaconServer;
 use testkit::eth::final_blocks::FinalBlocks;
 

@@ -13,8 +13,8 @@ use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve::bitcoin::{Network, ScriptBuf};
 use chainsieve::btc::headers::HeaderRules;
 use chainsieve::btc::server::ServedChain;
-use chainsieve_client::Chain;
-use chainsieve_client::net::frame::{read_message, write_message};
+use chainsieve_client::NetworkParams;
+use chainsieve_client::peers::frame::{read_message, write_message};
 use chainsieve_client::testnode::NodeBuilder;
 use serde_json::Value;
 
@@ -113,7 +113,7 @@ fn a_custom_signet_is_named_by_its_challenge() {
     let challenge = "51";
     let rules = HeaderRules::new(Network::Signet, 30).expect("a signet");
     let node = NodeBuilder::new(ServedChain::new(rules, true))
-        .magic(Chain::signet(&ScriptBuf::from_hex(challenge).expect("hex")).magic)
+        .magic(NetworkParams::signet(&ScriptBuf::from_hex(challenge).expect("hex")).magic)
         .start()
         .expect("a port");
     let (peer, data) = (node.address().to_string(), Data::new("signet"));

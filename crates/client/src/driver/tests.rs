@@ -9,12 +9,12 @@ use std::thread;
 use chainsieve::bitcoin::p2p::ServiceFlags;
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve::bitcoin::{Block, ScriptBuf, Txid};
-use chainsieve::btc::client::{Birthday, Config, Item, Kept, News, Wallet, Write};
+use chainsieve::btc::client::{Birthday, Config, Item, News, StoredFiles, Wallet, Write};
 
 use super::*;
-use crate::net::book::AddressBook;
-use crate::net::frame::{read_message, write_message};
-use crate::net::pool::PoolConfig;
+use crate::peers::book::AddressBook;
+use crate::peers::frame::{read_message, write_message};
+use crate::peers::pool::PoolConfig;
 use crate::testnode::Node;
 use crate::{Builder, Client, Memory, Network};
 
@@ -95,7 +95,7 @@ struct Hooked {
 }
 
 impl Storage for Hooked {
-    fn load(&mut self) -> Result<Kept, StorageError> {
+    fn load(&mut self) -> Result<StoredFiles, StorageError> {
         self.files.load()
     }
 
@@ -337,7 +337,7 @@ fn a_clock_that_is_set_forward_disconnects_no_peer() {
     let mut config = PoolConfig::new(Network::Regtest.into());
     config.peers = vec![address.into()];
     let pool = Pool::new(config, AddressBook::new(), [3; 16]).unwrap();
-    let machine = LightClient::new(Config::new(Network::Regtest, [0; 16]), &Kept::default());
+    let machine = LightClient::new(Config::new(Network::Regtest, [0; 16]), &StoredFiles::default());
     let shared = Arc::new(Shared::new(16, pool.waker()));
     let mut driver = Driver::new(machine.unwrap(), pool, Box::new(Memory::new()), shared, None);
     driver.unix = || unix_time() + Duration::from_secs(AHEAD.load(Ordering::Relaxed));

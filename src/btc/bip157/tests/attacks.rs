@@ -174,9 +174,9 @@ fn what_departed_peers_claimed_is_bounded() {
         world.settle();
         world.leave(id);
     }
-    let kept = world.sync.inspections().num_filters();
+    let kept = world.sync.inspections.num_filters();
     assert!(kept <= 100, "{kept}");
-    assert!(world.sync.claims().disputed().count() <= 100);
+    assert!(world.sync.claims.disputed().count() <= 100);
     world.connect(400, Node::honest(&chain));
     world.settle();
     world.wait(31);
@@ -234,7 +234,7 @@ fn who_lacks_a_block_is_forgotten() {
     }
     world.connect(101, no_block(Node::honest(&chain)));
     world.settle();
-    assert!(world.sync.inspections().open(5).unwrap().without_block.len() <= 1);
+    assert!(world.sync.inspections.open(5).unwrap().without_block.len() <= 1);
     world.connect(102, Node::honest(&chain));
     world.settle();
     world.wait(31);
@@ -252,8 +252,8 @@ fn vouchers_are_bounded() {
         world.settle();
         world.leave(id);
     }
-    for (_, interval) in world.sync.claims().intervals() {
-        assert_eq!(interval.vouchers().len(), MAX_VOUCHERS);
+    for (_, interval) in world.sync.claims.intervals() {
+        assert_eq!(interval.vouchers.len(), MAX_VOUCHERS);
     }
     assert_eq!(world.grade(11), Some(Grade::OnePeer));
     assert_eq!(world.sync.answered_to(), Some(1_010));
@@ -279,7 +279,7 @@ fn proofs_are_bounded() {
         world.event(Event::Refuted(proof));
         world.settle();
     }
-    assert!(world.sync.claims().num_refuted() <= 32);
+    assert!(world.sync.claims.refuted.len() <= 32);
     assert!(world.scanned(ScanReason::Disputed).len() <= 1);
     world.assert_complete(&chain);
 }

@@ -130,7 +130,7 @@ fn it_is_kept() {
     world.event(Event::Extend(700));
     assert_eq!(world.grade(3_301), Some(Grade::OnePeer));
     let bytes = world.sync.encode(&world.headers);
-    let config = world.sync.config().clone();
+    let config = world.sync.config.clone();
     assert_eq!(world.sync.first(), 700);
     world.sync = FilterSync::restore(config, &world.headers, &bytes).unwrap();
     assert_eq!(world.sync.encode(&world.headers), bytes);

@@ -16,13 +16,13 @@ fn is_filters(message: &Message) -> bool {
 
 fn kept(world: &mut World) -> Vec<u8> {
     let bytes = world.sync.encode(&world.headers);
-    world.sync = FilterSync::restore(world.sync.config().clone(), &world.headers, &bytes).unwrap();
+    world.sync = FilterSync::restore(world.sync.config.clone(), &world.headers, &bytes).unwrap();
     world.nodes.clear();
     world.queue.clear();
     world.actions.clear();
     // Encoding the restored state again gives the same state.
     let again = world.sync.encode(&world.headers);
-    let sync = FilterSync::restore(world.sync.config().clone(), &world.headers, &again).unwrap();
+    let sync = FilterSync::restore(world.sync.config.clone(), &world.headers, &again).unwrap();
     assert!(sync.encode(&world.headers) == again && again.len() == bytes.len());
     bytes
 }

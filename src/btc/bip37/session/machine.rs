@@ -16,7 +16,9 @@ use super::filter::{FilterElements, FilterPolicy, NodeFilter, is_watchable};
 use super::report::{MatchStats, Stats};
 use crate::btc::bip37::{BloomFilter, HeaderLink, MerkleBlock, Policy, Proof};
 use crate::btc::headers::BlockAt;
-use crate::btc::wallet::{History, Place, Relevance, RelevantTransaction, WatchItem, WatchedItems};
+use crate::btc::wallet::{
+    History, Relevance, RelevantTransaction, TxPosition, WatchItem, WatchedItems,
+};
 use crate::steady_clock::SteadyClock;
 
 /// A wallet's connections to nodes with Bloom filters, one connection at a time.
@@ -59,10 +61,10 @@ pub struct Session {
     clock: SteadyClock,
 }
 
-/// Place of a confirmed transaction, and the validity of the answer that contained it.
+/// TxPosition of a confirmed transaction, and the validity of the answer that contained it.
 #[derive(Debug, Clone, Copy)]
 struct Confirmed {
-    place: Place,
+    place: TxPosition,
     /// `true` if the answer is still valid: an outpoint that the node's filter lacks is then a
     /// reason to filter again.
     counts: bool,
@@ -393,7 +395,7 @@ impl Session {
                 report(actions, Finding::Refused { block: block.hash, index, txid });
             }
             Some((block, index)) => {
-                let place = Place { block, index };
+                let place = TxPosition { block, index };
                 let confirmed = Confirmed { place, counts: true, is_in_chain: true };
                 self.confirmed(confirmed, txid, tx, actions);
             }
@@ -429,7 +431,7 @@ impl Session {
         }
         let OpenBlock { proof, delivered, .. } = open;
         for (index, (txid, tx)) in delivered {
-            let place = Place { block, index };
+            let place = TxPosition { block, index };
             let Request { counts, is_in_chain, .. } = request;
             self.confirmed(Confirmed { place, counts, is_in_chain }, txid, tx, actions);
         }
@@ -455,7 +457,7 @@ impl Session {
         actions: &mut Actions,
     ) {
         let Confirmed { place, counts, is_in_chain } = confirmed;
-        let Place { block, index } = place;
+        let TxPosition { block, index } = place;
         let relevance = self.watch.relevance(&transaction);
         // The transaction of a block that left the chain is unconfirmed again, and may be reported
         // as such.

@@ -8,7 +8,7 @@ use super::super::{HitReason, InclusionEvidence, OwnedOutput, OwnedSpend, Owner}
 use super::*;
 use crate::btc::headers::BlockAt;
 use crate::btc::records::tests::laid_out;
-use crate::btc::wallet::Place;
+use crate::btc::wallet::TxPosition;
 use std::vec;
 
 /// A hit on a transaction whose output 0 pays `number` satoshis to the wallet.
@@ -26,7 +26,7 @@ pub(in super::super) fn hit(number: u32, block: Option<BlockAt>) -> Hit {
     Hit {
         txid: transaction.compute_txid(),
         transaction,
-        place: block.map(|block| Place { block, index: 3 }),
+        place: block.map(|block| TxPosition { block, index: 3 }),
         header: block.map(|_| bitcoin::constants::genesis_block(bitcoin::Network::Regtest).header),
         received: std::vec![OwnedOutput { vout: 0, value, owner }],
         spent: std::vec![spent],
@@ -56,7 +56,7 @@ fn journal() -> (Vec<u8>, Vec<usize>) {
     let mut step = |bytes: &mut Vec<u8>, does: &mut dyn FnMut(&mut Vec<u8>, &mut Hits)| {
         does(bytes, &mut hits);
         ends.push(bytes.len());
-        assert_eq!(hits.length(), bytes.len() as u64);
+        assert_eq!(hits.length, bytes.len() as u64);
     };
     for (wallet, number, place) in
         [("a", 1, Some(at(1))), ("a", 2, Some(at(2))), ("b", 2, Some(at(2))), ("a", 3, None)]
@@ -150,7 +150,7 @@ fn says(hits: &Hits) -> (Vec<(Key, bool)>, Vec<Key>, u64) {
 fn a_journal_says_what_was_written() {
     let (bytes, _) = journal();
     let hits = replay(&bytes);
-    assert_eq!(hits.length(), bytes.len() as u64);
+    assert_eq!(hits.length, bytes.len() as u64);
     let first = hit(1, Some(at(1)));
     let (open, unconfirmed) = (hits.open(&of("a")), hit(3, None));
     assert_eq!(open, (Vec::new(), std::vec![unconfirmed.clone()]));
@@ -166,7 +166,7 @@ fn a_journal_that_is_cut_anywhere_keeps_its_whole_records() {
         let hits = replay(&bytes[..length]);
         let whole = ends.iter().copied().filter(|end| *end <= length).max();
         let expected = whole.unwrap_or(if length < START_LEN { 0 } else { START_LEN });
-        assert_eq!(hits.length(), expected as u64, "{length}");
+        assert_eq!(hits.length, expected as u64, "{length}");
         assert_eq!(says(&hits), says(&replay(&bytes[..expected])), "{length}");
     }
 }
@@ -199,13 +199,13 @@ fn a_rewritten_journal_says_the_same_of_hits_and_items() {
     for end in ends {
         let mut hits = replay(&bytes[..end]);
         let before = says(&hits);
-        let noted = hits.events();
+        let noted = hits.events;
         let rewritten = hits.rewrite(noted);
-        assert_eq!(hits.length(), rewritten.len() as u64);
+        assert_eq!(hits.length, rewritten.len() as u64);
         let again = replay(&rewritten);
         let after = says(&again);
         assert_eq!((&after.0, &after.1), (&before.0, &before.1));
-        assert_eq!((again.events(), again.lost_since(noted)), (hits.events(), None));
+        assert_eq!((again.events, again.lost_since(noted)), (hits.events, None));
         // Scan progress that was noted earlier may rely on events that the rewritten file no longer
         // contains.
         assert_eq!(again.lost_since(noted - 1), Some(1));
@@ -219,7 +219,7 @@ fn an_item_is_known_to_the_state_that_was_stored_after_it() {
     let (mut hits, mut bytes) = (Hits::default(), Vec::new());
     hits.add(&of("a"), &mut hit(1, Some(at(1))), 9, &mut bytes);
     hits.add_item(&of("a"), item(1, 7), &mut bytes);
-    let stored = hits.events();
+    let stored = hits.events;
     hits.add(&of("a"), &mut hit(2, Some(at(2))), 9, &mut bytes);
     hits.add_item(&of("a"), item(2, 9), &mut bytes);
     let mut rewritten = replay(&bytes);
@@ -227,7 +227,7 @@ fn an_item_is_known_to_the_state_that_was_stored_after_it() {
     for hits in [&hits, &replay(&bytes), &rewritten, &replay(&again)] {
         let known = |key: u8| hits.item_before(&of("a"), &[key; 32], stored);
         assert_eq!((known(1), known(2)), (Some(item(1, 7)), None));
-        let known = |key: u8| hits.item_before(&of("a"), &[key; 32], hits.events());
+        let known = |key: u8| hits.item_before(&of("a"), &[key; 32], hits.events);
         assert_eq!((known(1), known(2)), (Some(item(1, 7)), Some(item(2, 9))));
     }
     hits.forget(&of("a"), &mut bytes);
@@ -242,19 +242,19 @@ fn progress_counts_no_further_than_its_hits() {
         last = bytes.len();
         hits.add(&of("a"), &mut hit(height, Some(at(height))), 9, &mut bytes);
     }
-    let noted = hits.events();
+    let noted = hits.events;
     let lost = |bytes: &[u8], noted| replay(bytes).lost_since(noted);
     assert_eq!(lost(&bytes, noted), None);
     // The whole file or its last hit was lost. Later events do not hide the loss.
     assert_eq!(lost(&[], noted), Some(0));
     let mut cut = replay(&bytes[..last]);
     cut.forget(&of("b"), &mut Vec::new());
-    assert_eq!((cut.events(), cut.lost_since(noted)), (noted, Some(0)));
+    assert_eq!((cut.events, cut.lost_since(noted)), (noted, Some(0)));
     hits.roll_back(4, &mut bytes);
-    assert_eq!((lost(&bytes, noted), lost(&bytes, hits.events())), (Some(5), None));
+    assert_eq!((lost(&bytes, noted), lost(&bytes, hits.events)), (Some(5), None));
     hits.roll_back(2, &mut bytes);
     hits.add(&of("a"), &mut hit(30, Some(at(30))), 9, &mut bytes);
-    let later = hits.events();
+    let later = hits.events;
     hits.roll_back(20, &mut bytes);
     assert_eq!((lost(&bytes, noted), lost(&bytes, later)), (Some(3), Some(21)));
 }

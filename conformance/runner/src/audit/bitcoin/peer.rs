@@ -17,9 +17,9 @@ use chainsieve::bitcoin::{Block, BlockHash, Network};
 use chainsieve::btc::bip157::{BASIC_FILTER, CHECKPOINT_INTERVAL};
 use chainsieve::btc::headers::{HeaderChain, HeaderError};
 use chainsieve::btc::protocol::PROTOCOL_VERSION;
-use chainsieve_client::net::frame::{FrameError, read_message, write_message};
-use chainsieve_client::net::handshake::{Ours, shake_hands};
-use chainsieve_client::net::timed::Timed;
+use chainsieve_client::peers::frame::Timed;
+use chainsieve_client::peers::frame::{FrameError, read_message, write_message};
+use chainsieve_client::peers::handshake::{Ours, shake_hands};
 
 use super::filters::{Answers, FilterCheck};
 use crate::audit::report::{AuditError, AuditReport, Difference, length, rules};

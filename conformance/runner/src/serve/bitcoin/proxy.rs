@@ -12,7 +12,7 @@ use std::time::Duration;
 use chainsieve::bitcoin::Network;
 use chainsieve::bitcoin::p2p::Magic;
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
-use chainsieve_client::net::frame::{Frame, encode_message, read_frame};
+use chainsieve_client::peers::frame::{Frame, encode_message, read_frame};
 
 /// Interval at which the proxy looks for new connections.
 const POLL: Duration = Duration::from_millis(10);

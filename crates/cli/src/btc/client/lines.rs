@@ -2,7 +2,7 @@
 
 use chainsieve::bitcoin::{Address, Network};
 use chainsieve::btc::headers::BlockAt;
-use chainsieve::btc::wallet::Place;
+use chainsieve::btc::wallet::TxPosition;
 use chainsieve_client::{
     Client, Finding, Hit, HitCounts, News, OwnedOutput, OwnedSpend, Owner, Progress, Status,
     Update, WalletId,
@@ -265,7 +265,9 @@ impl Printer {
     /// Returns a hit as one line for people.
     fn hit_words(&self, hit: &Hit, confirmations: u32, again: bool) -> String {
         let place = match hit.place {
-            Some(Place { block: at, .. }) => format!("height {}  {}", grouped(at.height), at.hash),
+            Some(TxPosition { block: at, .. }) => {
+                format!("height {}  {}", grouped(at.height), at.hash)
+            }
             None => "unconfirmed".into(),
         };
         let name = |owner: &Owner| words(self.item(owner), owner.path, owner.index);
@@ -330,7 +332,7 @@ mod tests {
             header: None,
             txid: transaction.compute_txid(),
             transaction,
-            place: height.map(|height| Place { block: at(height), index: 0 }),
+            place: height.map(|height| TxPosition { block: at(height), index: 0 }),
             received: vec![OwnedOutput { vout: 0, value: Amount::from_int_btc(50), owner }],
             spent: Vec::new(),
             evidence: if height.is_some() {

@@ -15,8 +15,9 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail};
 use chainsieve::bitcoin::Network;
 use chainsieve::btc::client::OpenError;
-use chainsieve_client::net::pool::PoolError;
-use chainsieve_client::{Birthday, Builder, Chain, Client, Folder, StartError, StorageError};
+use chainsieve_client::{
+    Birthday, Builder, Client, Folder, NetworkParams, StartError, StorageError,
+};
 
 use directories::ProjectDirs;
 
@@ -30,12 +31,12 @@ pub(crate) use sync::run as sync;
 pub(crate) use watch::watch;
 
 /// Returns the chain of the network, or the custom signet that the arguments describe.
-fn chain(args: &PeerArgs, network: Network) -> anyhow::Result<Chain> {
+fn chain(args: &PeerArgs, network: Network) -> anyhow::Result<NetworkParams> {
     let Some(challenge) = &args.signet_challenge else { return Ok(network.into()) };
     if network != Network::Signet {
         bail!(UsageError("--signet-challenge is for --network signet"));
     }
-    let mut chain = Chain::signet(challenge);
+    let mut chain = NetworkParams::signet(challenge);
     chain.block_time = args.signet_block_time;
     Ok(chain)
 }
@@ -44,7 +45,7 @@ fn chain(args: &PeerArgs, network: Network) -> anyhow::Result<Chain> {
 /// subfolder `name`, if there is one.
 fn builder(
     args: &PeerArgs,
-    chain: Chain,
+    chain: NetworkParams,
     data: &Path,
     name: Option<&str>,
 ) -> anyhow::Result<Builder> {
@@ -77,7 +78,7 @@ fn trusting(mut builder: Builder, trust: &TrustArgs) -> Builder {
 fn start(builder: Builder, data: &Path, network: Network) -> anyhow::Result<Client> {
     builder.start().map_err(|error| match error {
         StartError::Peer { peer, cause } => anyhow!("--peer {}: {cause}", shorten(&peer)),
-        StartError::Pool(PoolError::NobodyToCall) => {
+        StartError::NobodyToCall => {
             anyhow::Error::from(UsageError("this network has no DNS seeds: give a --peer"))
                 .context(network.to_string())
         }
@@ -92,7 +93,7 @@ fn start(builder: Builder, data: &Path, network: Network) -> anyhow::Result<Clie
 }
 
 /// Returns `--data`, or the chain's folder in the platform's data folder, created if missing.
-fn data_folder(args: &PeerArgs, chain: &Chain) -> anyhow::Result<PathBuf> {
+fn data_folder(args: &PeerArgs, chain: &NetworkParams) -> anyhow::Result<PathBuf> {
     if let Some(data) = &args.data {
         return Ok(data.clone());
     }

@@ -6,7 +6,7 @@ use bitcoin::{Amount, OutPoint, ScriptBuf, Transaction, Txid};
 
 use super::node::{World, block, script, truth, tx, watched};
 use crate::btc::bip37::session::{ClosedBlock, Event, FilterPolicy, Finding};
-use crate::btc::wallet::{Place, Spent, WatchItem};
+use crate::btc::wallet::{Spent, TxPosition, WatchItem};
 
 /// Returns a transaction that pays to the wallet's script number `index`.
 fn pay(index: u32) -> Transaction {
@@ -95,7 +95,7 @@ fn the_watch_knows_the_coins() {
     assert_eq!(received.label.map(|label| label.index), Some(0));
     let spent = Spent { vin: 0, outpoint: coin, script: Some(0), certain: true };
     assert_eq!(relevant[1].relevance.spent, [spent]);
-    assert_eq!(relevant[1].place, Some(Place { block: world.at(1), index: 1 }));
+    assert_eq!(relevant[1].place, Some(TxPosition { block: world.at(1), index: 1 }));
 
     world.event(Event::Reorganized(1));
     let known = *world.session.watch().output(&coin).expect("kept");
