@@ -6,20 +6,17 @@ mod finality;
 use std::collections::HashSet;
 
 use anyhow::Context as _;
-use chainsieve::bitcoin::consensus::encode::{deserialize, serialize_hex};
 use chainsieve::bitcoin::{Block, Network, OutPoint, Transaction};
-use chainsieve::btc::bip37::{
-    BlockElements, BloomFilter, Depth, MerkleBlock, Policy, Proof, UpdateMode,
-};
+use chainsieve::bitcoin::consensus::encode::{deserialize, serialize_hex};
+use chainsieve::btc::bip37::{BlockElements, BloomFilter, Depth, MerkleBlock, Policy, Proof, UpdateMode};
 use chainsieve::btc::script::pushes;
+use chainsieve_report::{Exit, Page, Report, rate_with_separators, with_separators};
 use serde_json::{Value, json};
 
 use crate::args::Range;
 use crate::btc::describe::Described;
 use crate::btc::prove::{not_proven, proven};
 use crate::btc::watch::{self, Item};
-use crate::exit::Exit;
-use crate::output::{Page, Report, rate_with_separators, with_separators};
 
 const BLOCK: &str = include_str!("demo/blocks/bitcoin_757753.json");
 const HEIGHT: u64 = 757_753;

@@ -4,14 +4,12 @@ use std::fs::{self, DirEntry};
 use std::path::Path;
 
 use anyhow::Context as _;
+use chainsieve_report::{Exit, Page, Report, check_overwrite, count, named};
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 use serde_json::json;
 
 use crate::args::Cli;
-use crate::exit::Exit;
-use crate::input::{check_overwrite, named};
-use crate::output::{Page, Report, count};
 
 /// Runs `completions`: returns the completion script for a shell.
 pub(crate) fn completions(shell: Shell) -> anyhow::Result<Report> {

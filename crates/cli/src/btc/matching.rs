@@ -3,14 +3,12 @@
 use anyhow::{Context as _, bail};
 use chainsieve::bitcoin::{Block, Network, Transaction};
 use chainsieve::btc::bip37::{BlockElements, BloomFilter, Elements, TxMatch};
+use chainsieve_report::{Input, Page, Progress, Reader, Report, count, size, write};
 use serde_json::{Value, json};
 
-use super::describe::Described;
-use super::{decode, load_filter};
 use crate::args::{Contents, MatchArgs};
-use crate::input::{Input, Reader, write};
-use crate::output::{Page, Report, count};
-use crate::progress::{Progress, size};
+use super::{decode, load_filter};
+use super::describe::Described;
 
 /// One input and its matches.
 #[derive(Debug)]

@@ -3,15 +3,14 @@
 use std::str::FromStr as _;
 
 use anyhow::{Context as _, bail};
+use chainsieve::bitcoin::{Address, Network, OutPoint, PublicKey, Txid};
 use chainsieve::bitcoin::address::{NetworkUnchecked, ParseError};
 use chainsieve::bitcoin::hashes::Hash as _;
-use chainsieve::bitcoin::{Address, Network, OutPoint, PublicKey, Txid};
 use chainsieve::btc::descriptors::descriptor_scripts;
 use chainsieve::btc::script::{ops, pushes};
+use chainsieve_report::{decode_hex, secret, shorten};
 
 use crate::args::Range;
-use crate::input::{decode_hex, shorten};
-use crate::secret;
 
 /// Settings for reading items.
 #[derive(Debug)]

@@ -9,9 +9,8 @@ use chainsieve::eth::header::{HeaderView, LinkedHeaders};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
 use chainsieve::eth::receipts::BlockReceipts;
+use chainsieve_report::{Page, with_separators};
 use serde_json::{Value, json};
-
-use crate::output::{Page, with_separators};
 
 const BLOCKS: [&str; 2] =
     [include_str!("blocks/ethereum_17686111.json"), include_str!("blocks/ethereum_17686112.json")];

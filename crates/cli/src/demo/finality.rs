@@ -5,10 +5,10 @@ use chainsieve::alloy_primitives::{B256, keccak256};
 use chainsieve::eth::anchor::grade::Grade;
 use chainsieve::eth::anchor::network::{Fork, Network};
 use chainsieve::eth::anchor::sync_committee::{Bootstrap, Event, LightClient, Update, UpdateKind};
+use chainsieve_report::{Page, with_separators};
 use serde_json::{Value, json};
 
 use crate::eth::anchor::show;
-use crate::output::{Page, with_separators};
 
 const FIXTURE: &str = include_str!("blocks/ethereum_anchor.json");
 

@@ -6,16 +6,13 @@ use chainsieve::eth::certificate::{Certificate, Trust, VerifyError};
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{BlockSelection, LogQuery, ResolvedBlocks};
+use chainsieve_report::{Exit, Page, Report, UsageError, count, grouped, named};
 use serde_json::{Value, json};
 
-use super::audit::show::undecided_json;
-use super::audit::{read_chain, read_wanted};
-use super::{logs, profile, query};
-use crate::args::UsageError;
 use crate::args::eth::VerifyCertificateArgs;
-use crate::exit::Exit;
-use crate::input::named;
-use crate::output::{Page, Report, count, grouped};
+use super::{logs, profile, query};
+use super::audit::{read_chain, read_wanted};
+use super::audit::show::undecided_json;
 
 /// Maximum number of rows of the table of undecided blocks.
 const ROWS: usize = 20;

@@ -3,14 +3,12 @@
 use anyhow::bail;
 use chainsieve::eth::forecast::Forecast;
 use chainsieve::eth::log_query::{BlockSelection, LogQuery};
+use chainsieve_report::{Exit, Page, Report, UsageError, bytes, estimate, float, grouped, share, span};
 use serde_json::{Value, json};
 
-use super::linked::{self, Bounds};
-use super::query;
-use crate::args::UsageError;
 use crate::args::eth::ForecastArgs;
-use crate::exit::Exit;
-use crate::output::{Page, Report, bytes, estimate, float, grouped, share, span};
+use super::query;
+use super::linked::{self, Bounds};
 
 /// Maximum number of values of a clause that the page shows; the JSON lists all.
 const SHOWN: usize = 8;

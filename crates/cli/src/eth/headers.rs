@@ -6,10 +6,9 @@ use std::ops::Bound;
 use anyhow::{Context as _, anyhow, bail};
 use chainsieve::eth::files::{FileError, FileProblem, HeaderBatch, HeaderReader, Position};
 use chainsieve::eth::header::{ChainError, HeaderView, LinkedHeaders};
+use chainsieve_report::{Bytes, Progress, Source};
 
 use crate::args::eth::HeaderFormat;
-use crate::progress::Progress;
-use crate::source::{Bytes, Source};
 
 /// A batch of headers of one source, in the order of the source.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use anyhow::Context as _;
 use chainsieve::eth::header::LinkedHeaders;
 use rayon::prelude::*;
 
-use super::headers::{Batch, Headers};
 use crate::args::eth::LinkedHeaderArgs;
+use super::headers::{Batch, Headers};
 
 /// The range of blocks to read; `None` means no bound.
 #[derive(Debug, Clone, Copy, Default)]

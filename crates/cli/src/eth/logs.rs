@@ -3,12 +3,10 @@
 use anyhow::{Context as _, anyhow, bail};
 use chainsieve::eth::files::{JsonValue, JsonValues};
 use chainsieve::eth::log::{LocatedLog, LogJsonError};
+use chainsieve_report::{Source, excerpt};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
-
-use crate::input::excerpt;
-use crate::source::Source;
 
 /// Maximum size of a JSON value in bytes: a reply with many logs is a single value.
 const MAX_VALUE: u64 = 1 << 30;

@@ -18,3 +18,4 @@ pub(crate) mod rpc;
 pub(crate) mod scan;
 pub(crate) mod serve;
 pub(crate) mod stats;
+

@@ -2,10 +2,9 @@
 
 use anyhow::{Context as _, anyhow, bail};
 use chainsieve::eth::chain_profile::ChainProfile;
+use chainsieve_report::{Exit, UsageError};
 
-use crate::args::UsageError;
 use crate::args::eth::TrustArgs;
-use crate::exit::Exit;
 
 const ASSUMED: &str = "assumed";
 

@@ -8,13 +8,11 @@ use anyhow::{Context as _, bail};
 use chainsieve::alloy_primitives::{Address, B256};
 use chainsieve::eth::log_query::{BlockSelection, BlockTag, LogQuery, event_topic};
 use chainsieve_provider::EventDecoder;
+use chainsieve_report::{Exit, Reader, UsageError, excerpt, named, shorten};
 use serde_json::value::RawValue;
 
-use crate::args::UsageError;
 use crate::args::eth::QueryArgs;
 use crate::args::eth::query::{address, topic};
-use crate::exit::Exit;
-use crate::input::{Reader, excerpt, named, shorten};
 
 /// Reads the query. `--from` and `--to` override the range of `--query`.
 pub(crate) fn read(args: &QueryArgs, reader: &Reader) -> anyhow::Result<LogQuery> {

@@ -1,35 +1,16 @@
 //! Providers as the commands use them: built from flags, with progress bars and notes on standard
 //! error, and with errors that name the flags.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::anyhow;
 use chainsieve::eth::follow;
-use chainsieve_provider::{Builder, Endpoint, FetchError, Note, Provider, RpcError, Warning};
+use chainsieve_provider::{Builder, Endpoint, FetchError, Note, Provider, RpcError, Stop, Warning};
+use chainsieve_report::{Progress, bytes, count, duration, grouped, print_note};
 
 use crate::args::eth::RpcArgs;
-use crate::exit::Exit;
-use crate::output::{bytes, count, duration, grouped, print_note};
-use crate::progress::Progress;
-use crate::stop::Stop;
-
-/// A secret argument, which no error, debug output or help shows.
-#[derive(Clone)]
-pub(crate) struct Secret(pub(crate) String);
-
-impl From<String> for Secret {
-    fn from(text: String) -> Self {
-        Self(text)
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("…")
-    }
-}
+use crate::exit::of_fetch;
 
 /// The progress bar of a provider, and the notes that are printed later.
 #[derive(Debug, Clone, Default)]
@@ -141,7 +122,7 @@ pub(crate) fn in_words_of_the_command(error: FetchError) -> anyhow::Error {
     };
     match limit {
         Some(limit) => anyhow!("{error}: {advice} {}", grouped(limit)),
-        None => Exit::of_fetch(&error).error(anyhow!("{error}: {advice}")),
+        None => of_fetch(&error).error(anyhow!("{error}: {advice}")),
     }
 }
 

@@ -10,17 +10,15 @@ use chainsieve::eth::forecast::expected_false;
 use chainsieve::eth::header::LinkedHeaders;
 use chainsieve::eth::log_query::{BlockSelection, CompiledQuery, LogQuery};
 use chainsieve::eth::scan::Scanner;
-use chainsieve_provider::Warning;
+use chainsieve_provider::{Stop, Warning};
+use chainsieve_report::{Exit, Lines, Page, Report, float, grouped, json_line, share, span};
 use serde_json::json;
 
+use crate::args::eth::ScanArgs;
+use super::{profile, query};
 use super::anchor::trusted::Trusted;
 use super::linked::{self, Bounds};
 use super::rpc::{builder, in_words_of_the_command, words_of};
-use super::{profile, query};
-use crate::args::eth::ScanArgs;
-use crate::exit::Exit;
-use crate::output::{Lines, Page, Report, float, grouped, json_line, share, span};
-use crate::stop::Stop;
 
 pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
     let reader = query::stdin_once(&args.query, args.linked.headers.iter().map(AsRef::as_ref))?;

@@ -5,16 +5,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use chainsieve_provider::{RpcServerBuilder, RpcServerError, RpcServerEvent};
+use chainsieve_report::{Exit, Page, Report, UsageError, json_line, line_of, print_note};
 use serde_json::json;
 
-use crate::args::UsageError;
 use crate::args::eth::{ServeArgs, Unverified};
-use crate::eth::anchor::trusted::{self, Following};
-use crate::eth::profile;
-use crate::eth::rpc::{builder, in_words_of_the_command};
-use crate::exit::Exit;
-use crate::output::{self, Page, Report, json_line, line_of, print_note};
-use crate::stop;
+use crate::exit::stop_on_signals;
+use super::profile;
+use super::anchor::trusted::{self, Following};
+use super::rpc::{builder, in_words_of_the_command};
 
 /// Events that may wait to be printed. Further ones are lost, so that no slow reader holds the head.
 const WAITING: usize = 1024;
@@ -33,7 +31,7 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> anyhow::Result<Report> {
             "nothing is trusted: give --beacon and --checkpoint, --anchor, or --trust-head"
         ));
     }
-    let stop = stop::on_signals()?;
+    let stop = stop_on_signals()?;
     let (builder, _bar) = builder(&args.rpc, args.rpc.any_number()?, stop.clone());
     let provider = builder.build()?;
     // An upstream that does not answer holds this question for a whole timeout.
@@ -65,7 +63,7 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> anyhow::Result<Report> {
     });
     let server = server.start(args.listen).map_err(in_words)?;
     let address = server.address();
-    let mut out = output::Lines::default();
+    let mut out = chainsieve_report::Lines::default();
     out.print(&if json {
         let members = json!({
             "address": address.to_string(),

@@ -1,9 +1,10 @@
 //! The command `filter build`.
 
 use anyhow::bail;
+use chainsieve_filter::{AnyFilter, Filter as _, KeyHasher, Kind};
 use chainsieve_filter::bloom::{BloomFilter, CompressedBloomFilter, OpenedBloomFilter};
 use chainsieve_filter::cuckoo::CuckooFilter;
-use chainsieve_filter::fuse::{BinaryFuse8, BinaryFuse16};
+use chainsieve_filter::fuse::{BinaryFuse16, BinaryFuse8};
 use chainsieve_filter::hashing::KeyHash;
 use chainsieve_filter::interop::guava::GuavaBloomFilter;
 use chainsieve_filter::ribbon::RibbonFilter;
@@ -12,19 +13,15 @@ use chainsieve_filter::scalable::ScalableBloomFilter;
 use chainsieve_filter::sizing::{self, SizingError, classic, stages};
 use chainsieve_filter::split_block::{Bits256, Bits512, BlockShape, SplitBlockFilter};
 use chainsieve_filter::textbook::{CountingBloomFilter, PartitionedBloomFilter};
-use chainsieve_filter::{AnyFilter, Filter as _, KeyHasher, Kind};
+use chainsieve_report::{Exit, Page, Report, UsageError, grouped, named, rate};
 use serde_json::json;
 
+use crate::args::filter::{BuildArgs, HashName, Made};
+use super::{bits_per_key, out, param_words, params_json, size_words};
 use super::fill::{Counts, Keys, as_they_come, filled, filled_as, solved};
 use super::foreign::Asked;
 use super::hasher::{hasher, seed_hex};
 use super::keys::stdin_once;
-use super::{bits_per_key, out, param_words, params_json, size_words};
-use crate::args::UsageError;
-use crate::args::filter::{BuildArgs, HashName, Made};
-use crate::exit::Exit;
-use crate::input::named;
-use crate::output::{Page, Report, grouped, rate};
 
 /// Default false-positive rate of kinds without a rate of their own.
 const RATE: f64 = 0.001;

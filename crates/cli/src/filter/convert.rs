@@ -1,18 +1,16 @@
 //! The command `filter convert`.
 
 use anyhow::{Context as _, bail};
+use chainsieve_filter::{AnyFilter, Fold};
 use chainsieve_filter::bloom::{CompressedBloomFilter, OpenedBloomFilter};
 use chainsieve_filter::interop::{parquet, xor_singleheader};
 use chainsieve_filter::membership::Stats;
-use chainsieve_filter::{AnyFilter, Fold};
+use chainsieve_report::{Exit, Page, Reader, Report, count, named, rate};
 use serde_json::json;
 
-use super::foreign::{self, Asked};
-use super::{out, params_json, size_words};
 use crate::args::filter::{ConvertArgs, Target};
-use crate::exit::Exit;
-use crate::input::{Reader, named};
-use crate::output::{Page, Report, count, rate};
+use super::{out, params_json, size_words};
+use super::foreign::{self, Asked};
 
 pub(crate) fn run(args: &ConvertArgs, json: bool) -> anyhow::Result<Report> {
     let key_hasher = foreign::key_hasher(args.format, &args.key_hash)?;

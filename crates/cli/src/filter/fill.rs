@@ -3,16 +3,15 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
+use chainsieve_filter::{AnyFilter, Insert, KeyHasher};
 use chainsieve_filter::fuse::BuildError;
 use chainsieve_filter::hashing::KeyHash;
 use chainsieve_filter::membership::Full;
 use chainsieve_filter::sizing::SizingError;
-use chainsieve_filter::{AnyFilter, Insert, KeyHasher};
+use chainsieve_report::{Progress, Status, grouped};
 use rayon::slice::ParallelSliceMut as _;
 
 use super::keys::KeyLines;
-use crate::output::grouped;
-use crate::progress::{Progress, Status};
 
 /// Number of keys between two updates of the progress bar.
 const STEP: u64 = 65_536;
@@ -45,7 +44,7 @@ impl Keys<'_> {
         mut take: impl FnMut(H) -> anyhow::Result<()>,
     ) -> anyhow::Result<Counts> {
         let progress = Progress::over_files(self.files.iter().filter_map(|file| file.to_str()));
-        let mut status = (!progress.is_shown()).then(Status::new);
+        let mut status = (!progress.is_shown()).then(Status::default);
         let mut counts = Counts::default();
         let mut before = 0;
         for file in self.files {

@@ -1,18 +1,17 @@
 //! Filters in the formats of other programs.
 
 use anyhow::Context as _;
-use chainsieve_filter::any::Param;
-use chainsieve_filter::fuse::{BinaryFuse8, BinaryFuse16};
-use chainsieve_filter::hashing::KeyHash as _;
-use chainsieve_filter::interop::guava::GuavaBloomFilter;
-use chainsieve_filter::interop::{parquet, xor_singleheader};
-use chainsieve_filter::membership::Stats;
 use chainsieve_filter::{AnyFilter, Filter as _, KeyHasher};
+use chainsieve_filter::any::Param;
+use chainsieve_filter::fuse::{BinaryFuse16, BinaryFuse8};
+use chainsieve_filter::hashing::KeyHash as _;
+use chainsieve_filter::interop::{parquet, xor_singleheader};
+use chainsieve_filter::interop::guava::GuavaBloomFilter;
+use chainsieve_filter::membership::Stats;
+use chainsieve_report::{Input, UsageError};
 
-use super::hasher::hasher;
-use crate::args::UsageError;
 use crate::args::filter::{Format, KeyHashArgs, Target};
-use crate::input::Input;
+use super::hasher::hasher;
 
 /// A filter that can be queried.
 #[derive(Debug)]

@@ -3,9 +3,9 @@
 use anyhow::{Context as _, anyhow, bail};
 use chainsieve_filter::KeyHasher;
 use chainsieve_filter::hashing::HashFunction;
+use chainsieve_report::decode_hex;
 
 use crate::args::filter::HashName;
-use crate::input::decode_hex;
 
 /// Returns the hasher of a function and a seed in hex; without a seed, a random one is drawn.
 pub(super) fn hasher(name: HashName, seed: Option<&str>) -> anyhow::Result<KeyHasher> {

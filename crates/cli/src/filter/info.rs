@@ -1,15 +1,12 @@
 //! The command `filter info`.
 
 use chainsieve_filter::KeyHasher;
+use chainsieve_report::{Exit, Page, Reader, Report, count, estimate, grouped, rate, share};
 use serde_json::json;
 
-use super::foreign;
-use super::hasher::seed_hex;
-use super::{bits_per_key, param_words, params_json, size_words};
 use crate::args::filter::{Format, InfoArgs};
-use crate::exit::Exit;
-use crate::input::Reader;
-use crate::output::{Page, Report, count, estimate, grouped, rate, share};
+use super::{bits_per_key, foreign, param_words, params_json, size_words};
+use super::hasher::seed_hex;
 
 pub(crate) fn run(args: &InfoArgs) -> anyhow::Result<Report> {
     let input = super::read(&Reader::default(), &args.filter)?;

@@ -4,10 +4,7 @@ use std::io::{BufRead as _, Read as _};
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-
-use crate::args::UsageError;
-use crate::input::{decode_hex, named};
-use crate::source::Source;
+use chainsieve_report::{Source, UsageError, decode_hex, named};
 
 /// Maximum length of a line in bytes. A file with a longer line is not a list of keys.
 const LONGEST: u64 = 1 << 20;

@@ -13,11 +13,10 @@ mod size;
 mod test;
 
 use chainsieve_filter::any::Param;
+use chainsieve_report::{Input, Reader, Report, bytes, grouped};
 use serde_json::{Map, Value, json};
 
 use crate::args::filter::FilterCommand;
-use crate::input::{Input, Reader};
-use crate::output::{Report, bytes, grouped};
 
 pub(crate) fn run(command: &FilterCommand, json: bool) -> anyhow::Result<Report> {
     match command {

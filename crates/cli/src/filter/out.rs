@@ -5,9 +5,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 use anyhow::{Context as _, ensure};
-
-use crate::args::UsageError;
-use crate::input::{check_overwrite, folder_and_name, named, replace};
+use chainsieve_report::{UsageError, check_overwrite, folder_and_name, named, replace};
 
 /// Returns an error, before any work is done, if `out` cannot be written or is one of the inputs.
 pub(super) fn check<'a>(

@@ -1,14 +1,11 @@
 //! The command `filter test`.
 
+use chainsieve_report::{Lines, Page, Progress, Reader, Report, UsageError, decode_hex, estimate, grouped, json_line, plain_or_quoted, rate, shorten};
 use serde_json::json;
 
+use crate::args::filter::{Answers, TestArgs};
 use super::foreign::{self, Asked};
 use super::keys::{KeyBatch, KeyLines, stdin_once};
-use crate::args::UsageError;
-use crate::args::filter::{Answers, TestArgs};
-use crate::input::{Reader, decode_hex, shorten};
-use crate::output::{Lines, Page, Report, estimate, grouped, json_line, plain_or_quoted, rate};
-use crate::progress::Progress;
 
 pub(crate) fn run(args: &TestArgs, json: bool) -> anyhow::Result<Report> {
     let files = args.file.iter().map(AsRef::as_ref);

@@ -4,16 +4,14 @@ use std::path::PathBuf;
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::chain_profile::{BloomSoundness, ReceiptsScope};
+use chainsieve_report::args::{SCOPES, SOUNDNESS, Secret, choice, count};
 use clap::Args;
 
-use super::beacon::{BeaconArgs, beacon_help, needs_rpc};
-use super::headers::{FORMATS, HeaderFormat, formats_help};
-use super::query::{QueryArgs, hash};
-use super::rpc::RpcArgs;
 use crate::args::OverwriteArgs;
-use crate::args::number::count;
-use crate::args::{Choice, choice};
-use crate::eth::rpc::Secret;
+use super::RpcArgs;
+use super::anchor::{BeaconArgs, beacon_help, needs_rpc};
+use super::query::{QueryArgs, hash};
+use super::scan::{FORMATS, HeaderFormat, formats_help};
 
 /// Help text about the exit codes of an audit.
 macro_rules! exit_help {
@@ -275,17 +273,3 @@ pub(crate) struct TrustArgs {
     )]
     pub(crate) assume_receipts: ReceiptsScope,
 }
-
-/// Possible values of `--assume-bloom`.
-const SOUNDNESS: [Choice<BloomSoundness>; 4] = [
-    ("exact", BloomSoundness::Exact, "Filters have the bits of the block's logs and no other bits"),
-    ("superset", BloomSoundness::Superset, "Filters have at least the bits of the block's logs"),
-    ("absent", BloomSoundness::Absent, "There are no filters, or they are constant"),
-    ("unsound", BloomSoundness::Unsound, "Filters may lack bits of a log"),
-];
-
-/// Possible values of `--assume-receipts`.
-const SCOPES: [Choice<ReceiptsScope>; 2] = [
-    ("every-log", ReceiptsScope::EveryLog, "Every log that nodes return is in a receipt"),
-    ("not-every-log", ReceiptsScope::NotEveryLog, "Nodes may return logs that are in no receipt"),
-];

@@ -2,11 +2,10 @@
 
 use anyhow::Context as _;
 use chainsieve::btc::bip37::{BloomFilter, MAX_BLOOM_FILTER_SIZE, MAX_HASH_FUNCS};
+use chainsieve_report::{Input, Page, Reader, Report, count, grouped, rate};
 use serde_json::json;
 
 use crate::args::{InfoArgs, update_name};
-use crate::input::{Input, Reader};
-use crate::output::{Page, Report, count, grouped, rate};
 
 pub(crate) fn run(args: &InfoArgs) -> anyhow::Result<Report> {
     let Input { source, bytes } = Reader::default().one(&args.filter, "filter")?;

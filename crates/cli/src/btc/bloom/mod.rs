@@ -2,3 +2,4 @@
 
 pub(crate) mod info;
 pub(crate) mod new;
+

@@ -3,16 +3,13 @@
 use std::collections::HashSet;
 
 use anyhow::{Context as _, anyhow, bail};
-use chainsieve::btc::bip37::session::{ADDRESS_POPULATION, PrivacyReport};
 use chainsieve::btc::bip37::{BloomFilter, UpdateMode};
+use chainsieve::btc::bip37::session::{ADDRESS_POPULATION, PrivacyReport};
+use chainsieve_report::{Exit, Page, Reader, Report, UsageError, count, grouped, rate, stdin_is_piped, write};
 use serde_json::{Value, json};
 
-use crate::args::{NewArgs, UsageError, update_name};
+use crate::args::{NewArgs, update_name};
 use crate::btc::watch::{Item, Kind, Policy, read_lines};
-use crate::exit::Exit;
-use crate::input::{Reader, write};
-use crate::output::{Page, Report, count, grouped, rate};
-use crate::source::stdin_is_piped;
 
 /// Minimum length in bytes of a script's push that bitcoinj matches; shorter pushes occur in too
 /// many scripts.

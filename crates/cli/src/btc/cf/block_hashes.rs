@@ -10,10 +10,9 @@ use anyhow::{Context as _, bail, ensure};
 use chainsieve::bitcoin::BlockHash;
 use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::btc::bip158::container::Batch;
+use chainsieve_report::{count, decode_hex, grouped, named};
 
 use crate::args::cf::BlockHeadersArgs;
-use crate::input::{decode_hex, named};
-use crate::output::{count, grouped};
 
 /// The length of a block header in bytes.
 const LENGTH: usize = 80;

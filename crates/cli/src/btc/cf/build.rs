@@ -4,23 +4,19 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
+use chainsieve::bitcoin::{Block, BlockHash, OutPoint, ScriptBuf, Transaction};
 use chainsieve::bitcoin::bip158::FilterHeader;
 use chainsieve::bitcoin::hashes::Hash as _;
-use chainsieve::bitcoin::{Block, BlockHash, OutPoint, ScriptBuf, Transaction};
-use chainsieve::btc::bip158::container::Header;
 use chainsieve::btc::bip158::{Acceptance, BlockFilter};
+use chainsieve::btc::bip158::container::Header;
+use chainsieve_report::{Exit, Lines, Page, Progress, Reader, Report, UsageError, count, grouped, json_line, named};
+use chainsieve_report::blocks::{SourcedBlock, for_each_block};
 use serde_json::json;
 
-use super::blocks::{SourcedBlock, for_each_block};
-use super::files::FilterFiles;
-use super::target::Target;
-use crate::args::UsageError;
 use crate::args::cf::BuildArgs;
 use crate::btc::for_each_transaction;
-use crate::exit::Exit;
-use crate::input::{Reader, named};
-use crate::output::{Lines, Page, Report, count, grouped, json_line};
-use crate::progress::Progress;
+use super::files::FilterFiles;
+use super::target::Target;
 
 /// Number of filters shown as examples; --json prints all of them.
 const MAX_ROWS: u64 = 3;

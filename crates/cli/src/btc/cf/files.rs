@@ -7,13 +7,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 use chainsieve::bitcoin::bip158::FilterHeader;
-use chainsieve::btc::bip158::container::{Batch, BatchReader, ContainerError, Header};
 use chainsieve::btc::bip158::{filter_hash, filter_header};
+use chainsieve::btc::bip158::container::{Batch, BatchReader, ContainerError, Header};
+use chainsieve_report::{grouped, named};
 use rayon::prelude::*;
 
 use super::block_hashes::BlockHashes;
-use crate::input::named;
-use crate::output::grouped;
 
 /// Size of the read buffer in bytes, large enough for few system calls.
 const BUFFER: usize = 1 << 20;

@@ -2,10 +2,10 @@
 
 pub(crate) mod audit;
 mod block_hashes;
-pub(crate) mod blocks;
 pub(crate) mod build;
 mod files;
 pub(crate) mod headers;
 pub(crate) mod scan;
 pub(crate) mod scripts;
 mod target;
+

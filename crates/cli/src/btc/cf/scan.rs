@@ -6,22 +6,18 @@ use std::time::Instant;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use chainsieve::bitcoin::bip158::FilterHeader;
-use chainsieve::btc::bip158::scan::{
-    Candidate, CandidateReason, FilterScan, ScanCursor, ScanError, WalletIndex, Wallets,
-};
+use chainsieve::btc::bip158::scan::{Candidate, CandidateReason, FilterScan, ScanCursor, ScanError, WalletIndex, Wallets};
 use chainsieve::btc::descriptors::{descriptor_scripts, is_ranged};
+use chainsieve_report::{Exit, Lines, Page, Progress, Reader, Report, UsageError, count, grouped, json_line};
+use chainsieve_report::args::network_name;
 use serde::Serialize;
 use serde_json::json;
 
+use crate::args::Range;
+use crate::args::cf::{HeaderAt, ScanArgs};
 use super::block_hashes::BlockHashes;
 use super::files::FilterFiles;
 use super::scripts::{self, WatchedScript};
-use crate::args::cf::{HeaderAt, ScanArgs};
-use crate::args::{Range, UsageError, network_name};
-use crate::exit::Exit;
-use crate::input::Reader;
-use crate::output::{Lines, Page, Report, count, grouped, json_line};
-use crate::progress::Progress;
 
 pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
     if let (Some(from), Some(to)) = (args.birthday, args.to)

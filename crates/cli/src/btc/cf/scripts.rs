@@ -7,11 +7,10 @@ use std::str::FromStr as _;
 use anyhow::{Context as _, bail};
 use chainsieve::bitcoin::{Network, PublicKey, ScriptBuf};
 use chainsieve::btc::descriptors::descriptor_scripts;
+use chainsieve_report::{Reader, decode_hex, named, shorten, stdin_is_piped};
 
 use crate::args::{Range, WatchArgs};
 use crate::btc::watch::{Kind, address, check_descriptor_keys, detect, read_lines};
-use crate::input::{Reader, decode_hex, named, shorten};
-use crate::source::stdin_is_piped;
 
 /// A script, and the item that it was derived from.
 #[derive(Debug, Clone)]

@@ -10,9 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow, bail, ensure};
 use chainsieve::bitcoin::BlockHash;
 use chainsieve::btc::bip158::container::{BatchReader, ContainerError, Header, Intact, Writer};
-
-use crate::input::named;
-use crate::output::count;
+use chainsieve_report::{count, named};
 
 /// A file that filters are appended to.
 #[derive(Debug)]

@@ -2,9 +2,8 @@
 
 use chainsieve::btc::bip157::FalseFilter;
 use chainsieve_client::Finding;
+use chainsieve_report::count;
 use serde_json::{Value, json};
-
-use crate::output::count;
 
 /// Maximum number of false filters that the report lists: each one costs an attacker an address.
 const MAX_LISTED: usize = 100;

@@ -5,11 +5,11 @@ use std::str::FromStr as _;
 use anyhow::{Context as _, bail};
 use chainsieve::bitcoin::{Network, OutPoint, PublicKey, ScriptBuf};
 use chainsieve_client::{Birthday, History, Item, Protocol, Wallet};
+use chainsieve_report::{Reader, UsageError, decode_hex, shorten};
 
-use crate::args::{UsageError, WatchArgs};
+use crate::args::WatchArgs;
 use crate::btc::cf::scripts;
 use crate::btc::watch::{Kind, address, check_descriptor_keys};
-use crate::input::{Reader, decode_hex, shorten};
 
 /// Returns a wallet of all items of the command line, and the items as they were typed.
 pub(super) fn read(

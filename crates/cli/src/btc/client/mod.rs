@@ -15,16 +15,14 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail};
 use chainsieve::bitcoin::Network;
 use chainsieve::btc::client::OpenError;
-use chainsieve_client::net::pool::PoolError;
 use chainsieve_client::{Birthday, Builder, Chain, Client, Folder, StartError, StorageError};
-
+use chainsieve_client::net::pool::PoolError;
+use chainsieve_report::{UsageError, named, print_log, shorten};
+use chainsieve_report::args::network_name;
 use directories::ProjectDirs;
 
 use crate::args::cf::HeaderAt;
 use crate::args::client::{PeerArgs, TrustArgs};
-use crate::args::{UsageError, network_name};
-use crate::input::{named, shorten};
-use crate::output::print_log;
 
 pub(crate) use sync::run as sync;
 pub(crate) use watch::watch;

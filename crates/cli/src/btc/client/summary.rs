@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use chainsieve::bitcoin::{Network, Work};
 use chainsieve::btc::peer::{Grade, service_names};
 use chainsieve_client::{Graded, PeerStatus, Progress};
+use chainsieve_report::grouped;
 use serde_json::{Value, json};
 
 use super::drive::{Ended, Ending};
-use crate::output::grouped;
 
 /// Returns a range of heights with one grade, in JSON.
 pub(super) fn graded_json(graded: &Graded) -> Value {

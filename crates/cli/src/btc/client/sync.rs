@@ -1,15 +1,15 @@
 //! The command `btc sync`.
 
 use chainsieve_client::{Client, Finding, News, Protocol, Status, Update};
+use chainsieve_report::{Page, Report, grouped, print_log};
+use chainsieve_report::args::network_name;
 use serde_json::json;
 
+use crate::args::client::SyncArgs;
+use crate::exit::stop_on_signals;
+use super::{birthday_name, builder, chain, data_folder, start, trusting};
 use super::drive::{Reader, drive};
 use super::summary::{graded_json, grades_in_words, peers_json, tip_json, warnings, work_hex};
-use super::{birthday_name, builder, chain, data_folder, start, trusting};
-use crate::args::client::SyncArgs;
-use crate::args::network_name;
-use crate::output::{Page, Report, grouped, print_log};
-use crate::stop;
 
 /// Maximum number of disputes that the report lists.
 const MAX_DISPUTES: usize = 1_000;
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &SyncArgs) -> anyhow::Result<Report> {
     let network = args.network;
     let chain = chain(&args.peers, network)?;
     // From here on, Ctrl-C ends the run and the state is stored; it does not kill the process.
-    stop::on_signals()?;
+    stop_on_signals()?;
     let data = data_folder(&args.peers, &chain)?;
     let client = if args.headers_only {
         builder(&args.peers, chain, &data, None)?.protocol(Protocol::HeadersOnly)

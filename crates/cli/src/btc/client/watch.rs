@@ -5,18 +5,16 @@ use std::path::Path;
 
 use anyhow::bail;
 use chainsieve_client::{Birthday, History, Protocol, WalletId};
+use chainsieve_report::{Exit, Page, Report, UsageError, count, grouped, print_note};
+use chainsieve_report::args::network_name;
 use serde_json::{Value, json};
 
+use crate::args::client::WatchLiveArgs;
+use crate::exit::stop_on_signals;
+use super::{birthday_name, builder, chain, data_folder, items, start, trusting};
 use super::drive::{Ended, drive};
-use super::items;
 use super::lines::Printer;
 use super::summary::{graded_json, grades_in_words, peers_json, tip_json, warnings, work_hex};
-use super::{birthday_name, builder, chain, data_folder, start, trusting};
-use crate::args::client::WatchLiveArgs;
-use crate::args::{UsageError, network_name};
-use crate::exit::Exit;
-use crate::output::{Page, Report, count, grouped, print_note};
-use crate::stop;
 
 /// A run of `watch`.
 #[derive(Debug, Clone, Copy)]
@@ -62,7 +60,7 @@ impl Job<'_> {
         let network = self.args.watch.network;
         let chain = chain(&self.args.peers, network)?;
         // From here on, Ctrl-C ends the run and the state is stored; it does not kill the process.
-        stop::on_signals()?;
+        stop_on_signals()?;
         // The folder's name contains the digest of the items, so a run with other items starts from
         // the beginning.
         let mut id = hex::encode(wallet.digest());

@@ -7,10 +7,9 @@ use chainsieve::bitcoin::Network;
 use chainsieve::bitcoin::p2p::ServiceFlags;
 use chainsieve::btc::server::{Config, ServedChain};
 use chainsieve_client::testnode::ConnectionNote;
+use chainsieve_report::{Lines, count, grouped, json_line, print_log};
+use chainsieve_report::args::network_name;
 use serde_json::{Value, json};
-
-use crate::args::network_name;
-use crate::output::{Lines, count, grouped, json_line, print_log};
 
 /// Prints complete lines from any thread.
 pub(super) struct Log {

@@ -13,16 +13,14 @@ use anyhow::{Context as _, bail, ensure};
 use chainsieve::btc::protocol::default_port;
 use chainsieve::btc::server::{Added, Config, ServedChain};
 use chainsieve_client::testnode::NodeBuilder;
+use chainsieve_report::{Exit, Page, Reader, Report, UsageError, count, grouped, named};
 use serde_json::json;
 
-use self::folder::{Folder, News};
-use self::log::Log;
-use crate::args::{TestNodeArgs, UsageError};
-use crate::btc::for_each_transaction;
-use crate::exit::Exit;
-use crate::input::{Reader, named};
-use crate::output::{Page, Report, count, grouped};
-use crate::stop;
+use crate::args::TestNodeArgs;
+use crate::exit::stop_on_signals;
+use super::for_each_transaction;
+use super::test_node::folder::{Folder, News};
+use super::test_node::log::Log;
 
 /// Polling interval of the folder; if a poll takes more than a tenth of it, the interval grows.
 const LOOK: Duration = Duration::from_millis(200);
@@ -40,7 +38,7 @@ pub(crate) fn run(args: &TestNodeArgs, json: bool) -> anyhow::Result<Report> {
     let mut chain = ServedChain::new(network, !args.no_bip157);
     let reader = Reader::of(&args.prev_txs)?;
     for_each_transaction(&reader, &args.prev_txs, |tx| chain.add_outputs(&tx))?;
-    let stop = stop::on_signals()?;
+    let stop = stop_on_signals()?;
     let mut config = Config::default();
     config.bip37 = !args.no_bip37;
     config.bip157 = !args.no_bip157;

@@ -6,19 +6,15 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail};
 use chainsieve::eth::anchor::network::Network;
 use chainsieve::eth::anchor::sync_committee::{Anchor, LightClient};
-use chainsieve_provider::{BeaconBuilder, BeaconClient, BeaconError, BeaconRound, Note};
+use chainsieve_provider::{BeaconBuilder, BeaconClient, BeaconError, BeaconRound, Note, Stop};
+use chainsieve_report::{Exit, UsageError, count, grouped, named, print_note};
+use chainsieve_report::calendar::Utc;
 use directories::ProjectDirs;
 use serde_json::{Value, json};
 
-use super::show::{self, NOT_PROVEN};
-use crate::args::UsageError;
 use crate::args::eth::BeaconArgs;
-use crate::calendar::Utc;
 use crate::eth::rpc::Bar;
-use crate::exit::Exit;
-use crate::input::named;
-use crate::output::{count, grouped, print_note};
-use crate::stop::Stop;
+use super::show::{self, NOT_PROVEN};
 
 /// Age of a finalised block from which a warning says that it may not be the newest one. Finality
 /// takes about 15 minutes.

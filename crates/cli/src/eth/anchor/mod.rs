@@ -14,11 +14,9 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use chainsieve::eth::anchor::network::Network;
+use chainsieve_report::{Report, UsageError, named};
 
-use crate::args::UsageError;
 use crate::args::eth::{AnchorCommand, NetworkArgs};
-use crate::input::named;
-use crate::output::Report;
 
 pub(crate) fn run(command: &AnchorCommand, json: bool) -> anyhow::Result<Report> {
     match command {

@@ -3,10 +3,9 @@
 use anyhow::{Context as _, bail};
 use chainsieve::eth::anchor::network::{Network, Preset};
 use chainsieve::eth::anchor::sync_committee::{Bootstrap, Update, UpdateKind};
+use chainsieve_report::{Reader, as_text};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-
-use crate::input::{Reader, as_text};
 
 /// The name of an input in errors.
 const WHAT: &str = "light-client object";

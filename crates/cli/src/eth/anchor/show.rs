@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use chainsieve::eth::anchor::sync_committee::{
-    Anchor, BoundExecution, Checkpoint, Evidence, ExecutionHeader, Participation,
-};
+use chainsieve::eth::anchor::sync_committee::{Anchor, BoundExecution, Checkpoint, Evidence, ExecutionHeader, Participation};
+use chainsieve_report::{count, float, grouped};
+use chainsieve_report::calendar::Utc;
 use serde_json::{Value, json};
 
-use crate::calendar::Utc;
 use crate::eth::header::decimal;
-use crate::output::{count, float, grouped};
 
 /// What no sync committee proves.
 pub(super) const NOT_PROVEN: &str = "\

@@ -10,14 +10,12 @@ use chainsieve::eth::anchor::sync_committee::LightClient;
 use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log_query::{BlockSelection, BlockTag, LogQuery};
-use chainsieve_provider::{AnchorSource, BeaconClient, LinkOptions, Node, Provider};
+use chainsieve_provider::{AnchorSource, BeaconClient, LinkOptions, Node, Provider, Stop};
+use chainsieve_report::{UsageError, grouped, print_note};
 use serde_json::{Value, json};
 
-use super::client::{self, builder, in_words};
-use crate::args::UsageError;
 use crate::args::eth::{BeaconArgs, RpcArgs};
-use crate::output::{grouped, print_note};
-use crate::stop::Stop;
+use super::client::{self, builder, in_words};
 
 /// Number of headers from which a proof of a block hash costs less than all headers in between: a
 /// proof of the history contract has 6 kB, a header 650 bytes.

@@ -4,19 +4,14 @@ use std::time::Duration;
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::anchor::network::Network;
-use chainsieve::eth::anchor::sync_committee::{
-    Action, Anchor, Bootstrap, BootstrapError, Checkpoint, Event, Evidence, LightClient, Update,
-    UpdateError,
-};
+use chainsieve::eth::anchor::sync_committee::{Action, Anchor, Bootstrap, BootstrapError, Checkpoint, Event, Evidence, LightClient, Update, UpdateError};
+use chainsieve_report::{Exit, Page, Reader, Report, grouped};
+use chainsieve_report::calendar::Utc;
 use serde_json::{Value, json};
 
+use crate::args::eth::VerifyAnchorArgs;
 use super::objects::{Found, Object, read};
 use super::show::{self, NOT_PROVEN};
-use crate::args::eth::VerifyAnchorArgs;
-use crate::calendar::Utc;
-use crate::exit::Exit;
-use crate::input::Reader;
-use crate::output::{Page, Report, grouped};
 
 pub(super) fn run(args: &VerifyAnchorArgs) -> anyhow::Result<Report> {
     let reader = Reader::of(&args.files)?;

@@ -10,11 +10,9 @@ use chainsieve::eth::files::{BlockEntries, FileFormat, body_transactions};
 use chainsieve::eth::header::{BlockRef, LinkedHeaders};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::receipts::{BlockReceipts, VerifyError};
+use chainsieve_report::{Source, grouped, named};
 
 use crate::eth::receipts::{self, Whose};
-use crate::input::named;
-use crate::output::grouped;
-use crate::source::Source;
 
 /// Maximum size of a block body in bytes; without blobs, real bodies have a few megabytes.
 const MAX_BODY: u64 = 64 << 20;

@@ -14,15 +14,14 @@ use chainsieve::eth::certificate::{Certificate, IssueError};
 use chainsieve::eth::header::{BlockRef, HeaderView, LinkedHeaders};
 use chainsieve::eth::log_query::{Heads, LogQuery, ResolvedBlocks};
 use chainsieve::eth::receipts::BlockReceipts;
-
+use chainsieve_report::{Report, write};
 use evidence::Feed;
-pub(crate) use evidence::read_wanted;
 
-use super::headers::Headers;
-use super::{logs, profile, query};
 use crate::args::eth::{AuditArgs, HeaderFormat, QueryArgs};
-use crate::input::write;
-use crate::output::Report;
+use super::{logs, profile, query};
+use super::headers::Headers;
+
+pub(crate) use evidence::read_wanted;
 
 pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
     if args.rpc.is_given() {

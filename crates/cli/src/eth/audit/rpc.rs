@@ -5,19 +5,17 @@ use chainsieve::eth::audit::{Audit, AuditReport, Status};
 use chainsieve::eth::certificate::Certificate;
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::provider::Difference;
-use chainsieve_provider::{Beside, FetchedAnswers, Provider, Tip, Warning};
+use chainsieve_provider::{Beside, FetchedAnswers, Provider, Stop, Tip, Warning};
+use chainsieve_report::{Exit, Page, Report, count, grouped};
 use serde_json::{Value, json};
 
-use super::evidence::Feed;
-use super::show::{Answered, LISTED, ROWS, Shown};
-use super::{issue, write_wanted};
 use crate::args::eth::AuditArgs;
+use crate::eth::{profile, query};
 use crate::eth::anchor::trusted::Trusted;
 use crate::eth::rpc::{builder, in_words_of_the_command, words_of};
-use crate::eth::{profile, query};
-use crate::exit::Exit;
-use crate::output::{Page, Report, count, grouped};
-use crate::stop::Stop;
+use super::{issue, write_wanted};
+use super::evidence::Feed;
+use super::show::{Answered, LISTED, ROWS, Shown};
 
 const LETTERS: [&str; 2] = ["A", "B"];
 

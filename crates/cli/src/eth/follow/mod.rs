@@ -10,17 +10,15 @@ use anyhow::{Context as _, bail};
 use chainsieve::eth::chain_profile::ReceiptsScope;
 use chainsieve::eth::follow::{Started, Update};
 use chainsieve_provider::{FollowStatus, Following};
+use chainsieve_report::{Exit, Page, Report, UsageError, count, duration, grouped, print_note};
 use serde_json::{Value, json};
 
-use self::lines::{Format, Lines};
-use self::setup::{Setup, in_words_of_follow};
-use crate::args::UsageError;
 use crate::args::eth::FollowArgs;
-use crate::eth::anchor::trusted::{self, Following as FollowingAnchors};
-use crate::eth::rpc::{Bar, builder, in_words_of_the_command};
-use crate::exit::Exit;
-use crate::output::{self, Page, Report, count, duration, grouped, print_note};
-use crate::stop;
+use crate::exit::stop_on_signals;
+use super::anchor::trusted::{self, Following as FollowingAnchors};
+use super::follow::lines::{Format, Lines};
+use super::follow::setup::{Setup, in_words_of_follow};
+use super::rpc::{Bar, builder, in_words_of_the_command};
 
 /// Minimum number of blocks to link for which a progress bar is shown.
 const SHOW: u64 = 8192;
@@ -37,7 +35,7 @@ pub(crate) fn run(args: &FollowArgs, json: bool) -> anyhow::Result<Report> {
         (false, false) => Format::Text,
     };
     let lines = Lines { format, events: setup::events(&args.abi)? };
-    let stop = stop::on_signals()?;
+    let stop = stop_on_signals()?;
     let (mut builder, bar) = builder(&args.rpc, vec![args.rpc.endpoint()?], stop.clone());
     if args.no_transaction_hashes {
         builder = builder.without_transaction_hashes();
@@ -101,7 +99,7 @@ fn nothing() -> Report {
 #[derive(Default)]
 struct Printer {
     lines: Lines,
-    out: output::Lines,
+    out: chainsieve_report::Lines,
     provider: String,
     bar: Bar,
     started: Option<Started>,

@@ -8,14 +8,13 @@ use anyhow::{Context as _, anyhow};
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::follow::{Fault, StartError};
 use chainsieve_provider::{EventDecoder, FollowBuilder, FollowError, Provider};
+use chainsieve_report::{UsageError, named};
 
-use super::indexed::Indexed;
-use crate::args::UsageError;
 use crate::args::eth::FollowArgs;
-use crate::eth::rpc::in_words_of_the_command;
 use crate::eth::{profile, query};
-use crate::exit::Exit;
-use crate::input::named;
+use crate::eth::rpc::in_words_of_the_command;
+use crate::exit::of_fault;
+use super::indexed::Indexed;
 
 /// Reads the events of ABI files.
 pub(super) fn events(paths: &[PathBuf]) -> anyhow::Result<Option<EventDecoder>> {
@@ -90,7 +89,7 @@ pub(super) fn in_words_of_follow(error: FollowError) -> anyhow::Error {
                 }
                 _ => "",
             };
-            return Exit::of_fault(&fault).error(anyhow!("{node}: {fault}{advice}"));
+            return of_fault(&fault).error(anyhow!("{node}: {fault}{advice}"));
         }
         error => return error.into(),
     };

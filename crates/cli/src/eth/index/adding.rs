@@ -1,7 +1,6 @@
 //! Adds headers to an index, and reports the result.
 
-use std::fs;
-use std::io;
+use std::{fs, io};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -9,17 +8,12 @@ use anyhow::{Context as _, anyhow};
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::header::LinkedHeaders;
 use chainsieve::eth::index::{Folder, Index, IndexError, Settings, Writer};
+use chainsieve_report::{Exit, Lines, Page, Reader, Report, bytes, count, duration, float, grouped, json_line, note, print_note, span};
 use serde_json::json;
 
-use super::{SECTION, named, size};
 use crate::args::eth::{AddingArgs, LinkedHeaderArgs};
 use crate::eth::linked::{self, Bounds};
-use crate::exit::Exit;
-use crate::input::Reader;
-use crate::output::{
-    Lines, Page, Report, bytes, count, duration, float, grouped, json_line, print_note, span,
-};
-use crate::progress;
+use super::{SECTION, named, size};
 
 /// Maximum time until added blocks are made durable.
 const SYNC_AFTER: Duration = Duration::from_secs(5);
@@ -138,7 +132,7 @@ impl<'a> Adding<'a> {
         };
         appended.with_context(|| named(self.path))?;
         let elapsed = self.started.elapsed().as_secs_f64().max(1e-9);
-        progress::note(&format!("{} headers/s", rounded(float(self.added) / elapsed)));
+        note(&format!("{} headers/s", rounded(float(self.added) / elapsed)));
         if self.unsynced >= self.args.sync_every || self.synced.elapsed() >= SYNC_AFTER {
             self.sync()?;
         }

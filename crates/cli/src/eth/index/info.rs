@@ -2,14 +2,13 @@
 
 use anyhow::Context as _;
 use chainsieve::eth::index::IndexError;
+use chainsieve_report::{Exit, Page, Report, bytes, count, float, grouped, span};
+use chainsieve_report::calendar::Utc;
 use serde_json::json;
 
-use super::{MappedIndex, SECTION, named, numbers, size};
 use crate::args::eth::{Buckets, InfoArgs};
-use crate::calendar::Utc;
 use crate::eth::stats::{self, Bucket};
-use crate::exit::Exit;
-use crate::output::{Page, Report, bytes, count, float, grouped, span};
+use super::{MappedIndex, SECTION, named, numbers, size};
 
 /// Maximum number of rows of the table, so that it stays readable.
 const ROWS: u64 = 24;

@@ -11,18 +11,15 @@ use std::fs;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
+use adding::Adding;
 use anyhow::{Context as _, bail};
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::index::{Folder, Index, IndexError, Settings};
 use chainsieve::eth::log_query::{BlockSelection, LogQuery};
-
-use adding::Adding;
+use chainsieve_report::{Report, UsageError};
 use mapped::MappedFolder;
 
-use crate::args::UsageError;
 use crate::args::eth::{BuildArgs, IndexCommand};
-use crate::input;
-use crate::output::Report;
 
 pub(crate) fn run(command: &IndexCommand, json: bool) -> anyhow::Result<Report> {
     match command {
@@ -105,7 +102,7 @@ impl Hashes {
 }
 
 pub(crate) fn named(path: &Path) -> String {
-    format!("index, {}", input::named(path))
+    format!("index, {}", chainsieve_report::named(path))
 }
 
 /// Returns the size of all files of a folder in bytes.

@@ -8,14 +8,12 @@ use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::forecast::expected_false;
 use chainsieve::eth::index::IndexError;
 use chainsieve::eth::log_query::CompiledQuery;
+use chainsieve_report::{Lines, Page, Report, duration, estimate, float, grouped, json_line, share, span};
 use serde_json::json;
 
-use super::{Hashes, MappedIndex, named, numbers, range};
 use crate::args::eth::QueryIndexArgs;
 use crate::eth::query;
-use crate::output::{
-    Lines, Page, Report, duration, estimate, float, grouped, json_line, share, span,
-};
+use super::{Hashes, MappedIndex, named, numbers, range};
 
 /// Number of bytes that are collected before lines are printed.
 const PRINTED: usize = 64 << 10;

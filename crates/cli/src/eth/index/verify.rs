@@ -4,16 +4,13 @@ use std::ops::RangeInclusive;
 
 use anyhow::{Context as _, bail};
 use chainsieve::eth::index::{Checked, Index, IndexError, Verified};
+use chainsieve_report::{Exit, Page, Progress, Reader, Report, bytes, count, float, span};
 use serde_json::json;
 
-use super::mapped::MappedFolder;
-use super::{MappedIndex, SECTION, named};
 use crate::args::eth::VerifyIndexArgs;
 use crate::eth::linked::{self, Bounds};
-use crate::exit::Exit;
-use crate::input::Reader;
-use crate::output::{Page, Report, bytes, count, float, span};
-use crate::progress::Progress;
+use super::{MappedIndex, SECTION, named};
+use super::mapped::MappedFolder;
 
 /// The result of the check of the index itself, and the result of the comparison with the given
 /// headers, if any.

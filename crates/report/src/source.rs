@@ -10,17 +10,19 @@ use chainsieve::eth::files::Input;
 use crate::input::{decode_hex, shorten};
 
 /// A stream that knows its name and how far it was read.
-pub(crate) struct Source {
+#[derive(Debug)]
+pub struct Source {
     name: String,
     /// `true` if the bytes were decoded from hex on the command line.
-    pub(crate) is_argument: bool,
+    pub is_argument: bool,
     /// The input type of the library's readers of files.
-    pub(crate) input: Input<Bytes>,
+    pub input: Input<Bytes>,
 }
 
 /// The origin of the bytes of a source.
 #[derive(Debug)]
-pub(crate) enum Bytes {
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Bytes {
     File(File),
     Stdin(io::Stdin),
     Argument(Cursor<Vec<u8>>),
@@ -28,7 +30,7 @@ pub(crate) enum Bytes {
 
 /// Returns `true` if standard input is a pipe, a socket or a file, and not empty. Waits for the first
 /// byte. A terminal or `/dev/null` is not read unless `-` is given.
-pub(crate) fn stdin_is_piped() -> bool {
+pub fn stdin_is_piped() -> bool {
     is_pipe_or_file() && io::stdin().lock().fill_buf().is_ok_and(|bytes| !bytes.is_empty())
 }
 
@@ -51,7 +53,10 @@ fn is_pipe_or_file() -> bool {
 
 impl Source {
     /// Opens a file, standard input (`-`), or decodes hex; `what` names the source in errors.
-    pub(crate) fn open(argument: &str, what: &str) -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    /// Returns an error if the argument is neither the name of a file that can be read nor hex.
+    pub fn open(argument: &str, what: &str) -> anyhow::Result<Self> {
         if argument == "-" {
             let input = Input::new(Bytes::Stdin(io::stdin()));
             return Ok(Self { name: "standard input".into(), is_argument: false, input });
@@ -74,7 +79,10 @@ impl Source {
     }
 
     /// Opens a file.
-    pub(crate) fn file(path: &Path) -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    /// Returns an error if the path is a folder, or cannot be read.
+    pub fn file(path: &Path) -> anyhow::Result<Self> {
         let file = File::open(path)?;
         let metadata = file.metadata()?;
         if metadata.is_dir() {
@@ -88,17 +96,20 @@ impl Source {
     }
 
     /// Returns the name of the source, for messages.
-    pub(crate) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Returns the number of bytes read so far.
-    pub(crate) fn offset(&self) -> u64 {
+    pub fn offset(&self) -> u64 {
         self.input.offset()
     }
 
     /// Appends `count` bytes to `out`, or fewer if the source ends.
-    pub(crate) fn append(&mut self, count: u64, out: &mut Vec<u8>) -> io::Result<u64> {
+    ///
+    /// # Errors
+    /// Returns the error of the source.
+    pub fn append(&mut self, count: u64, out: &mut Vec<u8>) -> io::Result<u64> {
         self.take(count).read_to_end(out).map(|read| read as u64)
     }
 }

@@ -1,39 +1,95 @@
-//! Reads blocks in order, each with the scripts of the outputs that it spends, if the source
+//! Files of blocks: blocks in order, each with the scripts of the outputs that it spends, if the file
 //! contains these scripts.
 
-use std::io::{BufRead, BufReader};
+use std::fs::{self, Metadata};
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use chainsieve::bitcoin::block::{Header, Version};
-use chainsieve::bitcoin::consensus::encode::Decodable as _;
+use chainsieve::bitcoin::consensus::encode::{self, Decodable, deserialize};
 use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::bitcoin::io::FromStd;
 use chainsieve::bitcoin::{Block, BlockHash, CompactTarget, ScriptBuf, Transaction};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::btc::decode;
-use crate::input::decode_hex;
+use crate::input::{decode_hex, named};
 use crate::source::Source;
+use crate::text::count;
 
 /// A block, with its height and the spent scripts as its source claims them.
 #[derive(Debug)]
-pub(crate) struct SourcedBlock {
-    pub(crate) block: Block,
+pub struct SourcedBlock {
+    /// The block, whose transactions match its merkle root.
+    pub block: Block,
     /// The height, if the source contains it.
-    pub(crate) height: Option<u32>,
+    pub height: Option<u32>,
     /// The scripts of the outputs that the block spends, in the order of the inputs without the
     /// coinbase's input; `None` if the source does not contain the scripts.
-    pub(crate) prevout_scripts: Option<Vec<ScriptBuf>>,
+    pub prevout_scripts: Option<Vec<ScriptBuf>>,
 }
 
-/// Calls `take` with each block of a file, of standard input or of hex: JSON documents, lines of
-/// hex, or concatenated raw blocks.
-pub(crate) fn for_each_block(
+/// Decodes a block or a transaction; truncated input gets a clearer error than "IO error".
+///
+/// # Errors
+/// Returns an error if the bytes are malformed, or bytes follow the object.
+pub fn decode<T: Decodable>(bytes: &[u8]) -> anyhow::Result<T> {
+    deserialize(bytes).map_err(|error| match error {
+        encode::Error::Io(_) => anyhow!("truncated after {}", count(bytes.len(), "byte")),
+        error => error.into(),
+    })
+}
+
+/// Returns the files of a folder in the order of their names, without hidden files and without
+/// files under construction (`.tmp`, `.part`).
+///
+/// # Errors
+/// Returns an error if the folder cannot be read.
+pub fn files(folder: &Path) -> io::Result<Vec<(PathBuf, Metadata)>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let path = entry.path();
+        let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        let is_partial = path.extension().is_some_and(|end| end == "tmp" || end == "part");
+        // A file that was deleted since the listing is skipped.
+        let Ok(metadata) = fs::metadata(&path) else { continue };
+        if metadata.is_file() && !is_hidden && !is_partial {
+            files.push((path, metadata));
+        }
+    }
+    files.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(files)
+}
+
+/// Calls `take` with each block of a file: JSON documents, lines of hex, or concatenated raw blocks.
+///
+/// # Errors
+/// Returns the first error of the file or of `take`.
+pub fn for_each_block_of(
+    path: &Path,
+    mut take: impl FnMut(SourcedBlock) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let source = Source::file(path).with_context(|| named(path))?;
+    for_each(source, |block, _| take(block))
+}
+
+/// Calls `take` with each block of a file, of standard input or of hex on the command line.
+///
+/// # Errors
+/// Returns the first error of the source or of `take`.
+pub fn for_each_block(
     argument: &str,
+    take: impl FnMut(SourcedBlock, &Source) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    for_each(Source::open(argument, "block")?, take)
+}
+
+fn for_each(
+    mut source: Source,
     mut take: impl FnMut(SourcedBlock, &Source) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let mut source = Source::open(argument, "block")?;
     let name = source.name().to_owned();
     let mut take = |sourced: SourcedBlock, source: &Source| {
         ensure!(

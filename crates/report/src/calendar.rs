@@ -1,13 +1,17 @@
 //! Conversions between Unix times and dates.
 
-use std::ops::Range;
+use core::ops::Range;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A date and a time of day, both in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Utc {
-    pub(crate) year: u64,
-    pub(crate) month: u64,
-    pub(crate) day: u64,
+pub struct Utc {
+    /// The year.
+    pub year: u64,
+    /// The month, from 1 on.
+    pub month: u64,
+    /// The day of the month, from 1 on.
+    pub day: u64,
     seconds: u64,
 }
 
@@ -19,7 +23,7 @@ impl Utc {
     /// Returns the date of a number of seconds since 1970.
     ///
     /// Every `u64` has a date: timestamps of headers are untrusted and must not cause a panic.
-    pub(crate) fn new(timestamp: u64) -> Self {
+    pub fn new(timestamp: u64) -> Self {
         // Years are counted from March, so that a leap day is the last day of its year (Hinnant's
         // civil_from_days).
         let days = timestamp / DAY + 719_468;
@@ -36,13 +40,19 @@ impl Utc {
         }
     }
 
+    /// Returns the date of now.
+    pub fn now() -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self::new(now.as_secs())
+    }
+
     /// Formats the date as `2023-07-13`.
-    pub(crate) fn date(self) -> String {
+    pub fn date(self) -> String {
         format!("{:04}-{:02}-{:02}", self.year, self.month, self.day)
     }
 
     /// Formats date and time as `2023-07-13 16:20:35 UTC`.
-    pub(crate) fn date_time(self) -> String {
+    pub fn date_time(self) -> String {
         let Self { seconds, .. } = self;
         let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
         format!("{} {hours:02}:{minutes:02}:{seconds:02} UTC", self.date())
@@ -50,7 +60,7 @@ impl Utc {
 }
 
 /// Returns the Unix time at which a day starts in UTC; the year must be at least 1970.
-pub(crate) fn midnight(year: u64, month: u64, day: u64) -> u64 {
+pub fn midnight(year: u64, month: u64, day: u64) -> u64 {
     // Years are counted from March, as in `Utc::new` (Hinnant's days_from_civil).
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let (cycle, year) = (year / 400, year % 400);
@@ -62,7 +72,7 @@ pub(crate) fn midnight(year: u64, month: u64, day: u64) -> u64 {
 ///
 /// Returns `None` if the text is not a day, if the day is before 1970, or if its start does not fit
 /// into the 32 bits of a Bitcoin header's time.
-pub(crate) fn day_start(text: &str) -> Option<u32> {
+pub fn day_start(text: &str) -> Option<u32> {
     let number = |digits: Range<usize>| text.get(digits)?.parse::<u64>().ok();
     let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);
     let may_be = year >= 1970 && (1..=12).contains(&month) && (1..=31).contains(&day);

@@ -1,76 +1,111 @@
 //! Output of a command: a table for people and JSON for programs.
 
-use std::borrow::Cow;
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{LazyLock, OnceLock};
 use std::time::Instant;
 
 use comfy_table::{Table, presets};
-use indicatif::HumanCount;
 use serde_json::{Map, Value};
 
 use crate::exit::Exit;
+use crate::progress::above_status;
+use crate::text::{printable, printable_json, printable_lines};
 
 /// The result of a command.
 #[derive(Debug)]
-pub(crate) struct Report {
+pub struct Report {
     /// Output for people.
     page: Page,
     /// Output for programs.
     json: Value,
+    /// Hex that is printed alone on standard output, for a pipe; the page is then written to
+    /// standard error.
+    payload: Option<String>,
     exit: Exit,
     is_last_line: bool,
 }
 
 impl Report {
-    pub(crate) fn new(page: Page, json: Value, exit: Exit) -> Self {
-        Self { page, json, exit, is_last_line: false }
+    /// Returns the report of a command, with its output for people and for programs.
+    pub fn new(page: Page, json: Value, exit: impl Into<Exit>) -> Self {
+        Self { page, json, payload: None, exit: exit.into(), is_last_line: false }
+    }
+
+    /// Prints a payload on standard output; the page is then written to standard error.
+    #[must_use]
+    pub fn with_payload(self, payload: impl Into<Option<String>>) -> Self {
+        Self { payload: payload.into(), ..self }
     }
 
     /// Makes the JSON the last line after other lines of JSON. The JSON is then printed on one
     /// line, of kind `summary`.
-    pub(crate) fn after_lines(self) -> Self {
+    #[must_use]
+    pub fn after_lines(self) -> Self {
         Self { is_last_line: true, json: tagged("summary", self.json), ..self }
     }
 
-    pub(crate) fn print(self, json: bool) -> anyhow::Result<ExitCode> {
+    /// Returns the page, the JSON and the exit code, to build another report from them.
+    pub fn into_parts(self) -> (Page, Value, Exit) {
+        (self.page, self.json, self.exit)
+    }
+
+    /// Prints the report: the JSON if `json` is `true`, and the page otherwise.
+    ///
+    /// # Errors
+    /// Returns an error if standard output cannot be written. A closed pipe is no error.
+    pub fn print(self, json: bool) -> anyhow::Result<ExitCode> {
         let is_read = match self.write_stdout(json) {
             Ok(()) => true,
             // The reader of our output closed the pipe, which is not an error of the command.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => false,
             Err(error) => return Err(error.into()),
         };
-        if is_read && !json {
-            let mut stderr = io::stderr().lock();
-            let warnings = self.page.render_warnings(colours(&stderr));
-            // The result is already printed. The result stays valid if nobody reads standard error.
-            drop(stderr.write_all(warnings.as_bytes()));
+        if !json {
+            self.write_stderr(is_read);
         }
         Ok(self.exit.into())
     }
 
+    /// Writes the warnings, and also the page if standard output has a payload. If nobody reads the
+    /// result, no warnings are written.
+    fn write_stderr(&self, is_read: bool) {
+        let mut stderr = io::stderr().lock();
+        let colours = colours(&stderr);
+        let mut text = String::new();
+        if self.payload.is_some() {
+            text += &self.page.render(colours);
+        }
+        if is_read || self.payload.is_some() {
+            text += &self.page.render_warnings(colours);
+        }
+        // The result is already printed. The result stays valid if nobody reads standard error.
+        drop(stderr.write_all(text.as_bytes()));
+    }
+
     fn write_stdout(&self, json: bool) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
-        let text = match json {
-            true if self.is_last_line => line_of(&self.json),
-            true => printable_json(format!("{:#}\n", self.json)),
-            false => self.page.render(colours(&stdout)),
-        };
-        stdout.write_all(text.as_bytes())?;
+        match &self.payload {
+            _ if json && self.is_last_line => stdout.write_all(line_of(&self.json).as_bytes())?,
+            _ if json => writeln!(stdout, "{}", printable_json(format!("{:#}", self.json)))?,
+            Some(payload) if payload.is_empty() => {}
+            Some(payload) => writeln!(stdout, "{payload}")?,
+            None => stdout.write_all(self.page.render(colours(&stdout)).as_bytes())?,
+        }
         stdout.flush()
     }
 }
 
 /// Returns a line of JSON with its line break. The first member of each line names the kind of the
 /// line.
-pub(crate) fn json_line(kind: &str, members: Value) -> String {
+pub fn json_line(kind: &str, members: Value) -> String {
     line_of(&tagged(kind, members))
 }
 
 /// Returns a JSON value as a line with its line break.
-fn line_of(json: &Value) -> String {
+pub fn line_of(json: &Value) -> String {
     printable_json(format!("{json}\n"))
 }
 
@@ -85,21 +120,48 @@ fn tagged(kind: &str, members: Value) -> Value {
 }
 
 /// Lines that are printed while a command runs.
-#[derive(Debug, Default)]
-pub(crate) struct Lines {
+pub struct Lines {
+    to: Box<dyn Write + Send>,
     /// `true` if the reader closed the pipe.
     closed: bool,
 }
 
+impl Default for Lines {
+    /// Lines on standard output.
+    fn default() -> Self {
+        Self::to(io::stdout())
+    }
+}
+
+impl fmt::Debug for Lines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lines").field("closed", &self.closed).finish_non_exhaustive()
+    }
+}
+
 impl Lines {
-    /// Prints a line with its line break on standard output.
-    pub(crate) fn print(&mut self, line: &str) -> io::Result<()> {
-        if self.closed {
+    /// Returns lines that are written to `to`, for a test.
+    pub fn to(to: impl Write + Send + 'static) -> Self {
+        Self { to: Box::new(to), closed: false }
+    }
+
+    /// Returns `true` if the reader closed the pipe. The command may then end.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Prints lines, each with its line break.
+    ///
+    /// # Errors
+    /// Returns an error if the lines cannot be written. A closed pipe is no error.
+    pub fn print(&mut self, text: &str) -> io::Result<()> {
+        if self.closed || text.is_empty() {
             return Ok(());
         }
-        let text = printable(line.trim_end_matches('\n'));
-        let mut stdout = io::stdout().lock();
-        match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
+        // Whoever made a line has escaped its parts, so that this changes nothing.
+        let text = printable_lines(text);
+        let to = &mut self.to;
+        match above_status(|| to.write_all(text.as_bytes()).and_then(|()| to.flush())) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 self.closed = true;
                 Ok(())
@@ -115,7 +177,7 @@ fn colours(stream: &impl IsTerminal) -> bool {
 
 /// Lines, fields and tables, laid out when they are printed, and the command's warnings.
 #[derive(Debug, Default)]
-pub(crate) struct Page {
+pub struct Page {
     parts: Vec<Part>,
     /// Warnings, which are printed on standard error after the rest of the page.
     warnings: Vec<String>,
@@ -131,24 +193,37 @@ enum Part {
 
 /// Each text is one line: line breaks in it are escaped.
 impl Page {
-    pub(crate) fn heading(&mut self, text: impl Into<String>) {
+    /// Adds a line that a terminal shows in bold.
+    pub fn heading(&mut self, text: impl Into<String>) {
         self.parts.push(Part::Heading(text.into()));
     }
 
-    pub(crate) fn line(&mut self, text: impl Into<String>) {
+    /// Adds a line.
+    pub fn line(&mut self, text: impl Into<String>) {
         self.parts.push(Part::Line(text.into()));
     }
 
     /// Adds fields: names on the left, aligned values on the right.
-    pub(crate) fn fields(&mut self, fields: Vec<(&'static str, String)>) {
+    pub fn fields(&mut self, fields: Vec<(&'static str, String)>) {
         self.parts.push(Part::Fields(fields));
     }
 
-    pub(crate) fn table(&mut self, header: Vec<&'static str>, rows: Vec<Vec<String>>) {
+    /// Adds a table. Its columns are aligned.
+    pub fn table(&mut self, header: Vec<&'static str>, rows: Vec<Vec<String>>) {
         self.parts.push(Part::Table(header, rows));
     }
 
-    pub(crate) fn warnings(&mut self, warnings: &[String]) {
+    /// Appends another page. If `whose` is given, each warning of that page begins with this name.
+    pub fn append(&mut self, other: Self, whose: Option<&str>) {
+        self.parts.extend(other.parts);
+        self.warnings.extend(other.warnings.into_iter().map(|text| match whose {
+            Some(whose) => format!("{whose}: {text}"),
+            None => text,
+        }));
+    }
+
+    /// Adds warnings.
+    pub fn warnings(&mut self, warnings: &[String]) {
         self.warnings.extend_from_slice(warnings);
     }
 
@@ -249,81 +324,26 @@ pub(crate) fn print_time_taken() {
 }
 
 /// Prints `note: text` on standard error, while a command runs.
-pub(crate) fn print_note(text: &str) {
+pub fn print_note(text: &str) {
     print_log(&format!("note: {text}"));
 }
 
 /// Prints a log line on standard error, while a command runs.
-pub(crate) fn print_log(text: &str) {
+pub fn print_log(text: &str) {
     if is_quiet() {
         return;
     }
     let since = STARTED.get().map(|started| format!("{:8.3} s  ", started.elapsed().as_secs_f64()));
     let since = since.unwrap_or_default();
     // If standard error is closed, the failure cannot be reported anywhere.
-    drop(writeln!(io::stderr().lock(), "{since}{}", printable(text)));
-}
-
-/// Escapes every character that a terminal does not show as itself: control characters, line breaks,
-/// marks of writing direction. The text stays in its line, whatever a file, a name or a server put
-/// into it. Quotes and backslashes stay, because text that was quoted before has them.
-pub(crate) fn printable(text: &str) -> Cow<'_, str> {
-    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
-        return Cow::Borrowed(text);
-    }
-    let kept = ['"', '\'', '\\'];
-    let mut out = String::with_capacity(text.len() + 8);
-    for part in text.split_inclusive(kept) {
-        let (part, end) = part.split_at(part.trim_end_matches(kept).len());
-        out.extend(part.escape_debug());
-        out.push_str(end);
-    }
-    Cow::Owned(out)
-}
-
-/// Returns a name or another word as it is, or escaped and quoted if the terminal would not show it
-/// as it is.
-pub(crate) fn plain_or_quoted(text: &str) -> Cow<'_, str> {
-    if printable(text) == text { Cow::Borrowed(text) } else { format!("{text:?}").into() }
-}
-
-/// Escapes the characters in JSON that a terminal does not show as themselves, and that JSON allows
-/// in strings. A program reads the same strings.
-pub(crate) fn printable_json(json: String) -> String {
-    let steers = |c: char| c > '~' && c.escape_debug().len() > 1;
-    if !json.contains(steers) {
-        return json;
-    }
-    let mut out = String::with_capacity(json.len() + 8);
-    for c in json.chars() {
-        if steers(c) {
-            out.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")));
-        } else {
-            out.push(c);
-        }
-    }
-    out
-}
-
-/// Formats a number as `36,000` on a terminal, and as `36000` in a pipe, for other programs.
-pub(crate) fn grouped(number: impl TryInto<u64>) -> String {
-    static IS_TERMINAL: LazyLock<bool> = LazyLock::new(|| io::stdout().is_terminal());
-    let number = number.try_into().unwrap_or(u64::MAX);
-    if *IS_TERMINAL { HumanCount(number).to_string() } else { number.to_string() }
-}
-
-/// Formats a number with a noun: `1 byte`, `2 bytes`.
-pub(crate) fn count(number: impl TryInto<u64>, noun: &str) -> String {
-    let number = number.try_into().unwrap_or(u64::MAX);
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", grouped(number))
+    above_status(|| drop(writeln!(io::stderr().lock(), "{since}{}", printable(text))));
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
-    use super::{Page, json_line, plain_or_quoted, printable, printable_json, tagged};
+    use super::{Page, json_line, tagged};
 
     #[test]
     fn the_kind_of_a_line_comes_first() {
@@ -332,20 +352,8 @@ mod tests {
         assert_eq!(tagged("summary", json!({})).to_string(), "{\"kind\":\"summary\"}");
     }
 
-    /// Control characters of C0 and C1, line breaks, and marks of writing direction.
-    const STEERING: &str =
-        "a\u{1b}[2J\r\n\t\u{0}\u{7f}\u{85}\u{9b}\u{200f}\u{202e}\u{2028}\u{2066}z";
-
     #[test]
     fn text_stays_on_its_line() {
-        let escaped =
-            "a\\u{1b}[2J\\r\\n\\t\\0\\u{7f}\\u{85}\\u{9b}\\u{200f}\\u{202e}\\u{2028}\\u{2066}z";
-        assert_eq!(printable(STEERING), escaped);
-        assert_eq!(plain_or_quoted(STEERING), format!("\"{escaped}\""));
-        for plain in ["", "it's", "\"a\\n\"", "Δx ≤ 7 – 日本語", "e\u{301}"] {
-            assert_eq!(printable(plain), plain);
-            assert_eq!(plain_or_quoted(plain), plain);
-        }
         let mut page = Page::default();
         page.heading("a\nb");
         page.line("c\nd");
@@ -355,18 +363,6 @@ mod tests {
         let lines = "a\\nb\nc\\nd\nname  e\\nf\nx     y\ng\\nh  i\n";
         assert_eq!(page.render(false), lines);
         assert_eq!(page.render_warnings(false), "warning: j\\nk\n");
-    }
-
-    #[test]
-    fn json_is_read_as_before() {
-        let json = json!({ STEERING: [STEERING, "\u{e0001}é"] });
-        let text = printable_json(json.to_string());
-        assert!(!text.chars().any(|c| c.is_control() || ('\u{2000}'..='\u{20ff}').contains(&c)));
-        assert!(
-            text.contains("\\u202e\\u2028\\u2066") && text.contains("\\udb40\\udc01é"),
-            "{text}"
-        );
-        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), json);
     }
 
     #[test]

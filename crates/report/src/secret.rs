@@ -4,7 +4,7 @@ use chainsieve::bitcoin::address::NetworkUnchecked;
 use chainsieve::bitcoin::{Address, base58};
 
 /// Message in place of one that would show a private key; it also says what to give instead.
-pub(crate) const NOT_SHOWN: &str = "a private key, not shown: watching needs no private key: \
+pub const NOT_SHOWN: &str = "a private key, not shown: watching needs no private key: \
                                     give an address, a public key or a descriptor with xpub keys";
 
 /// Message in place of an error about the command line that would show a URL.
@@ -14,12 +14,12 @@ pub(crate) const URL_NOT_SHOWN: &str = "a URL in the wrong place, or an invalid 
 
 /// Returns `true` if `text` contains what looks like a private key: WIF, BIP38 or an extended key,
 /// even with a typing error or two.
-pub(crate) fn holds_private_key(text: &str) -> bool {
+pub fn holds_private_key(text: &str) -> bool {
     words(text).any(|word| is_single(word) || (is_extended(word) && !is_public(word)))
 }
 
 /// Splits a text into runs of letters and digits, such as a descriptor's keys.
-pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
+pub fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric())
 }
 

@@ -6,29 +6,29 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::output::is_quiet;
+use crate::page::is_quiet;
 
 /// Minimum number of bytes for which a progress bar is shown. Fewer bytes are read so fast that a
 /// bar is of no use.
 const SHOW: u64 = 32 << 20;
 
 /// Returns the size of a file in bytes; 0 if the argument is not a file.
-pub(crate) fn size(argument: &str) -> u64 {
+pub fn size(argument: &str) -> u64 {
     fs::metadata(argument).map_or(0, |metadata| metadata.len())
 }
 
 /// A progress bar on standard error, shown only if that is a terminal.
 #[derive(Debug)]
-pub(crate) struct Progress(ProgressBar);
+pub struct Progress(ProgressBar);
 
 impl Progress {
     /// Returns a bar for the bytes of these files; an argument that is not a file adds 0 bytes.
-    pub(crate) fn over_files<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn over_files<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Self {
         Self::over(arguments.into_iter().map(size).sum())
     }
 
     /// Returns a bar for a number of bytes, hidden for small totals.
-    pub(crate) fn over(total: u64) -> Self {
+    pub fn over(total: u64) -> Self {
         if total < SHOW {
             return Self(ProgressBar::hidden());
         }
@@ -36,7 +36,7 @@ impl Progress {
     }
 
     /// Returns a bar for a number of slow steps; `what` names them.
-    pub(crate) fn counting(total: u64, what: &str) -> Self {
+    pub fn counting(total: u64, what: &str) -> Self {
         let template =
             format!("{{bar:40}} {{human_pos}}/{{human_len}} {what}, {{eta}} left{{msg}}");
         Self::with_template(total, &template)
@@ -51,12 +51,12 @@ impl Progress {
     }
 
     /// Returns `true` if the bar has a total, whether or not it is visible on a terminal.
-    pub(crate) fn is_shown(&self) -> bool {
+    pub fn is_shown(&self) -> bool {
         self.0.length().is_some()
     }
 
     /// Sets the position of the bar.
-    pub(crate) fn at(&self, done: u64) {
+    pub fn at(&self, done: u64) {
         self.0.set_position(done);
     }
 }
@@ -85,7 +85,7 @@ fn cleared(bar: &ProgressBar) {
 }
 
 /// Shows a text after the visible bar.
-pub(crate) fn note(text: &str) {
+pub fn note(text: &str) {
     if let Some(bar) = &*SHOWN.lock().unwrap_or_else(PoisonError::into_inner) {
         bar.set_message(format!(", {text}"));
     }
@@ -97,20 +97,23 @@ const REFRESH: Duration = Duration::from_millis(250);
 /// A status line on standard error for a command whose total work is unknown, shown only if
 /// standard error is a terminal.
 #[derive(Debug)]
-pub(crate) struct Status {
+pub struct Status {
     bar: ProgressBar,
     next: Option<Instant>,
 }
 
-impl Status {
-    pub(crate) fn new() -> Self {
+impl Default for Status {
+    /// Returns a status line without a text.
+    fn default() -> Self {
         let bar = if is_quiet() { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
         bar.set_style(ProgressStyle::with_template("{wide_msg}").expect("the template is valid"));
         Self { bar: shown(bar), next: None }
     }
+}
 
+impl Status {
     /// Shows a text, at most once per `REFRESH`.
-    pub(crate) fn show(&mut self, text: impl FnOnce() -> String) {
+    pub fn show(&mut self, text: impl FnOnce() -> String) {
         let now = Instant::now();
         if !self.bar.is_hidden() && self.next.is_none_or(|next| next <= now) {
             self.next = Some(now + REFRESH);

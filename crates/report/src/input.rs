@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 
-use crate::args::UsageError;
-use crate::output::plain_or_quoted;
+use crate::exit::UsageError;
 use crate::secret;
+use crate::text::plain_or_quoted;
 
 const STDIN_TWICE: UsageError = UsageError("standard input (-) can be read only once");
 
@@ -19,14 +19,19 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Bytes, and the name of their source for errors.
 #[derive(Debug)]
-pub(crate) struct Input {
-    pub(crate) source: String,
-    pub(crate) bytes: Vec<u8>,
+pub struct Input {
+    /// The name of the source.
+    pub source: String,
+    /// The bytes.
+    pub bytes: Vec<u8>,
 }
 
 impl Input {
     /// Decodes the bytes if they are text, which must be hex; returns raw bytes unchanged.
-    pub(crate) fn unhex(self, what: &str) -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    /// Returns an error if the bytes are text but not hex.
+    pub fn unhex(self, what: &str) -> anyhow::Result<Self> {
         let Self { source, bytes } = self;
         let bytes = match as_text(&bytes) {
             Some(text) => all_hex(text)
@@ -40,15 +45,16 @@ impl Input {
 
 /// Reads arguments that may be hex, a file or `-`.
 #[derive(Debug, Default)]
-pub(crate) struct Reader {
+pub struct Reader {
     stdin_taken: Cell<bool>,
 }
 
 impl Reader {
     /// Returns a reader of these arguments; at most one of them may be standard input (`-`).
-    pub(crate) fn of(
-        arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
-    ) -> Result<Self, UsageError> {
+    ///
+    /// # Errors
+    /// Returns an error if more than one argument is `-`.
+    pub fn of(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Self, UsageError> {
         if arguments.into_iter().filter(|argument| argument.as_ref() == "-").count() > 1 {
             return Err(STDIN_TWICE);
         }
@@ -56,12 +62,18 @@ impl Reader {
     }
 
     /// Reads one object: a file of hex may break it into several lines.
-    pub(crate) fn one(&self, argument: &str, what: &str) -> anyhow::Result<Input> {
+    ///
+    /// # Errors
+    /// Returns an error if the argument cannot be read or decoded.
+    pub fn one(&self, argument: &str, what: &str) -> anyhow::Result<Input> {
         self.raw(argument, what)?.unhex(what)
     }
 
     /// Reads several objects: a file of hex contains one per line, a raw file contains one.
-    pub(crate) fn many(&self, argument: &str, what: &str) -> anyhow::Result<Vec<Input>> {
+    ///
+    /// # Errors
+    /// Returns an error if the argument cannot be read or decoded.
+    pub fn many(&self, argument: &str, what: &str) -> anyhow::Result<Vec<Input>> {
         let Input { source, bytes } = self.raw(argument, what)?;
         let Some(text) = as_text(&bytes) else { return Ok(vec![Input { source, bytes }]) };
         let lines: Vec<_> =
@@ -78,7 +90,10 @@ impl Reader {
     }
 
     /// Reads the text of a file or of standard input.
-    pub(crate) fn text(&self, path: &Path) -> anyhow::Result<String> {
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be read, or is not UTF-8.
+    pub fn text(&self, path: &Path) -> anyhow::Result<String> {
         let bytes = if path.as_os_str() == "-" {
             self.stdin()?
         } else {
@@ -90,7 +105,10 @@ impl Reader {
     }
 
     /// Reads the bytes of a file or of standard input; returns a hex argument as text, not decoded.
-    pub(crate) fn raw(&self, argument: &str, what: &str) -> anyhow::Result<Input> {
+    ///
+    /// # Errors
+    /// Returns an error if the argument cannot be read, is empty, or is neither a file nor hex.
+    pub fn raw(&self, argument: &str, what: &str) -> anyhow::Result<Input> {
         if argument == "-" {
             let bytes = self.stdin()?;
             // Without this check, an empty input or a single line break would be reported as a
@@ -133,7 +151,7 @@ impl Reader {
 ///
 /// The caller decodes such text as hex or JSON. Raw filters, blocks, transactions and SSZ contain
 /// zero bytes, so they are not printable.
-pub(crate) fn as_text(bytes: &[u8]) -> Option<&str> {
+pub fn as_text(bytes: &[u8]) -> Option<&str> {
     let text = str::from_utf8(bytes).ok()?;
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let prints = |c: char| !c.is_control() || c.is_whitespace();
@@ -150,7 +168,10 @@ fn all_hex(text: &str) -> anyhow::Result<()> {
 }
 
 /// Decodes hex, with readable errors.
-pub(crate) fn decode_hex(text: &str) -> anyhow::Result<Vec<u8>> {
+///
+/// # Errors
+/// Returns the position of the first character that is no digit of hex.
+pub fn decode_hex(text: &str) -> anyhow::Result<Vec<u8>> {
     all_hex(text)?;
     hex::decode(text).map_err(|error| anyhow::anyhow!("not hex: {}", reason(error)))
 }
@@ -167,13 +188,13 @@ fn reason(error: hex::FromHexError) -> String {
 
 /// Shortens a text for a message, like [`excerpt`], and quotes it if a terminal would not show it as it
 /// is.
-pub(crate) fn shorten(text: &str) -> String {
+pub fn shorten(text: &str) -> String {
     plain_or_quoted(&excerpt(text)).into_owned()
 }
 
 /// Shortens a text to 64 characters. Hides a private key, and everything but the scheme of a URL: the
 /// path or user of a URL is often an API key.
-pub(crate) fn excerpt(text: &str) -> String {
+pub fn excerpt(text: &str) -> String {
     if secret::holds_private_key(text) {
         return "(a private key, not shown)".into();
     }
@@ -188,19 +209,25 @@ pub(crate) fn excerpt(text: &str) -> String {
 
 /// Returns a path for a message. If a URL was given instead of a path, the URL is hidden, as in
 /// [`shorten`].
-pub(crate) fn named(path: &Path) -> String {
+pub fn named(path: &Path) -> String {
     let text = path.display().to_string();
     if text.contains("://") { shorten(&text) } else { plain_or_quoted(&text).into_owned() }
 }
 
 /// Writes a file; replaces an existing file only if `force` is `true`.
-pub(crate) fn write(path: &Path, bytes: &[u8], force: bool) -> anyhow::Result<()> {
+///
+/// # Errors
+/// Returns an error if the file exists and `force` is `false`, or it cannot be written.
+pub fn write(path: &Path, bytes: &[u8], force: bool) -> anyhow::Result<()> {
     check_overwrite(path, force)?;
     fs::write(path, bytes).with_context(|| format!("cannot write {}", named(path)))
 }
 
 /// Writes a file that is never visible half written: an interrupted command leaves the old contents.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+///
+/// # Errors
+/// Returns an error if the file cannot be written.
+pub fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     // If `path` is a link, the link stays. The target of the link is replaced, or created if it does
     // not exist yet.
     let target = || Some(folder_and_name(path).ok()?.0.join(fs::read_link(path).ok()?));
@@ -234,15 +261,21 @@ impl Drop for Unfinished {
 }
 
 /// Splits the path of a file into the folder and the name.
-pub(crate) fn folder_and_name(path: &Path) -> io::Result<(&Path, &OsStr)> {
+///
+/// # Errors
+/// Returns an error if the path ends in no name.
+pub fn folder_and_name(path: &Path) -> io::Result<(&Path, &OsStr)> {
     let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "not the name of a file");
     let name = path.file_name().ok_or_else(no_name)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     Ok((folder.unwrap_or(Path::new(".")), name))
 }
 
+/// Checks that no file exists at `path`, or that `force` is `true`.
+///
+/// # Errors
 /// Returns an error if a file exists at `path` and `force` is `false`.
-pub(crate) fn check_overwrite(path: &Path, force: bool) -> anyhow::Result<()> {
+pub fn check_overwrite(path: &Path, force: bool) -> anyhow::Result<()> {
     let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
     ensure!(force || !is_file, "{} exists: --force replaces it", named(path));
     Ok(())
