@@ -1,7 +1,7 @@
 //! The `chainsieve` command.
 //!
-//! Each command returns an [`Report`], which contains the same facts as a table for people
-//! and as JSON for programs. Commands that run for long also print lines while they run.
+//! Each command returns a [`Report`], which contains the same facts as a table for people and as
+//! JSON for programs. Commands that run for long also print lines while they run.
 
 mod args;
 mod btc;
@@ -9,18 +9,22 @@ mod demo;
 mod eth;
 mod exit;
 mod filter;
-mod shell;
 mod svg;
 
 use std::env;
 use std::ffi::OsString;
+use std::fs::{self, DirEntry};
+use std::path::Path;
 use std::process::ExitCode;
 
-use args::{BloomCommand, BtcCommand, CfCommand, Cli, Command, ProveCommand};
+use anyhow::Context as _;
 use args::eth::EthCommand;
-use chainsieve_report::{Report, stdin_is_piped};
-use clap::Parser as _;
+use args::{BloomCommand, BtcCommand, CfCommand, Cli, Command, ProveCommand};
+use chainsieve_report::{Exit, Page, Report, check_overwrite, count, named, stdin_is_piped};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory as _, Parser as _};
+use clap_complete::Shell;
+use serde_json::json;
 
 fn main() -> ExitCode {
     chainsieve_report::run(parse(), |cli: &Cli| cli.output, run, exit::of_cause)
@@ -76,8 +80,8 @@ fn parse() -> Result<Cli, clap::Error> {
 
 fn run(cli: &Cli) -> anyhow::Result<Report> {
     match &cli.command {
-        Command::Btc(BtcCommand::Bloom(BloomCommand::New(args))) => btc::bloom::new::run(args),
-        Command::Btc(BtcCommand::Bloom(BloomCommand::Info(args))) => btc::bloom::info::run(args),
+        Command::Btc(BtcCommand::Bloom(BloomCommand::New(args))) => btc::bloom::new(args),
+        Command::Btc(BtcCommand::Bloom(BloomCommand::Info(args))) => btc::bloom::info(args),
         Command::Btc(BtcCommand::Cf(command)) => match command {
             CfCommand::Build(args) => btc::cf::build::run(args, cli.output.json),
             CfCommand::Scan(args) => btc::cf::scan::run(args, cli.output.json),
@@ -103,7 +107,33 @@ fn run(cli: &Cli) -> anyhow::Result<Report> {
         },
         Command::Filter(command) => filter::run(command, cli.output.json),
         Command::Demo => demo::run(),
-        Command::Completions { shell } => shell::completions(*shell),
-        Command::Man { folder, overwrite } => shell::manual(folder, overwrite.force),
+        Command::Completions { shell } => completions(*shell),
+        Command::Man { folder, overwrite } => manual(folder, overwrite.force),
     }
+}
+
+/// Runs `completions`: returns the completion script for a shell.
+pub(crate) fn completions(shell: Shell) -> anyhow::Result<Report> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "chainsieve", &mut script);
+    let script = String::from_utf8(script).context("completions")?;
+    let json = json!({ "shell": shell.to_string(), "script": script });
+    Ok(Report::new(Page::default(), json, Exit::Yes).with_payload(script))
+}
+
+/// Writes the manual pages of `man` into a folder.
+pub(crate) fn manual(folder: &Path, force: bool) -> anyhow::Result<Report> {
+    let cannot = || format!("cannot write {}", named(folder));
+    fs::create_dir_all(folder).with_context(cannot)?;
+    // The folder may contain the pages of other programs.
+    let is_ours = |entry: &DirEntry| entry.file_name().to_string_lossy().starts_with("chainsieve");
+    let ours = || anyhow::Ok(fs::read_dir(folder).with_context(cannot)?.flatten().filter(is_ours));
+    for page in ours()? {
+        check_overwrite(&page.path(), force)?;
+    }
+    clap_mangen::generate_to(Cli::command(), folder).with_context(cannot)?;
+    let pages = ours()?.count();
+    let mut page = Page::default();
+    page.line(format!("{} in {}", count(pages, "page"), named(folder)));
+    Ok(Report::new(page, json!({ "folder": folder, "pages": pages }), Exit::Yes))
 }

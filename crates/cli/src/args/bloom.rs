@@ -1,4 +1,4 @@
-//! Arguments of `btc bloom …`.
+//! Arguments of the commands of BIP37: `btc bloom …`, `btc match` and `btc prove …`.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use chainsieve::bitcoin::{BlockHash, Network};
 use chainsieve::bitcoin::bip158::{FilterHash, FilterHeader};
+use chainsieve::bitcoin::{BlockHash, Network};
 use chainsieve_report::args::{count, network};
 use clap::Args;
 

@@ -1,12 +1,12 @@
-//! Arguments of `btc sync` and `btc watch`: the light client of Bitcoin's peers.
+//! Arguments of the commands with peers: `btc sync`, `btc watch` and `btc test-node`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use chainsieve::bitcoin::{Network, ScriptBuf, Work};
 use chainsieve_client::{Birthday, Protocol};
-use chainsieve_report::calendar;
 use chainsieve_report::args::{Choice, choice, count, network};
+use chainsieve_report::calendar;
 use clap::Args;
 
 use super::WatchArgs;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use chainsieve_filter::Kind;
 use chainsieve_report::args::count;
-use clap::{Args, Subcommand, ValueEnum};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::OverwriteArgs;
 

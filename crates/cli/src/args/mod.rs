@@ -14,7 +14,9 @@ use clap_complete::Shell;
 
 use crate::exit::EXIT_CODES;
 
-pub(crate) use bloom::{Contents, InfoArgs, MatchArgs, NewArgs, PolicyName, Range, VerifyArgs, update_name};
+pub(crate) use bloom::{
+    Contents, InfoArgs, MatchArgs, NewArgs, PolicyName, Range, VerifyArgs, update_name,
+};
 pub(crate) use cf::WatchArgs;
 pub(crate) use client::TestNodeArgs;
 

@@ -3,7 +3,6 @@
 pub(crate) mod bloom;
 pub(crate) mod cf;
 pub(crate) mod client;
-pub(crate) mod describe;
 pub(crate) mod matching;
 pub(crate) mod prove;
 pub(crate) mod test_node;
@@ -12,8 +11,8 @@ pub(crate) mod watch;
 use anyhow::Context as _;
 use chainsieve::bitcoin::Transaction;
 use chainsieve::btc::bip37::BloomFilter;
-use chainsieve_report::{Input, Reader, count};
 use chainsieve_report::blocks::decode;
+use chainsieve_report::{Input, Reader, count};
 
 /// Calls `take` with each transaction of the arguments: hex, files, or `-`.
 fn for_each_transaction(

@@ -3,15 +3,15 @@
 use std::collections::HashSet;
 
 use anyhow::Context as _;
-use chainsieve::bitcoin::{Transaction, Txid};
 use chainsieve::bitcoin::block::Header;
+use chainsieve::bitcoin::{Transaction, Txid};
 use chainsieve::btc::bip37::{Depth, MerkleBlock, Policy, Proof};
-use chainsieve_report::{Exit, Input, Page, Reader, Report, count, grouped};
 use chainsieve_report::args::network_name;
+use chainsieve_report::{Exit, Input, Page, Reader, Report, count, grouped};
 use serde_json::json;
 
-use crate::args::{PolicyName, VerifyArgs};
 use super::for_each_transaction;
+use crate::args::{PolicyName, VerifyArgs};
 
 /// Returns the difficulty of a block: how much harder its proof of work is than that of the easiest
 /// block of the main chain.

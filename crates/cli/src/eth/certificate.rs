@@ -9,10 +9,11 @@ use chainsieve::eth::log_query::{BlockSelection, LogQuery, ResolvedBlocks};
 use chainsieve_report::{Exit, Page, Report, UsageError, count, grouped, named};
 use serde_json::{Value, json};
 
-use crate::args::eth::VerifyCertificateArgs;
-use super::{logs, profile, query};
-use super::audit::{read_chain, read_wanted};
+use super::audit::evidence::read_logs;
 use super::audit::show::undecided_json;
+use super::audit::{read_chain, read_wanted};
+use super::query;
+use crate::args::eth::VerifyCertificateArgs;
 
 /// Maximum number of rows of the table of undecided blocks.
 const ROWS: usize = 20;
@@ -23,7 +24,7 @@ pub(crate) fn run(args: &VerifyCertificateArgs) -> anyhow::Result<Report> {
     let reader = query::stdin_once(&args.query, files.chain(paths))?;
     let query = query::read(&args.query, &reader)?;
     let blocks = blocks(&query)?;
-    let profile = profile::read(&args.trust)?;
+    let profile = args.trust.profile()?;
     let anchors = &args.trust.anchor;
     let named = || format!("certificate, {}", named(&args.certificate));
     let text = reader.text(&args.certificate)?;
@@ -46,7 +47,7 @@ pub(crate) fn run(args: &VerifyCertificateArgs) -> anyhow::Result<Report> {
     // The audit determines the blocks whose receipts are needed.
     let audit = Audit::new(question, &[])?;
     let (receipts, mut warnings) = read_wanted(&audit, &chain, &args.receipts)?;
-    let result = (!args.logs.is_empty()).then(|| logs::read(&args.logs)).transpose()?;
+    let result = (!args.logs.is_empty()).then(|| read_logs(&args.logs)).transpose()?;
     let mut wanted = Vec::new();
     let fetch = |number, hash| {
         let found = receipts.get(&hash).cloned();

@@ -1,7 +1,7 @@
 //! The chart of `eth stats`: fill and false-positive rates of filters over the blocks of a chain.
 
-use chainsieve_report::{float, with_separators};
 use chainsieve_report::calendar::{Utc, midnight};
+use chainsieve_report::{float, with_separators};
 
 use crate::svg::{self, Drawing};
 

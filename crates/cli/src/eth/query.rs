@@ -14,6 +14,14 @@ use serde_json::value::RawValue;
 use crate::args::eth::QueryArgs;
 use crate::args::eth::query::{address, topic};
 
+/// Reads the query of a command whose other arguments `others` may be standard input.
+pub(crate) fn of_args<'a>(
+    args: &'a QueryArgs,
+    others: impl IntoIterator<Item = &'a OsStr>,
+) -> anyhow::Result<LogQuery> {
+    read(args, &stdin_once(args, others)?)
+}
+
 /// Reads the query. `--from` and `--to` override the range of `--query`.
 pub(crate) fn read(args: &QueryArgs, reader: &Reader) -> anyhow::Result<LogQuery> {
     let mut query = match &args.query {

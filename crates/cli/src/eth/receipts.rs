@@ -1,7 +1,7 @@
 //! Reads receipts of blocks from files, folders and archives.
 
-use std::fs;
 use std::ffi::OsStr;
+use std::fs;
 use std::io::BufRead as _;
 use std::path::{Path, PathBuf};
 

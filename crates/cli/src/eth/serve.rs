@@ -8,11 +8,10 @@ use chainsieve_provider::{RpcServerBuilder, RpcServerError, RpcServerEvent};
 use chainsieve_report::{Exit, Page, Report, UsageError, json_line, line_of, print_note};
 use serde_json::json;
 
+use super::anchor::{self, Following};
+use super::{builder, in_words_of_the_command};
 use crate::args::eth::{ServeArgs, Unverified};
 use crate::exit::stop_on_signals;
-use super::profile;
-use super::anchor::trusted::{self, Following};
-use super::rpc::{builder, in_words_of_the_command};
 
 /// Events that may wait to be printed. Further ones are lost, so that no slow reader holds the head.
 const WAITING: usize = 1024;
@@ -39,8 +38,8 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> anyhow::Result<Report> {
         provider.nodes().iter().map(|node| node.endpoint().to_string()).collect();
     print_note(&format!("asking which chain it is: {}", upstreams.join(", ")));
     let chain_id = provider.chain_id().map_err(in_words_of_the_command)?;
-    let provider = provider.with_profile(profile::of_provider(&args.trust, chain_id)?);
-    let beacon = trusted::beacon(&args.beacon, &args.rpc, chain_id, stop.clone(), true)?;
+    let provider = provider.with_profile(args.trust.profile_of(chain_id)?);
+    let beacon = anchor::beacon(&args.beacon, &args.rpc, chain_id, stop.clone(), true)?;
     let trust = match (&beacon, args.trust_head) {
         (Some(_), _) => "light client",
         (None, false) => "anchor",

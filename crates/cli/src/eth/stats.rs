@@ -6,13 +6,15 @@ use anyhow::bail;
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::fill::FillHistogram;
 use chainsieve::eth::header::HeaderView;
-use chainsieve_report::{Exit, Page, Reader, Report, count, float, grouped, share, with_separators, write};
 use chainsieve_report::calendar::Utc;
+use chainsieve_report::{
+    Exit, Page, Reader, Report, count, float, grouped, share, with_separators, write,
+};
 use serde_json::{Value, json};
 
-use crate::args::eth::{Buckets, StatsArgs};
 use super::chart::{self, Chart, Point};
 use super::headers::Headers;
+use crate::args::eth::{Buckets, StatsArgs};
 
 /// Maximum number of rows of an automatic table, so that it stays readable.
 const ROWS: usize = 24;

@@ -5,8 +5,8 @@ use chainsieve_filter::sizing::{self, Cost, SizingError};
 use chainsieve_report::{Exit, Page, Report, bytes, grouped, rate, with_separators, write};
 use serde_json::{Value, json};
 
-use crate::args::filter::SizeArgs;
 use super::chart::{self, Chart, Line, Stroke};
+use crate::args::filter::SizeArgs;
 
 /// Number of points in each decade of rates, for a line without steps.
 const POINTS: i32 = 10;

@@ -1,15 +1,15 @@
-//! Arguments of `eth anchor …`.
+//! Arguments of `eth anchor …`, and of the beacon nodes for every command that uses them.
 
 use std::path::PathBuf;
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve_provider::Endpoint;
-use chainsieve_report::calendar;
 use chainsieve_report::args::{self, Secret, count};
+use chainsieve_report::calendar;
 use clap::{Arg, Args, Subcommand};
 
-use super::{RpcArgs, endpoint};
 use super::query::hash;
+use super::{RpcArgs, endpoint};
 
 /// Help text about a light client, for commands that take anchors from it.
 macro_rules! beacon_help {

@@ -1,17 +1,19 @@
-//! Arguments of `eth audit` and `eth verify-certificate`.
+//! Arguments of `eth audit` and `eth verify-certificate`, and what the user trusts.
 
 use std::path::PathBuf;
 
+use anyhow::{Context as _, anyhow, bail};
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::chain_profile::{BloomSoundness, ReceiptsScope};
+use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve_report::args::{SCOPES, SOUNDNESS, Secret, choice, count};
+use chainsieve_report::{Exit, UsageError};
 use clap::Args;
 
-use crate::args::OverwriteArgs;
 use super::RpcArgs;
 use super::anchor::{BeaconArgs, beacon_help, needs_rpc};
 use super::query::{QueryArgs, hash};
 use super::scan::{FORMATS, HeaderFormat, formats_help};
+use crate::args::OverwriteArgs;
 
 /// Help text about the exit codes of an audit.
 macro_rules! exit_help {
@@ -272,4 +274,61 @@ pub(crate) struct TrustArgs {
         hide_short_help = true
     )]
     pub(crate) assume_receipts: ReceiptsScope,
+}
+
+impl TrustArgs {
+    /// Returns the profile of `--chain` or `--assume-bloom`, one of which must be given.
+    pub(crate) fn profile(&self) -> anyhow::Result<ChainProfile> {
+        let given = self.given_profile()?;
+        given.ok_or_else(|| UsageError("--chain or --assume-bloom is missing: see --help").into())
+    }
+
+    /// Returns the profile of `--chain` or `--assume-bloom`; `None` if neither is given.
+    pub(crate) fn given_profile(&self) -> anyhow::Result<Option<ChainProfile>> {
+        let Some(chain) = &self.chain else {
+            let assumed = |bloom| ChainProfile::assumed("assumed", bloom, self.assume_receipts);
+            return Ok(self.assume_bloom.map(assumed));
+        };
+        let found = match chain.parse() {
+            Ok(id) => ChainProfile::of_chain_id(id),
+            Err(_) if chain == "mainnet" => Some(ChainProfile::ethereum()),
+            Err(_) => ChainProfile::by_name(chain),
+        };
+        found.map(Some).ok_or_else(|| {
+            let names: Vec<_> =
+                ChainProfile::known().map(|profile| profile.name().to_owned()).collect();
+            Exit::Usage.error(anyhow!(
+                "--chain {chain}: this chain is unknown. Known chains, by name or chain id: {}. For \
+                 another chain, give --assume-bloom and --assume-receipts",
+                names.join(", ")
+            ))
+        })
+    }
+
+    /// Returns the profile for the chain id that a provider returns. A profile that the user gives
+    /// takes precedence, but the chain of `--chain` must have the provider's chain id.
+    pub(crate) fn profile_of(&self, chain_id: u64) -> anyhow::Result<ChainProfile> {
+        let known = ChainProfile::of_chain_id(chain_id);
+        let Some(given) = self.given_profile()? else {
+            return known.with_context(|| {
+                format!(
+                    "the provider's chain has id {chain_id}, which is unknown to this command: give \
+                     --assume-bloom and --assume-receipts (for unmodified geth nodes: exact, every-log)"
+                )
+            });
+        };
+        if self.chain.is_some() && known.as_ref() != Some(&given) {
+            let name = known.map_or_else(String::new, |known| format!(", {}", known.name()));
+            bail!(
+                "--chain {}: the provider serves another chain, with id {chain_id}{name}",
+                given.name()
+            );
+        }
+        Ok(given)
+    }
+
+    /// Returns `true` if the user names the chain, or states its properties.
+    pub(crate) fn names_chain(&self) -> bool {
+        self.chain.is_some() || self.assume_bloom.is_some()
+    }
 }

@@ -1,4 +1,4 @@
-//! Arguments of `eth follow`.
+//! Arguments of `eth follow` and `eth serve`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -382,4 +382,3 @@ mod tests {
         assert_eq!(format!("{limits:?}"), format!("{:?}", RpcServerLimits::default()));
     }
 }
-

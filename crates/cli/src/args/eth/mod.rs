@@ -1,4 +1,4 @@
-//! Arguments of `eth …`.
+//! Arguments of `eth …`, and of the provider for every command that uses one.
 
 mod anchor;
 mod audit;
@@ -17,12 +17,18 @@ use clap::{Args, Subcommand};
 
 use crate::exit::EXIT_CODES;
 
-pub(crate) use anchor::{AnchorCommand, BeaconArgs, HeaderAnchorArgs, NetworkArgs, SyncAnchorArgs, VerifyAnchorArgs};
-pub(crate) use audit::{AuditArgs, TrustArgs, VerifyCertificateArgs};
+pub(crate) use anchor::{
+    AnchorCommand, BeaconArgs, HeaderAnchorArgs, NetworkArgs, SyncAnchorArgs, VerifyAnchorArgs,
+};
+pub(crate) use audit::{AuditArgs, VerifyCertificateArgs};
 pub(crate) use follow::{FollowArgs, ServeArgs, Unverified};
-pub(crate) use index::{AddedHeaders, AddingArgs, BuildArgs, IndexCommand, InfoArgs, QueryIndexArgs, VerifyIndexArgs};
+pub(crate) use index::{
+    AddedHeaders, AddingArgs, BuildArgs, IndexCommand, InfoArgs, QueryIndexArgs, VerifyIndexArgs,
+};
 pub(crate) use query::QueryArgs;
-pub(crate) use scan::{Buckets, ForecastArgs, HeaderFormat, HeadersArgs, LinkedHeaderArgs, ScanArgs, StatsArgs};
+pub(crate) use scan::{
+    Buckets, ForecastArgs, HeaderFormat, HeadersArgs, LinkedHeaderArgs, ScanArgs, StatsArgs,
+};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum EthCommand {

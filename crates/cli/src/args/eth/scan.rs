@@ -1,4 +1,4 @@
-//! Arguments of `eth scan` and `eth forecast`.
+//! Arguments of the commands that read headers: `eth scan`, `forecast`, `header` and `stats`.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -7,11 +7,11 @@ use chainsieve::eth::files::FileFormat;
 use chainsieve_report::args::{Choice, choice, count};
 use clap::{Arg, Args};
 
-use crate::args::OverwriteArgs;
 use super::RpcArgs;
 use super::anchor::{BeaconArgs, beacon_help, needs_rpc};
 use super::audit::TrustArgs;
 use super::query::QueryArgs;
+use crate::args::OverwriteArgs;
 
 /// Help text about the sources of headers, for every command that reads headers.
 macro_rules! formats_help {

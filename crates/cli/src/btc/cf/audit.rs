@@ -5,17 +5,21 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
 use chainsieve::bitcoin::{Block, BlockHash, OutPoint, ScriptBuf, Transaction, Txid};
-use chainsieve::btc::bip158::{Acceptance, BlockFilter, BoundBlock, filter_hash};
-use chainsieve::btc::bip158::audit::{Basis, FilterEvidence, InvalidFilter, Prevouts, ProvenTransaction, Refutation, Verdict, audit};
+use chainsieve::btc::bip158::audit::{
+    Basis, FilterEvidence, InvalidFilter, Prevouts, ProvenTransaction, Refutation, Verdict, audit,
+};
 use chainsieve::btc::bip158::container::{MAGIC, Records};
-use chainsieve_report::{Exit, Input, Page, Reader, Report, UsageError, count, decode_hex, grouped, named, write};
+use chainsieve::btc::bip158::{Acceptance, BlockFilter, BoundBlock, filter_hash};
 use chainsieve_report::blocks::{SourcedBlock, for_each_block};
+use chainsieve_report::{
+    Exit, Input, Page, Reader, Report, UsageError, count, decode_hex, grouped, named, write,
+};
 use serde::Deserialize;
 use serde_json::json;
 
+use super::FilterFiles;
 use crate::args::cf::AuditArgs;
 use crate::btc::for_each_transaction;
-use super::files::FilterFiles;
 
 pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
     if let Some(proof) = &args.proof {

@@ -9,9 +9,8 @@ use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve_report::{Exit, Page, Progress, Report, grouped, named};
 use serde_json::json;
 
+use super::{BlockHashes, FilterFiles};
 use crate::args::cf::{HeaderAt, VerifyHeadersArgs};
-use super::block_hashes::BlockHashes;
-use super::files::FilterFiles;
 
 pub(crate) fn run(args: &VerifyHeadersArgs) -> anyhow::Result<Report> {
     let mut given = given(args)?;

@@ -6,9 +6,9 @@ use chainsieve::btc::peer::service_names;
 use chainsieve_client::{Client, Graded, News, Status, Stopped, Update, UpdateId};
 use chainsieve_report::Exit;
 
+use super::summary::FalseFilters;
 use crate::args::client::PeerArgs;
 use crate::exit::stop_on_signals;
-use super::false_filters::FalseFilters;
 
 /// Longest wait for an update before the reasons to end are checked.
 const TICK: Duration = Duration::from_millis(200);

@@ -3,13 +3,16 @@
 use chainsieve::bitcoin::{Address, Network};
 use chainsieve::btc::headers::BlockAt;
 use chainsieve::btc::wallet::Place;
-use chainsieve_client::{Client, Finding, Hit, HitCounts, News, OwnedOutput, OwnedSpend, Owner, Progress, Status, Update, WalletId};
+use chainsieve_client::{
+    Client, Finding, Hit, HitCounts, News, OwnedOutput, OwnedSpend, Owner, Progress, Status,
+    Update, WalletId,
+};
 use chainsieve_report::{Lines, count, grouped, line_of, print_log};
 use serde_json::{Value, json};
 
-use crate::btc::cf::scan::words;
 use super::drive::Reader;
 use super::summary::{graded_json, work_hex};
+use crate::btc::cf::scan::words;
 
 /// Prints the updates of one wallet.
 #[derive(Debug)]

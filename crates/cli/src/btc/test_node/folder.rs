@@ -3,9 +3,9 @@
 //! A truncated file may still be under construction. Such a file is read again when it changes. It
 //! is reported as damaged if it has not changed for a while.
 
-use std::io;
 use std::collections::HashMap;
 use std::fs::{self, Metadata};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context as _, ensure};
 use chainsieve::bitcoin::Transaction;
 use chainsieve::btc::server::IncomingBlock;
-use chainsieve_report::{Input, named};
 use chainsieve_report::blocks::{SourcedBlock, decode, files, for_each_block_of};
+use chainsieve_report::{Input, named};
 
 /// Time without a change after which a truncated file is reported as damaged.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -11,14 +11,16 @@ use chainsieve::eth::anchor::network::Network;
 use chainsieve::eth::anchor::sync_committee::LightClient;
 use chainsieve::eth::files::{HistoryReader, Input};
 use chainsieve_provider::{BeaconClient, LinkFetchError, LinkOptions, LinkedBlock};
-use chainsieve_report::{Exit, Page, Reader, Report, UsageError, as_text, check_overwrite, grouped, named, write};
+use chainsieve_report::{
+    Exit, Page, Reader, Report, UsageError, as_text, check_overwrite, grouped, named, write,
+};
 use serde_json::json;
 
-use crate::eth;
+use super::client::{self, builder, data_folder, in_words};
 use crate::args::eth::HeaderAnchorArgs;
+use crate::eth;
 use crate::eth::headers::Headers;
 use crate::exit::stop_on_signals;
-use super::client::{self, builder, data_folder, in_words};
 
 /// What the argument names.
 enum Wanted {
@@ -117,7 +119,7 @@ fn link(
     if !args.rpc.is_given() {
         return Err(UsageError("--rpc is missing: give the URL of a provider of headers").into());
     }
-    let (builder, _) = eth::rpc::builder(&args.rpc, args.rpc.endpoints(&[])?, stop_on_signals()?);
+    let (builder, _) = eth::builder(&args.rpc, args.rpc.endpoints(&[])?, stop_on_signals()?);
     let provider = builder.build()?;
     let history = network.history();
     let mut find = |number, accept: &mut dyn FnMut(Bytes, HeaderProof) -> bool| {

@@ -8,10 +8,9 @@ use chainsieve_provider::{BeaconClient, BeaconRound};
 use chainsieve_report::{Exit, Lines, Page, Report, json_line};
 use serde_json::{Value, json};
 
+use super::client::{self, anchor_json, answered, builder, data_folder, in_words};
 use crate::args::eth::SyncAnchorArgs;
 use crate::exit::stop_on_signals;
-use super::show;
-use super::client::{self, answered, builder, data_folder, in_words};
 
 pub(super) fn run(args: &SyncAnchorArgs, json: bool) -> anyhow::Result<Report> {
     let network = super::network(&args.beacon.network)?;
@@ -77,7 +76,7 @@ fn summary(
     let mut page = Page::default();
     let mut fields = client::fields(&client);
     if args.optimistic {
-        json["optimistic"] = show::json(&round.optimistic, true);
+        json["optimistic"] = anchor_json(&round.optimistic, true);
         fields.push(("newest signed", client::line(&round.optimistic, client.network())));
     }
     fields.push(("answered", answered(round, asked)));

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use chainsieve::eth::audit::{AuditQuestion, AuditReport, Finding, FindingKind, Status, Undecidable};
+use chainsieve::eth::audit::{
+    AuditQuestion, AuditReport, Finding, FindingKind, Status, Undecidable,
+};
 use chainsieve::eth::chain_profile::ReceiptsScope;
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log::{LocatedLog, digest};

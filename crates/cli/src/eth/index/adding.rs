@@ -1,19 +1,22 @@
 //! Adds headers to an index, and reports the result.
 
-use std::{fs, io};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use anyhow::{Context as _, anyhow};
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::header::LinkedHeaders;
 use chainsieve::eth::index::{Folder, Index, IndexError, Settings, Writer};
-use chainsieve_report::{Exit, Lines, Page, Reader, Report, bytes, count, duration, float, grouped, json_line, note, print_note, span};
+use chainsieve_report::{
+    Exit, Lines, Page, Reader, Report, bytes, count, duration, float, grouped, json_line, note,
+    print_note, span,
+};
 use serde_json::json;
 
-use crate::args::eth::{AddingArgs, LinkedHeaderArgs};
-use crate::eth::linked::{self, Bounds};
 use super::{SECTION, named, size};
+use crate::args::eth::{AddingArgs, LinkedHeaderArgs};
+use crate::eth::headers::{Bounds, for_each_linked};
 
 /// Maximum time until added blocks are made durable.
 const SYNC_AFTER: Duration = Duration::from_secs(5);
@@ -97,7 +100,7 @@ impl<'a> Adding<'a> {
     pub(super) fn run(mut self, headers: &LinkedHeaderArgs) -> anyhow::Result<Report> {
         Reader::of(&headers.headers)?;
         let bounds = Bounds { from: self.from(), to: None };
-        let read = linked::for_each(headers, bounds, |_| (), |chain, ()| self.take(chain));
+        let read = for_each_linked(headers, bounds, |_| (), |chain, ()| self.take(chain));
         // Headers that were read before an error are kept.
         let synced = self.sync();
         read.map_err(|error| self.failed(error))?;

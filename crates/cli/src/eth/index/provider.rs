@@ -9,12 +9,12 @@ use chainsieve::eth::log_query::BlockTag;
 use chainsieve_provider::{Node, RpcError, Stop};
 use chainsieve_report::{Exit, Progress, Report, print_note};
 
-use crate::args::eth::AddedHeaders;
-use crate::eth::anchor::trusted::Trusted;
-use crate::eth::rpc::builder;
-use crate::exit::stop_on_signals;
-use super::named;
 use super::adding::Adding;
+use super::named;
+use crate::args::eth::AddedHeaders;
+use crate::eth::anchor::Trusted;
+use crate::eth::builder;
+use crate::exit::stop_on_signals;
 
 /// Number of reorganisations of the provider's chain after which the command gives up.
 const BRANCHES: u32 = 8;

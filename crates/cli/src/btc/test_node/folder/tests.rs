@@ -1,12 +1,13 @@
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use chainsieve::bitcoin::{Amount, Block, BlockHash, Network, OutPoint, ScriptBuf, Transaction, TxOut};
 use chainsieve::bitcoin::consensus::encode::{serialize, serialize_hex};
 use chainsieve::bitcoin::constants::genesis_block;
+use chainsieve::bitcoin::{
+    Amount, Block, BlockHash, Network, OutPoint, ScriptBuf, Transaction, TxOut,
+};
 use chainsieve_client::testnode::next_block;
 use testkit::btc::regtest;
 

@@ -1,15 +1,17 @@
-//! The command `btc bloom new`.
+//! The commands `btc bloom new` and `btc bloom info`.
 
 use std::collections::HashSet;
 
 use anyhow::{Context as _, anyhow, bail};
-use chainsieve::btc::bip37::{BloomFilter, UpdateMode};
 use chainsieve::btc::bip37::session::{ADDRESS_POPULATION, PrivacyReport};
-use chainsieve_report::{Exit, Page, Reader, Report, UsageError, count, grouped, rate, stdin_is_piped, write};
+use chainsieve::btc::bip37::{BloomFilter, MAX_BLOOM_FILTER_SIZE, MAX_HASH_FUNCS, UpdateMode};
+use chainsieve_report::{
+    Exit, Input, Page, Reader, Report, UsageError, count, grouped, rate, stdin_is_piped, write,
+};
 use serde_json::{Value, json};
 
-use crate::args::{NewArgs, update_name};
-use crate::btc::watch::{Item, Kind, Policy, read_lines};
+use super::watch::{Item, Kind, Policy, read_lines};
+use crate::args::{InfoArgs, NewArgs, update_name};
 
 /// Minimum length in bytes of a script's push that bitcoinj matches; shorter pushes occur in too
 /// many scripts.
@@ -23,7 +25,7 @@ const MAX_ROWS: usize = 20;
 /// small filter fills up within one block and then matches everything after it.
 const ROOM: u32 = 100;
 
-pub(crate) fn run(args: &NewArgs) -> anyhow::Result<Report> {
+pub(crate) fn new(args: &NewArgs) -> anyhow::Result<Report> {
     let items = items(args)?;
     if let (true, Some(path)) = (items.is_empty(), args.file.first()) {
         return Err(anyhow!("{}: the file contains no items", path.display()));
@@ -52,7 +54,7 @@ pub(crate) fn run(args: &NewArgs) -> anyhow::Result<Report> {
     for element in &distinct {
         filter.insert(&element.data);
     }
-    let warnings = warnings(args, &items, inserted, elements, &filter);
+    let warnings = new_warnings(args, &items, inserted, elements, &filter);
     let payload = filter.encode();
     let payload_hex = hex::encode(&payload);
     if let Some(path) = &args.out {
@@ -210,7 +212,7 @@ fn shown_data(data: &[u8]) -> String {
     }
 }
 
-fn warnings(
+fn new_warnings(
     args: &NewArgs,
     items: &[Item],
     inserted: u32,
@@ -290,4 +292,104 @@ fn spends(update: UpdateMode) -> &'static str {
              inserts no outpoint of segwit, P2PKH and P2SH outputs: give --outpoint for those coins"
         }
     }
+}
+
+pub(crate) fn info(args: &InfoArgs) -> anyhow::Result<Report> {
+    let Input { source, bytes } = Reader::default().one(&args.filter, "filter")?;
+    let (filter, rest) =
+        BloomFilter::decode_any_size(&bytes).with_context(|| format!("filter, {source}"))?;
+    let accepted = filter.is_within_size_constraints();
+    let warnings = info_warnings(&filter, rest.len());
+    let estimated = filter.estimated_elements();
+    let update = update_name(filter.update_mode());
+    let json = json!({
+        "bytes": filter.data().len(),
+        "hash_funcs": filter.hash_funcs(),
+        "tweak": filter.tweak(),
+        "flags": filter.flags(),
+        "update": update,
+        "bits": filter.num_bits(),
+        "bits_set": filter.bits_set(),
+        "fill": filter.fill(),
+        "rate": filter.false_positive_rate(),
+        "estimated_elements": estimated.is_finite().then_some(estimated),
+        "matches_everything": filter.matches_everything(),
+        "accepted_by_nodes": accepted,
+        "trailing_bytes": rest.len(),
+        "warnings": warnings,
+    });
+    let mut page = Page::default();
+    page.fields(vec![
+        ("size", count(filter.data().len(), "byte")),
+        ("hash functions", grouped(filter.hash_funcs())),
+        ("tweak", filter.tweak().to_string()),
+        ("flags", format!("{:#04x}, update {update}", filter.flags())),
+        (
+            "fill",
+            format!(
+                "{:.1} %, {} of {} bits",
+                filter.fill() * 100.0,
+                grouped(filter.bits_set()),
+                grouped(filter.num_bits())
+            ),
+        ),
+        ("rate", format!("{} of other elements match", rate(filter.false_positive_rate()))),
+        (
+            "elements",
+            if estimated.is_finite() {
+                format!("about {estimated:.1}, estimated from the fill")
+            } else {
+                "unknown: every bit is set".into()
+            },
+        ),
+    ]);
+    page.warnings(&warnings);
+    Ok(Report::new(page, json, accepted))
+}
+
+fn info_warnings(filter: &BloomFilter, trailing: usize) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let size = filter.data().len();
+    if size > MAX_BLOOM_FILTER_SIZE {
+        warnings.push(format!(
+            "the filter has {} bytes, the limit is {}: nodes reject it",
+            grouped(size),
+            grouped(MAX_BLOOM_FILTER_SIZE)
+        ));
+    }
+    if filter.hash_funcs() > MAX_HASH_FUNCS {
+        warnings.push(format!(
+            "the filter has {} hash functions, the limit is {MAX_HASH_FUNCS}: nodes reject it",
+            grouped(filter.hash_funcs())
+        ));
+    }
+    if filter.matches_everything() {
+        let why = if size == 0 {
+            "no data"
+        } else if filter.hash_funcs() == 0 {
+            "no hash functions"
+        } else {
+            "every bit set"
+        };
+        warnings.push(format!("the filter matches everything: {why}"));
+    } else if filter.bits_set() == 0 {
+        warnings.push("no bit is set: the filter matches nothing".into());
+    } else if filter.false_positive_rate() > 0.1 {
+        warnings.push("the false-positive rate is above 1 in 10".into());
+    }
+    // BIP37 and Bitcoin Core define only the values 0, 1 and 2 of the flags.
+    if filter.flags() > 2 {
+        warnings.push(format!(
+            "flags {:#04x}: nodes use the two low bits only, which mean update {}",
+            filter.flags(),
+            update_name(filter.update_mode())
+        ));
+    }
+    if trailing > 0 {
+        warnings.push(format!(
+            "{} after the last field: nodes ignore trailing bytes",
+            count(trailing, "byte")
+        ));
+    }
+    warnings
 }
