@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// The packages of ours that the sources of a package may use, by the start of their path. The
 /// first matching entry applies.
-const PACKAGES: [(&str, &[&str]); 8] = [
+const PACKAGES: [(&str, &[&str]); 9] = [
     ("crates/lanes/src", &[]),
     ("crates/filter/src", &["chainsieve_lanes"]),
     ("src/lib.rs", &["chainsieve_lanes", "chainsieve_filter"]),
@@ -17,9 +17,16 @@ const PACKAGES: [(&str, &[&str]); 8] = [
     ("crates/testkit/src", &["chainsieve"]),
     ("crates/client/src", &["chainsieve"]),
     ("crates/provider/src", &["chainsieve"]),
+    ("crates/report/src", &["chainsieve"]),
     (
         "crates/cli/src",
-        &["chainsieve", "chainsieve_client", "chainsieve_filter", "chainsieve_provider"],
+        &[
+            "chainsieve",
+            "chainsieve_client",
+            "chainsieve_filter",
+            "chainsieve_provider",
+            "chainsieve_report",
+        ],
     ),
 ];
 
@@ -287,6 +294,8 @@ fn upward_imports_are_found() {
         wrong("crates/client/src/lib.rs", "pub use chainsieve; use chainsieve_client::A;"),
         0
     );
+
+    assert_eq!(wrong("crates/report/src/page.rs", "use chainsieve_provider::Stop;"), 1);
 
     let tests = Path::new("crates/cli/tests/cli/main.rs");
     let wrong = |text| imports_a_satellite(tests, text).is_some();

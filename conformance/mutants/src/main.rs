@@ -102,9 +102,11 @@ impl Trial<'_> {
         let mut limits = Limits::default();
         limits.answer = ANSWER;
         limits.failures = 1;
-        let inputs = Inputs::new(self.pack, None);
-        let selection =
-            Selection::new(self.pack, &[area.to_owned()], &[], profile).expect("an area");
+        let inputs = Inputs::new(self.pack);
+        let mut selection = Selection::all(self.pack).with_areas(&[area]).expect("an area");
+        if let Some(profile) = profile {
+            selection = selection.with_profile(profile).expect("a profile");
+        }
         let mut subject = Process::with_limits(&command, limits);
         let asked = run(&inputs, &selection, &mut subject, &mut |_| ControlFlow::Continue(()));
         match asked {

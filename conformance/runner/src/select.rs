@@ -44,54 +44,81 @@ fn wider<'n>(pattern: &str, names: &(impl Iterator<Item = &'n String> + Clone)) 
     wider.into_iter().find(|wider| names.clone().any(|name| matches(wider, name)))
 }
 
+/// Returns the patterns, or the error of the first one that matches none of the names.
+fn known<'n>(
+    patterns: &[impl AsRef<str>],
+    names: &(impl Iterator<Item = &'n String> + Clone),
+    unknown: impl Fn(String, Option<String>) -> SelectError,
+) -> Result<Vec<String>, SelectError> {
+    let known = |pattern: &str| {
+        let is_known = names.clone().any(|name| matches(pattern, name));
+        let error = || unknown(pattern.to_owned(), wider(pattern, names));
+        is_known.then(|| pattern.to_owned()).ok_or_else(error)
+    };
+    patterns.iter().map(|pattern| known(pattern.as_ref())).collect()
+}
+
 /// Words of the profile that follows the text of the BIPs, and of the flag for behaviour of Core
 /// that contradicts it: such a case is not in the profile, although its expectation is one answer.
 const BIP_TEXT: &str = "bip-text";
 const CORE_QUIRK: &str = "core-quirk";
 
 /// The cases that a run asks.
+///
+/// ```
+/// use chainsieve_conformance::{Pack, Selection};
+///
+/// let pack = Pack::built_in()?;
+/// let selection = Selection::all(&pack).with_areas(&["gcs.*"])?.with_profile("core-exact")?;
+/// assert!(selection.has_area("gcs.decode") && !selection.has_area("bip37.sizing"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Selection<'p> {
+    pack: &'p Pack,
     areas: Vec<String>,
     ids: Vec<String>,
     profile: Option<&'p Profile>,
 }
 
+/// In a pattern, `*` stands for any text.
 impl<'p> Selection<'p> {
-    /// Returns the selection of the cases whose area matches one of `areas` and whose id matches one
-    /// of `ids`. Without patterns, all match. In a pattern, `*` stands for any text. A `profile`
-    /// leaves out the cases that do not belong to it.
+    /// Returns the selection of all cases.
+    pub fn all(pack: &'p Pack) -> Self {
+        Self { pack, areas: Vec::new(), ids: Vec::new(), profile: None }
+    }
+
+    /// Selects only the cases whose area matches one of the patterns. Without patterns, all do.
     ///
     /// # Errors
-    /// If a pattern matches nothing, or if the pack has no such profile.
-    pub fn new(
-        pack: &'p Pack,
-        areas: &[String],
-        ids: &[String],
-        profile: Option<&str>,
-    ) -> Result<Self, SelectError> {
-        for pattern in areas {
-            let names = pack.areas().iter().map(|area| &area.name);
-            if !names.clone().any(|name| matches(pattern, name)) {
-                let matching = wider(pattern, &names);
-                return Err(SelectError::NoArea { pattern: pattern.clone(), matching });
-            }
-        }
-        for pattern in ids {
-            let cases = pack.areas().iter().flat_map(|area| &area.cases);
-            let ids = cases.map(|case| &case.id);
-            if !ids.clone().any(|id| matches(pattern, id)) {
-                let matching = wider(pattern, &ids);
-                return Err(SelectError::NoCase { pattern: pattern.clone(), matching });
-            }
-        }
-        let profile = profile.map(|name| {
-            let names = || pack.profiles().keys().cloned().collect::<Vec<_>>().join(", ");
-            let unknown = || SelectError::NoProfile { name: name.to_owned(), known: names() };
-            pack.profiles().get(name).ok_or_else(unknown)
-        });
-        let profile = profile.transpose()?;
-        Ok(Self { areas: areas.to_vec(), ids: ids.to_vec(), profile })
+    /// If a pattern matches no area.
+    pub fn with_areas(mut self, patterns: &[impl AsRef<str>]) -> Result<Self, SelectError> {
+        let names = self.pack.areas().iter().map(|area| &area.name);
+        let unknown = |pattern, matching| SelectError::NoArea { pattern, matching };
+        self.areas = known(patterns, &names, unknown)?;
+        Ok(self)
+    }
+
+    /// Selects only the cases whose id matches one of the patterns. Without patterns, all do.
+    ///
+    /// # Errors
+    /// If a pattern matches no case.
+    pub fn with_ids(mut self, patterns: &[impl AsRef<str>]) -> Result<Self, SelectError> {
+        let ids = self.pack.areas().iter().flat_map(|area| &area.cases).map(|case| &case.id);
+        let unknown = |pattern, matching| SelectError::NoCase { pattern, matching };
+        self.ids = known(patterns, &ids, unknown)?;
+        Ok(self)
+    }
+
+    /// Leaves out the cases that do not belong to a profile.
+    ///
+    /// # Errors
+    /// If the pack has no profile of this name.
+    pub fn with_profile(mut self, name: &str) -> Result<Self, SelectError> {
+        let names = || self.pack.profiles().keys().cloned().collect::<Vec<_>>().join(", ");
+        let unknown = || SelectError::NoProfile { name: name.to_owned(), known: names() };
+        self.profile = Some(self.pack.profiles().get(name).ok_or_else(unknown)?);
+        Ok(self)
     }
 
     /// Returns the name in `by` whose answers agree; `None` without a profile, if all do.

@@ -1,7 +1,6 @@
 //! `demo`: the main tasks from end to end, on mainnet blocks.
 
-mod audit;
-mod finality;
+mod ethereum;
 
 use std::collections::HashSet;
 
@@ -12,14 +11,13 @@ use chainsieve::btc::bip37::{
     BlockElements, BloomFilter, Depth, MerkleBlock, Policy, Proof, UpdateMode,
 };
 use chainsieve::btc::script::pushes;
+use chainsieve_report::{Exit, Page, Report, rate_with_separators, with_separators};
 use serde_json::{Value, json};
 
 use crate::args::Range;
-use crate::btc::describe::Described;
+use crate::btc::matching::Described;
 use crate::btc::prove::{not_proven, proven};
 use crate::btc::watch::{self, Item};
-use crate::exit::Exit;
-use crate::output::{Page, Report, rate_with_separators, with_separators};
 
 const BLOCK: &str = include_str!("demo/blocks/bitcoin_757753.json");
 const HEIGHT: u64 = 757_753;
@@ -48,8 +46,8 @@ pub(crate) fn run() -> anyhow::Result<Report> {
     let raw = hex::decode(fixture["block"].as_str().context("the fixture holds a block")?)?;
     let mut page = Page::default();
     let mut json = play(&raw, &mut page)?;
-    json["audit"] = audit::run(&mut page)?;
-    json["finality"] = finality::run(&mut page)?;
+    json["audit"] = ethereum::audit_answers(&mut page)?;
+    json["finality"] = ethereum::finality(&mut page)?;
     Ok(Report::new(page, json, Exit::Yes))
 }
 

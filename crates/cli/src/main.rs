@@ -1,74 +1,33 @@
 //! The `chainsieve` command.
 //!
-//! Each command returns an [`output::Report`], which contains the same facts as a table for people
-//! and as JSON for programs. Commands that run for long also print lines while they run.
+//! Each command returns a [`Report`], which contains the same facts as a table for people and as
+//! JSON for programs. Commands that run for long also print lines while they run.
 
 mod args;
 mod btc;
-mod calendar;
 mod demo;
 mod eth;
 mod exit;
 mod filter;
-mod input;
-mod output;
-mod progress;
-mod secret;
-mod shell;
-mod source;
-mod stop;
 mod svg;
 
 use std::env;
 use std::ffi::OsString;
+use std::fs::{self, DirEntry};
+use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Parser as _;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-
+use anyhow::Context as _;
 use args::eth::EthCommand;
 use args::{BloomCommand, BtcCommand, CfCommand, Cli, Command, ProveCommand};
-use exit::Exit;
-use output::Report;
+use chainsieve_report::{Exit, Page, Report, check_overwrite, count, named, stdin_is_piped};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory as _, Parser as _};
+use clap_complete::Shell;
+use serde_json::json;
 
 fn main() -> ExitCode {
-    let cli = match parse() {
-        Ok(cli) => cli,
-        Err(error) if secret::holds_private_key(&error.to_string()) => {
-            output::print_error(&anyhow::anyhow!(secret::NOT_SHOWN));
-            return Exit::Usage.into();
-        }
-        // A provider's URL often contains an API key, so an error of the parser must not repeat it,
-        // even if it was given at the wrong place.
-        Err(error) if error.use_stderr() && error.to_string().contains("://") => {
-            output::print_error(&anyhow::anyhow!(secret::URL_NOT_SHOWN));
-            return Exit::Usage.into();
-        }
-        Err(error) => of_printable_arguments(error).exit(),
-    };
-    output::set_quiet(cli.quiet);
-    if cli.verbose {
-        output::set_verbose();
-    }
-    let result = run(&cli).and_then(|report| report.print(cli.json));
-    output::print_time_taken();
-    match result {
-        Ok(exit) => exit,
-        Err(error) => {
-            output::print_error(&error);
-            Exit::of_error(&error).into()
-        }
-    }
-}
-
-/// Returns the error about the same arguments, each of them escaped: the parser's errors repeat them.
-fn of_printable_arguments(error: clap::Error) -> clap::Error {
-    let given = || env::args_os().map(|arg| arg.to_string_lossy().into_owned());
-    let args: Vec<_> = given().map(|arg| output::printable(&arg).into_owned()).collect();
-    if given().eq(args.iter().cloned()) {
-        return error;
-    }
-    Cli::try_parse_from(args).err().unwrap_or(error)
+    chainsieve_report::run(parse(), |cli: &Cli| cli.output, run, exit::of_cause)
 }
 
 /// Names of arguments that accept `-`, as clap's errors show them.
@@ -102,7 +61,7 @@ fn parse() -> Result<Cli, clap::Error> {
         let may_be_stdin = |name: &String| MAY_BE_STDIN.contains(&name.as_str());
         match (url, missing) {
             (Some(url), _) if is_eth => args.extend([OsString::from("--rpc"), url]),
-            (_, [name]) if may_be_stdin(name) && source::stdin_is_piped() => args.push("-".into()),
+            (_, [name]) if may_be_stdin(name) && stdin_is_piped() => args.push("-".into()),
             (_, missing) => {
                 let with_rpc = args.iter().cloned().chain(["--rpc".into(), "http://[::1]".into()]);
                 let accepts_rpc = Cli::try_parse_from(with_rpc)
@@ -121,34 +80,60 @@ fn parse() -> Result<Cli, clap::Error> {
 
 fn run(cli: &Cli) -> anyhow::Result<Report> {
     match &cli.command {
-        Command::Btc(BtcCommand::Bloom(BloomCommand::New(args))) => btc::bloom::new::run(args),
-        Command::Btc(BtcCommand::Bloom(BloomCommand::Info(args))) => btc::bloom::info::run(args),
+        Command::Btc(BtcCommand::Bloom(BloomCommand::New(args))) => btc::bloom::new(args),
+        Command::Btc(BtcCommand::Bloom(BloomCommand::Info(args))) => btc::bloom::info(args),
         Command::Btc(BtcCommand::Cf(command)) => match command {
-            CfCommand::Build(args) => btc::cf::build::run(args, cli.json),
-            CfCommand::Scan(args) => btc::cf::scan::run(args, cli.json),
+            CfCommand::Build(args) => btc::cf::build::run(args, cli.output.json),
+            CfCommand::Scan(args) => btc::cf::scan::run(args, cli.output.json),
             CfCommand::Audit(args) => btc::cf::audit::run(args),
             CfCommand::VerifyHeaders(args) => btc::cf::headers::run(args),
         },
         Command::Btc(BtcCommand::Match(args)) => btc::matching::run(args),
         Command::Btc(BtcCommand::Prove(ProveCommand::Verify(args))) => btc::prove::verify(args),
-        Command::Btc(BtcCommand::TestNode(args)) => btc::test_node::run(args, cli.json),
+        Command::Btc(BtcCommand::TestNode(args)) => btc::test_node::run(args, cli.output.json),
         Command::Btc(BtcCommand::Sync(args)) => btc::client::sync(args),
-        Command::Btc(BtcCommand::Watch(args)) => btc::client::watch(args, cli.json),
+        Command::Btc(BtcCommand::Watch(args)) => btc::client::watch(args, cli.output.json),
         Command::Eth(command) => match command {
-            EthCommand::Anchor(command) => eth::anchor::run(command, cli.json),
+            EthCommand::Anchor(command) => eth::anchor::run(command, cli.output.json),
             EthCommand::Audit(args) => eth::audit::run(args),
             EthCommand::VerifyCertificate(args) => eth::certificate::run(args),
-            EthCommand::Scan(args) => eth::scan::run(args, cli.json),
-            EthCommand::Follow(args) => eth::follow::run(args, cli.json),
-            EthCommand::Serve(args) => eth::serve::run(args, cli.json),
+            EthCommand::Scan(args) => eth::scan::run(args, cli.output.json),
+            EthCommand::Follow(args) => eth::follow::run(args, cli.output.json),
+            EthCommand::Serve(args) => eth::serve::run(args, cli.output.json),
             EthCommand::Forecast(args) => eth::forecast::run(args),
             EthCommand::Header(args) => eth::header::run(args),
             EthCommand::Stats(args) => eth::stats::run(args),
-            EthCommand::Index(command) => eth::index::run(command, cli.json),
+            EthCommand::Index(command) => eth::index::run(command, cli.output.json),
         },
-        Command::Filter(command) => filter::run(command, cli.json),
+        Command::Filter(command) => filter::run(command, cli.output.json),
         Command::Demo => demo::run(),
-        Command::Completions { shell } => shell::completions(*shell),
-        Command::Man { folder, overwrite } => shell::manual(folder, overwrite.force),
+        Command::Completions { shell } => completions(*shell),
+        Command::Man { folder, overwrite } => manual(folder, overwrite.force),
     }
+}
+
+/// Runs `completions`: returns the completion script for a shell.
+pub(crate) fn completions(shell: Shell) -> anyhow::Result<Report> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "chainsieve", &mut script);
+    let script = String::from_utf8(script).context("completions")?;
+    let json = json!({ "shell": shell.to_string(), "script": script });
+    Ok(Report::new(Page::default(), json, Exit::Yes).with_payload(script))
+}
+
+/// Writes the manual pages of `man` into a folder.
+pub(crate) fn manual(folder: &Path, force: bool) -> anyhow::Result<Report> {
+    let cannot = || format!("cannot write {}", named(folder));
+    fs::create_dir_all(folder).with_context(cannot)?;
+    // The folder may contain the pages of other programs.
+    let is_ours = |entry: &DirEntry| entry.file_name().to_string_lossy().starts_with("chainsieve");
+    let ours = || anyhow::Ok(fs::read_dir(folder).with_context(cannot)?.flatten().filter(is_ours));
+    for page in ours()? {
+        check_overwrite(&page.path(), force)?;
+    }
+    clap_mangen::generate_to(Cli::command(), folder).with_context(cannot)?;
+    let pages = ours()?.count();
+    let mut page = Page::default();
+    page.line(format!("{} in {}", count(pages, "page"), named(folder)));
+    Ok(Report::new(page, json!({ "folder": folder, "pages": pages }), Exit::Yes))
 }

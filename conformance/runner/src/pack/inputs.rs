@@ -126,10 +126,15 @@ pub struct Inputs<'p> {
 }
 
 impl<'p> Inputs<'p> {
-    /// Returns inputs of a pack. Without `corpus`, the folder of large files, the cases that need it
-    /// have no input.
-    pub fn new(pack: &'p Pack, corpus: Option<PathBuf>) -> Self {
-        Self { pack, corpus, fixtures: Mutex::default() }
+    /// Returns inputs of a pack without the corpus: the cases that need it have no input.
+    pub fn new(pack: &'p Pack) -> Self {
+        Self { pack, corpus: None, fixtures: Mutex::default() }
+    }
+
+    /// Sets the corpus, the folder of large files.
+    #[must_use]
+    pub fn with_corpus(self, folder: impl Into<PathBuf>) -> Self {
+        Self { corpus: Some(folder.into()), ..self }
     }
 
     /// Returns the pack.

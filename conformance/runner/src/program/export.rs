@@ -5,17 +5,17 @@ use std::{fs, io};
 
 use anyhow::{Context as _, ensure};
 use chainsieve_conformance::{InputError, Inputs, Pack};
+use chainsieve_report::{Exit, Page, Progress, Report, count, named, write};
 use serde_json::{Value, json};
 
 use crate::args::ExportArgs;
-use crate::exit::Exit;
-use crate::files::{named, write};
-use crate::output::{Page, Report, count};
-use crate::progress::Progress;
 
 pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Report> {
     let pack = super::pack(args.pack.as_deref())?;
-    let inputs = Inputs::new(&pack, args.corpus.clone());
+    let mut inputs = Inputs::new(&pack);
+    if let Some(corpus) = &args.corpus {
+        inputs = inputs.with_corpus(corpus);
+    }
     let progress = Progress::counting(pack.areas().len() as u64, "areas");
     let (mut files, mut cases, mut left_out) = (0, 0, 0);
     let mut put = |path: &str, text: &str| {

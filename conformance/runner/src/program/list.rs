@@ -1,16 +1,20 @@
-//! `run --list`: the areas of the vectors, or cases of theirs.
+//! `run --list` and `run --show`: the areas of the vectors, cases of theirs, or one case.
 
-use chainsieve_conformance::{Area, Case, Selection};
-use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
-use crate::args::RunArgs;
-use crate::exit::{Exit, UsageError};
-use crate::output::{Page, Report, count, grouped};
+use anyhow::{Context as _, anyhow};
+use chainsieve_conformance::{Area, Case, Pack, Selection, shortened};
+use chainsieve_report::{Exit, Page, Report, UsageError, count, grouped, printable_json};
+use serde_json::{Map, Value, json};
 
-pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Report> {
+use crate::args::{PackArgs, RunArgs};
+
+pub(crate) fn list(args: &RunArgs) -> anyhow::Result<Report> {
     let pack = super::pack(args.pack.pack.as_deref())?;
-    let selection = Selection::new(&pack, &args.area, &args.id, None)
-        .map_err(|error| anyhow::Error::from(error).context(UsageError("nothing to list")))?;
+    let selection = Selection::all(&pack).with_areas(&args.area);
+    let selection = selection
+        .and_then(|selection| selection.with_ids(&args.id))
+        .context(UsageError("nothing to list"))?;
     if !args.area.is_empty() || !args.id.is_empty() {
         let areas = pack.areas().iter();
         return Ok(cases(&areas.flat_map(|area| selection.cases(area)).collect::<Vec<_>>()));
@@ -74,4 +78,68 @@ fn cases(cases: &[&Case]) -> Report {
         })
         .collect();
     Report::new(page, json!({ "cases": cases }), Exit::Yes)
+}
+
+pub(crate) fn show(id: &str, args: &PackArgs) -> anyhow::Result<Report> {
+    let pack = super::pack(args.pack.as_deref())?;
+    let mut cases =
+        pack.areas().iter().flat_map(|area| area.cases.iter().map(move |case| (area, case)));
+    let (area, case) = cases.find(|(_, case)| case.id == id).ok_or_else(|| {
+        let area = pack.areas().iter().find(|area| id.starts_with(&area.name));
+        let area = area.map_or("AREA", |area| &area.name);
+        anyhow!("no case has the id {id:?}: run --list --area {area} lists the cases")
+    })?;
+    let inputs = super::inputs(&pack, args)?;
+    let mut warnings = Vec::new();
+    let input = inputs.of(case).unwrap_or_else(|error| {
+        warnings.push(format!("the input is shown with its references: {error}"));
+        case.written_input()
+    });
+    let expect = case.expect.json();
+    let flags: Map<String, Value> = case
+        .flags
+        .iter()
+        .map(|flag| (flag.clone(), json!(meaning(&pack, &area.flags, flag))))
+        .collect();
+    let mut page = Page::default();
+    let mut fields = vec![
+        ("case", case.id.clone()),
+        ("why", case.comment.clone()),
+        ("level", case.level.name().to_owned()),
+        ("source", case.source.clone()),
+    ];
+    for (flag, meaning) in &flags {
+        fields.push(("flag", format!("{flag}: {}", meaning.as_str().unwrap_or_default())));
+    }
+    if let Some(needs) = &case.needs {
+        fields
+            .push(("needs", format!("block {} of {}, {}", needs.height, needs.chain, needs.hash)));
+    }
+    fields.push(("input", printable_json(shortened(&input).to_string())));
+    fields.push(("expected", printable_json(shortened(&expect).to_string())));
+    page.fields(fields);
+    page.warnings(&warnings);
+    let json = json!({
+        "id": case.id,
+        "area": area.name,
+        "title": area.title,
+        "comment": case.comment,
+        "level": case.level.name(),
+        "source": case.source,
+        "flags": flags,
+        "needs": case.needs,
+        "input": input,
+        "expect": expect,
+        "warnings": warnings,
+    });
+    Ok(Report::new(page, json, Exit::Yes))
+}
+
+/// Returns what a flag means, by its area or by the pack.
+fn meaning<'a>(
+    pack: &'a Pack,
+    flags: &'a BTreeMap<String, String>,
+    flag: &str,
+) -> Option<&'a String> {
+    flags.get(flag).or_else(|| pack.flags().get(flag))
 }

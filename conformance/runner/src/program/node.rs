@@ -2,25 +2,24 @@
 
 use std::fs;
 use std::net::{SocketAddr, ToSocketAddrs as _};
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, anyhow, bail};
-use chainsieve::btc::server::ServedChain;
+use anyhow::{Context as _, anyhow, bail, ensure};
+use chainsieve::btc::server::{IncomingBlock, ServedChain};
 use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve_conformance::audit::{self, AuditReport};
 use chainsieve_conformance::serve::{self, Lie, Protocol, StartError, bitcoin, ethereum};
-use chainsieve_provider::{Endpoint, Provider};
+use chainsieve_provider::{Endpoint, Provider, Stop};
+use chainsieve_report::args::network_name;
+use chainsieve_report::blocks::{self, SourcedBlock};
+use chainsieve_report::{
+    Exit, Lines, Page, Progress, Report, UsageError, count, grouped, json_line, named, on_signals,
+    plain_or_quoted, print_log, print_note,
+};
 use serde_json::{Value, json};
 
-use crate::blocks::chain_of_folder;
-use crate::exit::{Exit, UsageError};
-use crate::files::named;
-use crate::node_args::{AuditNodeArgs, ServeNodeArgs, network_name};
-use crate::output::{
-    Lines, Page, Report, count, grouped, json_line, plain_or_quoted, print_log, print_note,
-};
-use crate::progress::Progress;
-use crate::stop::{self, Stop};
+use crate::args::{AuditNodeArgs, ServeNodeArgs};
 
 /// Interval at which `serve-node` looks for further lies.
 const LOOK: Duration = Duration::from_millis(200);
@@ -44,7 +43,7 @@ pub(crate) fn serve(args: &ServeNodeArgs, json: bool) -> anyhow::Result<Report> 
         None if of_ethereum => Protocol::EthereumJsonRpc,
         None => Protocol::BitcoinP2p,
     };
-    let stop = stop::on_signals()?;
+    let stop = stop_on_signals()?;
     let mut log = Log { json, lines: Lines::default(), told: 0 };
     match protocol {
         Protocol::BitcoinP2p => serve_bitcoin(args, lie, &stop, &mut log),
@@ -167,6 +166,39 @@ fn serve_bitcoin(
     Ok(summary(("connections", connections), node.told()))
 }
 
+/// Adds all blocks of a folder to a chain. Returns warnings about damaged files and invalid blocks.
+fn chain_of_folder(folder: &Path, chain: &mut ServedChain) -> anyhow::Result<Vec<String>> {
+    ensure!(folder.is_dir(), "{}: not a folder", named(folder));
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut warnings = Vec::new();
+    for (path, _) in blocks::files(folder).with_context(|| named(folder))? {
+        let read = blocks::for_each_block_of(
+            &path,
+            |SourcedBlock { block, prevout_scripts: prevouts, .. }| {
+                let errors = chain.add_block(IncomingBlock { block, prevouts }, now).errors;
+                warnings.extend(errors.iter().map(ToString::to_string));
+                Ok(())
+            },
+        );
+        if let Err(error) = read {
+            warnings.push(format!("damaged or truncated file: {error:#}"));
+        }
+    }
+    if let Some((waiting, missing)) = chain.waiting() {
+        let blocks = count(waiting, "block");
+        warnings.push(format!("{blocks} not served: block {missing} is not in the folder"));
+    }
+    Ok(warnings)
+}
+
+/// Returns a handle that Ctrl-C, SIGTERM and SIGHUP set.
+pub(crate) fn stop_on_signals() -> anyhow::Result<Stop> {
+    let stop = Stop::new();
+    let set = stop.clone();
+    on_signals(move || set.set())?;
+    Ok(stop)
+}
+
 fn serve_ethereum(
     args: &ServeNodeArgs,
     lie: Option<&Lie>,
@@ -251,13 +283,13 @@ fn provider(
         .endpoint(endpoint)
         .timeout(Duration::from_secs(args.timeout))
         .retries(args.retries)
-        .stop(stop::on_signals()?);
+        .stop(stop_on_signals()?);
     Ok(builder.build()?)
 }
 
 /// Returns the user and the password of Bitcoin Core's JSON-RPC.
 fn credentials(args: &AuditNodeArgs) -> anyhow::Result<Option<(String, String)>> {
-    let read = |path: &std::path::Path| {
+    let read = |path: &Path| {
         let text = fs::read_to_string(path).with_context(|| named(path))?;
         Ok::<_, anyhow::Error>(text.trim_end_matches(['\r', '\n']).to_owned())
     };

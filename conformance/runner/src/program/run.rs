@@ -5,22 +5,22 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, anyhow, bail};
 use chainsieve_conformance::{
-    Baseline, Change, Counts, FindingKind, Inputs, Judgement, Limits, Outcome, Process,
-    Report as RunReport, RpcNode, RunError, Selection, Subject, SubjectRun, shortened,
+    Baseline, Change, Counts, FindingKind, Judgement, Limits, Outcome, Pack, Process,
+    Report as RunReport, RpcNode, RunError, SelectError, Selection, Subject, SubjectRun, shortened,
 };
 use chainsieve_provider::Endpoint;
+use chainsieve_report::calendar::Utc;
+use chainsieve_report::{
+    Exit, Page, Progress, Report, UsageError, count, grouped, named, plain_or_quoted,
+    printable_json, replace, write,
+};
 use serde_json::{Value, json};
 
 use crate::args::RunArgs;
-use crate::exit::{Exit, UsageError};
-use crate::files::{named, replace, write};
-use crate::output::{Page, Report, count, grouped, plain_or_quoted, printable_json};
-use crate::progress::Progress;
-use crate::stop;
+use crate::node::stop_on_signals;
 
 const KINDS: [&str; 4] = ["findings", "outcome", "text", "smallest input"];
 /// Number of characters of an error's text that the table of kinds shows.
@@ -33,9 +33,8 @@ const MAX_BASELINE: u64 = 64 << 20;
 
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Report> {
     let pack = super::pack(args.pack.pack.as_deref())?;
-    let selection = Selection::new(&pack, &args.area, &args.id, args.profile.as_deref())
-        .map_err(|error| anyhow::Error::from(error).context(UsageError("nothing to ask")))?;
-    let inputs = Inputs::new(&pack, super::corpus(&args.pack)?);
+    let selection = selection(&pack, args).context(UsageError("nothing to ask"))?;
+    let inputs = super::inputs(&pack, &args.pack)?;
     let mut baseline =
         args.baseline.as_deref().map(|path| known(path, args.write_baseline)).transpose()?;
     if let Some(folder) = &args.report {
@@ -58,7 +57,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Report> {
         };
     let nodes = args.rpc.iter().zip(endpoints).map(node);
     let subjects = args.subject.iter().map(process).chain(nodes);
-    let stop = stop::on_signals()?;
+    let stop = stop_on_signals()?;
     let mut runs = Vec::new();
     let mut not_started = Vec::new();
     for (command, endpoint, mut subject) in subjects {
@@ -97,7 +96,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Report> {
         }
     }
     let not_in_pack = baseline.map(|(_, baseline)| baseline.not_in(&pack)).unwrap_or_default();
-    let report = RunReport::new(&pack, args.profile.clone(), runs).with_date(today());
+    let report = RunReport::new(&pack, args.profile.clone(), runs).with_date(Utc::now().date());
     if let Some(folder) = &args.report {
         failures.extend(failure(save(folder, &report)));
     }
@@ -134,19 +133,12 @@ fn failure(result: anyhow::Result<()>) -> Option<String> {
     result.err().map(|error| format!("{error:#}"))
 }
 
-/// Returns today's date in UTC.
-fn today() -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    // Years are counted from March, so that a leap day is the last day of its year (Hinnant's
-    // civil_from_days).
-    let days = now.as_secs() / 86_400 + 719_468;
-    let (cycle, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let march_month = (5 * day + 2) / 153;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    let year = cycle * 400 + year + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{:02}", day - (153 * march_month + 2) / 5 + 1)
+fn selection<'p>(pack: &'p Pack, args: &RunArgs) -> Result<Selection<'p>, SelectError> {
+    let selection = Selection::all(pack).with_areas(&args.area)?.with_ids(&args.id)?;
+    match &args.profile {
+        Some(profile) => selection.with_profile(profile),
+        None => Ok(selection),
+    }
 }
 
 /// Reads a baseline. A file that will be written may be missing.

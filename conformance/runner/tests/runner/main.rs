@@ -101,9 +101,8 @@ fn load(folder: &Folder) -> Pack {
 
 /// Runs all cases of a pack.
 fn run_all(pack: &Pack, subject: &mut dyn Subject) -> Result<SubjectRun, RunError> {
-    let inputs = Inputs::new(pack, None);
-    let selection = Selection::new(pack, &[], &[], None).expect("everything");
-    run(&inputs, &selection, subject, &mut |_| ControlFlow::Continue(()))
+    let inputs = Inputs::new(pack);
+    run(&inputs, &Selection::all(pack), subject, &mut |_| ControlFlow::Continue(()))
 }
 
 /// Runs one case with an answer, and returns its run.

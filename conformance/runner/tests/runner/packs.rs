@@ -102,7 +102,7 @@ fn the_fault_of_a_file_names_the_file() {
 #[test]
 fn the_built_in_pack_is_of_the_format() {
     let pack = Pack::built_in().expect("of the format");
-    let inputs = Inputs::new(&pack, None);
+    let inputs = Inputs::new(&pack);
     for case in pack.areas().iter().flat_map(|area| &area.cases) {
         match inputs.of(case) {
             Ok(_) | Err(InputError::NoCorpus) => {}
@@ -123,7 +123,10 @@ fn resolved(x: &Value, corpus: Option<&Folder>) -> Result<Value, InputError> {
         json!({"list": [{"hex": "beef"}], "m/n": 7, "0x": "0xab", "long": {"a": [long, 1, null]}});
     folder.write("fixtures/a/b.json", fixture.to_string());
     let pack = load(&folder);
-    let inputs = Inputs::new(&pack, corpus.map(|corpus| corpus.path().to_owned()));
+    let mut inputs = Inputs::new(&pack);
+    if let Some(corpus) = corpus {
+        inputs = inputs.with_corpus(corpus.path());
+    }
     let mut input = inputs.of(&pack.areas()[0].cases[0])?;
     assert_eq!(input["b"], json!(["0a0a"]), "references in params are resolved too");
     Ok(input["x"].take())

@@ -26,9 +26,12 @@ fn a_profile_leaves_out_what_does_not_belong_to_it() {
         leveled(7, "open", &[], &by(&["geth"])),
     ];
     let pack = load(&pack_with("test.add", &json!({}), &cases));
-    let chosen = |ids: &[&str], profile| -> Vec<u32> {
-        let ids: Vec<_> = ids.iter().map(|&id| id.to_owned()).collect();
-        let selection = Selection::new(&pack, &[], &ids, profile).expect("known");
+    let chosen = |ids: &[&str], profile: Option<&str>| -> Vec<u32> {
+        let selection = Selection::all(&pack).with_ids(ids).expect("known");
+        let selection = match profile {
+            Some(profile) => selection.with_profile(profile).expect("known"),
+            None => selection,
+        };
         let cases = selection.cases(&pack.areas()[0]);
         cases.map(|case| case.id[9..].parse().expect("a number")).collect()
     };
@@ -43,16 +46,15 @@ fn a_profile_leaves_out_what_does_not_belong_to_it() {
 #[test]
 fn an_unknown_name_is_an_error() {
     let pack = load(&pack_with("test.add", &json!({}), &[]));
-    let error = |areas: &[String], ids: &[String], profile| {
-        Selection::new(&pack, areas, ids, profile).expect_err("unknown")
-    };
-    let no_area = |pattern: &str| error(&[pattern.into()], &[], None).to_string();
+    let all = || Selection::all(&pack);
+    let no_area = |pattern| all().with_areas(&[pattern]).expect_err("unknown").to_string();
     assert_eq!(no_area("test"), "no area matches \"test\"; \"test.*\" does");
     assert_eq!(no_area("add"), "no area matches \"add\"; \"*add*\" does");
     assert_eq!(no_area("test.sub"), "no area matches \"test.sub\"");
-    let no_case = error(&[], &["x".into()], None);
+    let no_case = all().with_ids(&["x"]).expect_err("unknown");
     assert_eq!(no_case, SelectError::NoCase { pattern: "x".into(), matching: None });
     let known = "bip-text, core-exact, geth".to_owned();
     let name = "core".to_owned();
-    assert_eq!(error(&[], &[], Some("core")), SelectError::NoProfile { name, known });
+    let no_profile = all().with_profile("core").expect_err("unknown");
+    assert_eq!(no_profile, SelectError::NoProfile { name, known });
 }

@@ -1,16 +1,15 @@
-//! Arguments of `btc bloom …`.
+//! Arguments of the commands of BIP37: `btc bloom …`, `btc match` and `btc prove …`.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use chainsieve::bitcoin::Network;
+use chainsieve::bitcoin::{BlockHash, Network};
 use chainsieve::btc::bip37::UpdateMode;
-use clap::Args;
+use chainsieve_report::args::{Choice, choice, count, network};
+use clap::{Args, ValueEnum};
 
-use super::{Choice, choice, network};
-use crate::args::OverwriteArgs;
-use crate::args::number::count;
+use super::OverwriteArgs;
 
 const NEW_HELP: &str = "\
 The kind of an item is detected from its form: an address, TXID:VOUT, a public key, or a descriptor
@@ -154,4 +153,94 @@ impl FromStr for Range {
             Some(_) => Ok(Self(first..=last)),
         }
     }
+}
+
+const MATCH_HELP: &str = "\
+The filter is updated as a node updates it, across all inputs in their order: a coin received in one
+block is found when a later block spends it. Witness data is never matched.
+Exit code 1 means that nothing matched.
+
+JSON: inputs[{source, kind, hash, transactions, matches[{index, txid, reasons[…]}]}], matched,
+inserted, payload (the updated filter), warnings[]. A reason is {kind: everything | txid}, {kind:
+output, vout, push, data, script, address, satoshis, inserted}, {kind: spent, vin, outpoint}, or
+{kind: input_data, vin, push, data}";
+
+/// Match blocks or transactions against a filter, as a node does.
+#[derive(Debug, Args)]
+#[command(after_long_help = MATCH_HELP)]
+pub(crate) struct MatchArgs {
+    /// The payload of a filterload message: hex, a file, or - for standard input
+    #[arg(value_name = "FILTER")]
+    pub(crate) filter: String,
+    /// Blocks or transactions: hex, files (raw, or one hex item per line), or -
+    #[arg(value_name = "BLOCK|TX", required = true)]
+    pub(crate) inputs: Vec<String>,
+    /// The kind of the inputs
+    #[arg(long = "as", value_enum, default_value_t = Contents::Auto, value_name = "KIND")]
+    pub(crate) contents: Contents,
+    /// The network whose addresses are shown
+    #[arg(long, value_parser = network(), default_value = "mainnet")]
+    pub(crate) network: Network,
+    /// Write the updated filter to this file, as hex
+    #[arg(long, value_name = "FILE")]
+    pub(crate) filter_out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) overwrite: OverwriteArgs,
+}
+
+/// Possible values of `--as`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Contents {
+    /// A block if the input decodes as one, otherwise a transaction
+    Auto,
+    /// Blocks
+    Block,
+    /// Transactions
+    Tx,
+}
+
+const VERIFY_HELP: &str = "\
+Exit codes: 0 the merkleblock is valid, and proves all given transactions
+            1 the merkleblock is valid, but does not prove all given transactions
+            3 the merkleblock is invalid, or its block is not --block-hash
+
+If nothing matched, a node sends a valid merkleblock without transactions: exit code 0. If the
+merkleblock contains the coinbase transaction, give that transaction too: only the coinbase proves the
+height of the merkle tree.
+
+JSON: valid, error (null if valid), policy, network, block_hash, previous_block, time,
+proof_of_work (true if checked), named (true if the header is that of --block-hash), depth (coinbase |
+unproven), transactions (number, as claimed), proven[{index, txid, delivered}], not_in_tree[txid],
+not_proven[], warnings[]";
+
+/// Verify a merkleblock, and list what it proves and what it does not prove.
+#[derive(Debug, Args)]
+#[command(after_long_help = VERIFY_HELP)]
+pub(crate) struct VerifyArgs {
+    /// The payload of a merkleblock message: hex, a file, or - for standard input
+    #[arg(value_name = "MERKLEBLOCK")]
+    pub(crate) merkle_block: String,
+    /// Transactions delivered with the merkleblock: hex, files (raw, or one hex item per line), or
+    /// -
+    #[arg(value_name = "TX")]
+    pub(crate) transactions: Vec<String>,
+    /// The network, whose proof-of-work limit applies
+    #[arg(long, value_parser = network(), default_value = "mainnet")]
+    pub(crate) network: Network,
+    /// The set of checks that the merkleblock must pass
+    #[arg(long, value_enum, default_value_t = PolicyName::Strict)]
+    pub(crate) policy: PolicyName,
+    /// The expected block hash, which you know to be in the chain
+    #[arg(long, value_name = "HASH")]
+    pub(crate) block_hash: Option<BlockHash>,
+}
+
+/// Possible values of `--policy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PolicyName {
+    /// Check tree and proof of work; reject 64-byte transactions, and inner nodes that decode as a
+    /// transaction
+    Strict,
+    /// Check the tree only, as Bitcoin Core does
+    Core,
 }

@@ -5,11 +5,10 @@ use std::str::FromStr;
 
 use chainsieve::bitcoin::bip158::{FilterHash, FilterHeader};
 use chainsieve::bitcoin::{BlockHash, Network};
+use chainsieve_report::args::{count, network};
 use clap::Args;
 
-use super::{Range, network};
-use crate::args::OverwriteArgs;
-use crate::args::number::count;
+use super::{OverwriteArgs, Range};
 
 const BUILD_HELP: &str = "\
 Blocks must be given in the order of the chain, from files, standard input (-) or the command line:

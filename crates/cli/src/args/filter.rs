@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use chainsieve_filter::Kind;
+use chainsieve_report::args::count;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::number::count;
-use crate::args::OverwriteArgs;
+use super::OverwriteArgs;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FilterCommand {

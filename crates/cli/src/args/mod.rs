@@ -5,26 +5,20 @@ pub(crate) mod cf;
 pub(crate) mod client;
 pub(crate) mod eth;
 pub(crate) mod filter;
-mod matching;
-pub(crate) mod number;
-mod prove;
-mod test_node;
 
-use core::fmt;
 use std::path::PathBuf;
 
-use chainsieve::bitcoin::Network;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use chainsieve_report::args::OutputArgs;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::exit::EXIT_CODES;
 
-pub(crate) use bloom::{InfoArgs, NewArgs, Range, update_name};
+pub(crate) use bloom::{
+    Contents, InfoArgs, MatchArgs, NewArgs, PolicyName, Range, VerifyArgs, update_name,
+};
 pub(crate) use cf::WatchArgs;
-pub(crate) use matching::{Contents, MatchArgs};
-pub(crate) use prove::{PolicyName, VerifyArgs};
-pub(crate) use test_node::TestNodeArgs;
+pub(crate) use client::TestNodeArgs;
 
 /// Filters Bitcoin and Ethereum for light clients, and verifies what nodes answer.
 #[derive(Debug, Parser)]
@@ -37,15 +31,8 @@ pub(crate) use test_node::TestNodeArgs;
     arg_required_else_help = true
 )]
 pub(crate) struct Cli {
-    /// Print JSON; each command's --help lists the fields
-    #[arg(long, global = true, display_order = 100)]
-    pub(crate) json: bool,
-    /// Print no notes and no progress on standard error
-    #[arg(long, short, global = true, display_order = 101, conflicts_with = "verbose")]
-    pub(crate) quiet: bool,
-    /// Begin each note with the time since the start, and print the total time at the end
-    #[arg(long, short, global = true, display_order = 102)]
-    pub(crate) verbose: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -180,54 +167,6 @@ pub(crate) struct OverwriteArgs {
     #[arg(long)]
     pub(crate) force: bool,
 }
-
-/// A possible value of an option: its word on the command line, its meaning, and its help text.
-type Choice<T> = (&'static str, T, &'static str);
-
-/// Returns a parser that accepts exactly the words of `choices`.
-fn choice<T>(choices: &'static [Choice<T>]) -> impl TypedValueParser<Value = T>
-where
-    T: Copy + Send + Sync + 'static,
-{
-    let words = choices.iter().map(|(word, _, help)| PossibleValue::new(word).help(help));
-    let named = |name: String| choices.iter().find(|(word, ..)| *word == name);
-    PossibleValuesParser::new(words).map(move |name| named(name).expect("a possible word").1)
-}
-
-/// Returns the parser of `--network`, which also accepts Bitcoin Core's names of the networks.
-fn network() -> impl TypedValueParser<Value = Network> {
-    const NETWORKS: [(&str, Network, &[&str]); 5] = [
-        ("mainnet", Network::Bitcoin, &["main", "bitcoin"]),
-        ("testnet", Network::Testnet, &["test", "testnet3"]),
-        ("testnet4", Network::Testnet4, &[]),
-        ("signet", Network::Signet, &[]),
-        ("regtest", Network::Regtest, &[]),
-    ];
-    let words = NETWORKS.map(|(name, _, aliases)| PossibleValue::new(name).aliases(aliases));
-    PossibleValuesParser::new(words).map(|word| {
-        let named = |(name, _, aliases): &(&str, _, &[&str])| {
-            *name == word || aliases.contains(&word.as_str())
-        };
-        NETWORKS.into_iter().find(named).expect("a possible word").1
-    })
-}
-
-/// Returns the name of a network as `--network` accepts it.
-pub(crate) fn network_name(network: Network) -> String {
-    if network == Network::Bitcoin { "mainnet".into() } else { network.to_string() }
-}
-
-/// Error for arguments that parse but contradict each other; ends the command with exit code 2.
-#[derive(Debug)]
-pub(crate) struct UsageError(pub(crate) &'static str);
-
-impl fmt::Display for UsageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl core::error::Error for UsageError {}
 
 #[cfg(test)]
 mod tests {

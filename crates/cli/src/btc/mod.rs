@@ -3,27 +3,16 @@
 pub(crate) mod bloom;
 pub(crate) mod cf;
 pub(crate) mod client;
-pub(crate) mod describe;
 pub(crate) mod matching;
 pub(crate) mod prove;
 pub(crate) mod test_node;
 pub(crate) mod watch;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 use chainsieve::bitcoin::Transaction;
-use chainsieve::bitcoin::consensus::encode::{self, Decodable, deserialize};
 use chainsieve::btc::bip37::BloomFilter;
-
-use crate::input::{Input, Reader};
-use crate::output::count;
-
-/// Decodes a block or a transaction; truncated input gets a clearer error than "IO error".
-pub(crate) fn decode<T: Decodable>(bytes: &[u8]) -> anyhow::Result<T> {
-    deserialize(bytes).map_err(|error| match error {
-        encode::Error::Io(_) => anyhow!("truncated after {}", count(bytes.len(), "byte")),
-        error => error.into(),
-    })
-}
+use chainsieve_report::blocks::decode;
+use chainsieve_report::{Input, Reader, count};
 
 /// Calls `take` with each transaction of the arguments: hex, files, or `-`.
 fn for_each_transaction(

@@ -6,13 +6,12 @@ use anyhow::Context as _;
 use chainsieve::bitcoin::block::Header;
 use chainsieve::bitcoin::{Transaction, Txid};
 use chainsieve::btc::bip37::{Depth, MerkleBlock, Policy, Proof};
+use chainsieve_report::args::network_name;
+use chainsieve_report::{Exit, Input, Page, Reader, Report, count, grouped};
 use serde_json::json;
 
 use super::for_each_transaction;
-use crate::args::{PolicyName, VerifyArgs, network_name};
-use crate::exit::Exit;
-use crate::input::{Input, Reader};
-use crate::output::{Page, Report, count, grouped};
+use crate::args::{PolicyName, VerifyArgs};
 
 /// Returns the difficulty of a block: how much harder its proof of work is than that of the easiest
 /// block of the main chain.

@@ -1,17 +1,19 @@
-//! Items that a wallet watches, each an argument or a line of a file, and their filter elements.
+//! Items to watch, each an argument or a line of a file: the elements of Bloom filters and the scripts
+//! of compact filters that follow from them.
 
+use std::collections::HashSet;
+use std::path::Path;
 use std::str::FromStr as _;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use chainsieve::bitcoin::address::{NetworkUnchecked, ParseError};
 use chainsieve::bitcoin::hashes::Hash as _;
-use chainsieve::bitcoin::{Address, Network, OutPoint, PublicKey, Txid};
-use chainsieve::btc::descriptors::descriptor_scripts;
+use chainsieve::bitcoin::{Address, Network, OutPoint, PublicKey, ScriptBuf, Txid};
+use chainsieve::btc::descriptors::{DescriptorScript, descriptor_scripts};
 use chainsieve::btc::script::{ops, pushes};
+use chainsieve_report::{Reader, decode_hex, named, secret, shorten, stdin_is_piped};
 
-use crate::args::Range;
-use crate::input::{decode_hex, shorten};
-use crate::secret;
+use crate::args::{Range, WatchArgs};
 
 /// Settings for reading items.
 #[derive(Debug)]
@@ -56,6 +58,11 @@ impl Kind {
             Self::Descriptor => "descriptor",
         }
     }
+
+    /// Returns the name of an item of this kind, for errors.
+    pub(crate) fn item(self, text: &str) -> String {
+        format!("{} {}", self.name(), shorten(text))
+    }
 }
 
 /// One item to watch.
@@ -93,45 +100,27 @@ impl Item {
         }
         let mut item =
             Self { kind, text: text.into(), elements: vec![], unwatchable: 0, malformed: false };
-        match item.fill(policy) {
-            Ok(()) => Ok(item),
-            // The descriptor is not shown: it may contain a private key, and errors end up in logs.
-            Err(error) if kind == Kind::Descriptor => Err(error),
-            Err(error) => Err(error.context(format!("{} {}", kind.name(), shorten(text)))),
-        }
-    }
-
-    fn fill(&mut self, policy: &Policy) -> anyhow::Result<()> {
-        match self.kind {
-            Kind::Address => {
-                let script = address(&self.text, policy.network)?.script_pubkey();
-                self.push_script(script.as_bytes(), None);
-            }
-            Kind::Script => self.push_script(&decode_hex(&self.text)?, None),
-            Kind::Key => {
-                let key = PublicKey::from_str(&self.text)?;
-                self.push(key.pubkey_hash().to_byte_array().to_vec());
+        match Watched::parse(kind, text, policy.network)? {
+            Watched::Script(script) => item.push_script(script.as_bytes(), None),
+            Watched::Key(key) => {
+                item.push(key.pubkey_hash().to_byte_array().to_vec());
                 if policy.with_keys {
-                    self.push(key.to_bytes());
+                    item.push(key.to_bytes());
                 }
             }
-            Kind::Outpoint => self.push(outpoint_element(&OutPoint::from_str(&self.text)?)),
-            Kind::Txid => self.push(Txid::from_str(&self.text)?.to_byte_array().to_vec()),
-            Kind::Data => {
-                let data = decode_hex(&self.text)?;
-                if data.is_empty() {
-                    bail!("empty data: no script pushes empty data");
-                }
-                self.push(data);
+            Watched::Coin(outpoint, None) => item.push(outpoint_element(&outpoint)),
+            Watched::Coin(_, Some(_)) => {
+                bail!("{}: a Bloom filter needs no script of a coin: TXID:VOUT", kind.item(text))
             }
-            Kind::Descriptor => {
-                check_descriptor_keys(&self.text, policy.network)?;
-                for derived in descriptor_scripts(&self.text, policy.range.0.clone())? {
-                    self.push_script(derived.script.as_bytes(), derived.index);
+            Watched::Txid(txid) => item.push(txid.to_byte_array().to_vec()),
+            Watched::Data(data) => item.push(data),
+            Watched::Descriptor => {
+                for derived in descriptor_scripts(text, policy.range.0.clone())? {
+                    item.push_script(derived.script.as_bytes(), derived.index);
                 }
             }
         }
-        Ok(())
+        Ok(item)
     }
 
     fn push(&mut self, data: Vec<u8>) {
@@ -148,8 +137,62 @@ impl Item {
     }
 }
 
+/// What an item stands for.
+#[derive(Debug)]
+pub(crate) enum Watched {
+    Script(ScriptBuf),
+    Key(PublicKey),
+    /// A descriptor, whose text is the item.
+    Descriptor,
+    /// A coin, and its script if the item has it: `TXID:VOUT=SCRIPT`.
+    Coin(OutPoint, Option<ScriptBuf>),
+    Txid(Txid),
+    Data(Vec<u8>),
+}
+
+impl Watched {
+    /// Parses an item. Errors do not show a descriptor: it may contain a private key, and errors end up
+    /// in logs.
+    pub(crate) fn parse(kind: Kind, text: &str, network: Network) -> anyhow::Result<Self> {
+        let parsed = match kind {
+            Kind::Address => address(text, network).map(Self::Script),
+            Kind::Script => decode_hex(text).map(|script| Self::Script(script.into())),
+            Kind::Key => PublicKey::from_str(text).map(Self::Key).map_err(Into::into),
+            Kind::Outpoint => coin(text, network),
+            Kind::Txid => Txid::from_str(text).map(Self::Txid).map_err(Into::into),
+            Kind::Data => match decode_hex(text) {
+                Ok(data) if data.is_empty() => {
+                    Err(anyhow!("empty data: no script pushes empty data"))
+                }
+                data => data.map(Self::Data),
+            },
+            Kind::Descriptor => {
+                check_descriptor_keys(text, network)?;
+                return Ok(Self::Descriptor);
+            }
+        };
+        parsed.with_context(|| kind.item(text))
+    }
+}
+
+fn coin(text: &str, network: Network) -> anyhow::Result<Watched> {
+    let (outpoint, script) = match text.split_once('=') {
+        Some((outpoint, script)) => (outpoint.trim(), Some(script.trim())),
+        None => (text, None),
+    };
+    let outpoint = OutPoint::from_str(outpoint)?;
+    let script = match script {
+        None => None,
+        Some(hex) if hex.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
+            Some(ScriptBuf::from(decode_hex(hex)?))
+        }
+        Some(text) => Some(address(text, network)?),
+    };
+    Ok(Watched::Coin(outpoint, script))
+}
+
 /// Returns the kind and the text of an item; the kind is detected, or is written before a colon.
-pub(crate) fn detect(text: &str) -> anyhow::Result<(Kind, &str)> {
+fn detect(text: &str) -> anyhow::Result<(Kind, &str)> {
     let text = text.trim();
     if secret::holds_private_key(text) {
         bail!(secret::NOT_SHOWN);
@@ -231,7 +274,7 @@ fn is_bech32(text: &str) -> bool {
 }
 
 /// Returns an error for a descriptor with extended keys of another network.
-pub(crate) fn check_descriptor_keys(text: &str, network: Network) -> anyhow::Result<()> {
+fn check_descriptor_keys(text: &str, network: Network) -> anyhow::Result<()> {
     let (other, takes) = match network {
         Network::Bitcoin => ("tpub", "testnet"),
         _ => ("xpub", "mainnet"),
@@ -242,7 +285,8 @@ pub(crate) fn check_descriptor_keys(text: &str, network: Network) -> anyhow::Res
     Ok(())
 }
 
-pub(crate) fn address(text: &str, network: Network) -> anyhow::Result<Address> {
+/// Returns the script of an address of the network.
+fn address(text: &str, network: Network) -> anyhow::Result<ScriptBuf> {
     let address = Address::<NetworkUnchecked>::from_str(text);
     // The parser tries base58 last, so its error for invalid bech32 would be about base58.
     let address = match address {
@@ -252,7 +296,7 @@ pub(crate) fn address(text: &str, network: Network) -> anyhow::Result<Address> {
         address => address?,
     };
     if address.is_valid_for_network(network) {
-        return Ok(address.assume_checked());
+        return Ok(address.assume_checked().script_pubkey());
     }
     let others = [
         (Network::Bitcoin, "mainnet"),
@@ -271,6 +315,103 @@ pub(crate) fn address(text: &str, network: Network) -> anyhow::Result<Address> {
 /// little-endian.
 pub(crate) fn outpoint_element(outpoint: &OutPoint) -> Vec<u8> {
     [&outpoint.txid.to_byte_array()[..], &outpoint.vout.to_le_bytes()].concat()
+}
+
+/// A script, and the item that it was derived from.
+#[derive(Debug, Clone)]
+pub(crate) struct WatchedScript {
+    pub(crate) item: String,
+    /// Index of the path in a multipath descriptor: 1 is the change path of `<0;1>`.
+    pub(crate) path: Option<u32>,
+    /// The index in a ranged descriptor.
+    pub(crate) index: Option<u32>,
+    pub(crate) script: ScriptBuf,
+}
+
+/// Returns the scripts of all items; a repeated item is ignored.
+pub(crate) fn scripts(
+    args: &WatchArgs,
+    range: &Range,
+    reader: &Reader,
+) -> anyhow::Result<Vec<WatchedScript>> {
+    let network = args.network;
+    read_items(args, reader, |kind, text| expand(kind, text, network, range))
+}
+
+/// Applies `expand` to every item of the command line; a repeated item is ignored.
+pub(crate) fn read_items<T>(
+    args: &WatchArgs,
+    reader: &Reader,
+    mut expand: impl FnMut(Kind, &str) -> anyhow::Result<Vec<T>>,
+) -> anyhow::Result<Vec<T>> {
+    let mut found = Vec::new();
+    let mut seen = HashSet::new();
+    let mut expand = |text: &str| {
+        let (kind, value) = detect(text)?;
+        if !seen.insert((kind.name(), value.to_owned())) {
+            return Ok(Vec::new());
+        }
+        expand(kind, value)
+    };
+    for item in args.items.iter().filter(|item| *item != "-") {
+        found.extend(expand(item)?);
+    }
+    let is_piped = args.items.is_empty() && args.file.is_empty() && stdin_is_piped();
+    let is_named = args.items.iter().any(|item| item == "-");
+    let stdin = (is_named || is_piped).then(|| Path::new("-"));
+    for path in stdin.into_iter().chain(args.file.iter().map(AsRef::as_ref)) {
+        let text = reader.text(path)?;
+        let name = if path.as_os_str() == "-" { "standard input".into() } else { named(path) };
+        let items = read_lines(&text, &name, &mut expand)?;
+        if items.is_empty() {
+            bail!("{name}: the input contains no items");
+        }
+        found.extend(items.into_iter().flatten());
+    }
+    Ok(found)
+}
+
+/// Returns the scripts of an item.
+pub(crate) fn expand(
+    kind: Kind,
+    text: &str,
+    network: Network,
+    range: &Range,
+) -> anyhow::Result<Vec<WatchedScript>> {
+    let one = |script| WatchedScript { item: text.to_owned(), path: None, index: None, script };
+    Ok(match Watched::parse(kind, text, network)? {
+        Watched::Script(script) if script.is_empty() || script.is_op_return() => bail!(
+            "{}: filters contain no empty scripts and no scripts that start with OP_RETURN",
+            kind.item(text)
+        ),
+        Watched::Script(script) => vec![one(script)],
+        Watched::Key(key) => key_scripts(key).into_iter().map(one).collect(),
+        Watched::Descriptor => {
+            let derived = descriptor_scripts(text, range.0.clone())?.into_iter();
+            let script = |DescriptorScript { path, index, script, .. }| WatchedScript {
+                path: Some(path),
+                index,
+                ..one(script)
+            };
+            derived.map(script).collect()
+        }
+        Watched::Coin(..) | Watched::Txid(_) | Watched::Data(_) => bail!(
+            "{}: a compact filter contains whole scripts only; give the coin's script or address",
+            kind.item(text)
+        ),
+    })
+}
+
+/// Returns the scripts of Bitcoin Core's descriptor `combo`: P2PK, P2PKH, and for a compressed key
+/// also P2WPKH and P2SH-P2WPKH.
+fn key_scripts(key: PublicKey) -> Vec<ScriptBuf> {
+    let mut scripts = vec![ScriptBuf::new_p2pk(&key), ScriptBuf::new_p2pkh(&key.pubkey_hash())];
+    if let Ok(hash) = key.wpubkey_hash() {
+        let program = ScriptBuf::new_p2wpkh(&hash);
+        scripts.push(ScriptBuf::new_p2sh(&program.script_hash()));
+        scripts.push(program);
+    }
+    scripts
 }
 
 #[cfg(test)]

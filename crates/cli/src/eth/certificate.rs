@@ -6,16 +6,14 @@ use chainsieve::eth::certificate::{Certificate, CertificateError, Trust};
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{BlockSelection, LogQuery, ResolvedBlocks};
+use chainsieve_report::{Exit, Page, Report, UsageError, count, grouped, named};
 use serde_json::{Value, json};
 
+use super::audit::evidence::read_logs;
 use super::audit::show::undecided_json;
 use super::audit::{read_chain, read_wanted};
-use super::{logs, profile, query};
-use crate::args::UsageError;
+use super::query;
 use crate::args::eth::VerifyCertificateArgs;
-use crate::exit::Exit;
-use crate::input::named;
-use crate::output::{Page, Report, count, grouped};
 
 /// Maximum number of rows of the table of undecided blocks.
 const ROWS: usize = 20;
@@ -26,7 +24,7 @@ pub(crate) fn run(args: &VerifyCertificateArgs) -> anyhow::Result<Report> {
     let reader = query::stdin_once(&args.query, files.chain(paths))?;
     let query = query::read(&args.query, &reader)?;
     let blocks = blocks(&query)?;
-    let profile = profile::read(&args.trust)?;
+    let profile = args.trust.profile()?;
     let anchors = &args.trust.anchor;
     let named = || format!("certificate, {}", named(&args.certificate));
     let text = reader.text(&args.certificate)?;
@@ -49,7 +47,7 @@ pub(crate) fn run(args: &VerifyCertificateArgs) -> anyhow::Result<Report> {
     // The audit determines the blocks whose receipts are needed.
     let audit = Audit::new(question, &[])?;
     let (receipts, mut warnings) = read_wanted(&audit, &chain, &args.receipts)?;
-    let result = (!args.logs.is_empty()).then(|| logs::read(&args.logs)).transpose()?;
+    let result = (!args.logs.is_empty()).then(|| read_logs(&args.logs)).transpose()?;
     let mut wanted = Vec::new();
     let fetch = |number, hash| {
         let found = receipts.get(&hash).cloned();

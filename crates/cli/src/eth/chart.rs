@@ -1,7 +1,8 @@
 //! The chart of `eth stats`: fill and false-positive rates of filters over the blocks of a chain.
 
-use crate::calendar::{Utc, midnight};
-use crate::output::{float, with_separators};
+use chainsieve_report::calendar::{Utc, midnight};
+use chainsieve_report::{float, with_separators};
+
 use crate::svg::{self, Drawing};
 
 /// The contents of a chart.

@@ -3,28 +3,27 @@
 use anyhow::bail;
 use chainsieve::eth::forecast::Forecast;
 use chainsieve::eth::log_query::{BlockSelection, LogQuery};
+use chainsieve_report::{
+    Exit, Page, Report, UsageError, bytes, estimate, float, grouped, share, span,
+};
 use serde_json::{Value, json};
 
-use super::linked::{self, Bounds};
+use super::headers::{Bounds, for_each_linked};
 use super::query;
-use crate::args::UsageError;
 use crate::args::eth::ForecastArgs;
-use crate::exit::Exit;
-use crate::output::{Page, Report, bytes, estimate, float, grouped, share, span};
 
 /// Maximum number of values of a clause that the page shows; the JSON lists all.
 const SHOWN: usize = 8;
 
 pub(crate) fn run(args: &ForecastArgs) -> anyhow::Result<Report> {
-    let reader = query::stdin_once(&args.query, args.headers.headers.iter().map(AsRef::as_ref))?;
-    let query = query::read(&args.query, &reader)?;
+    let query = query::of_args(&args.query, args.headers.headers.iter().map(AsRef::as_ref))?;
     if matches!(query.blocks(), BlockSelection::AtHash(_)) {
         bail!(UsageError("a query for one blockHash cannot be forecast: give --from and --to"));
     }
     let (from, to) = query::bounds(&query);
     let mut forecast = Forecast::new(query.compile());
     let mut range: Option<(u64, u64)> = None;
-    linked::for_each(
+    for_each_linked(
         &args.headers,
         Bounds { from, to },
         |_| (),

@@ -4,14 +4,12 @@ use chainsieve::alloy_primitives::{B256, U256};
 use chainsieve::eth::bloom::estimated_values;
 use chainsieve::eth::files::Position;
 use chainsieve::eth::header::{HeaderLayout, HeaderView};
+use chainsieve_report::calendar::Utc;
+use chainsieve_report::{Exit, Page, Reader, Report, grouped, share};
 use serde_json::{Value, json};
 
 use super::headers::Headers;
 use crate::args::eth::HeadersArgs;
-use crate::calendar::Utc;
-use crate::exit::Exit;
-use crate::input::Reader;
-use crate::output::{Page, Report, grouped, share};
 
 pub(crate) fn run(args: &HeadersArgs) -> anyhow::Result<Report> {
     Reader::of(&args.headers)?;

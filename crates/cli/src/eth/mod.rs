@@ -1,4 +1,5 @@
-//! The `eth` commands.
+//! The `eth` commands, and providers as they use them: built from flags, with progress bars and notes
+//! on standard error, and with errors that name the flags.
 
 pub(crate) mod anchor;
 pub(crate) mod audit;
@@ -9,12 +10,146 @@ pub(crate) mod forecast;
 pub(crate) mod header;
 pub(crate) mod headers;
 pub(crate) mod index;
-pub(crate) mod linked;
-pub(crate) mod logs;
-pub(crate) mod profile;
 pub(crate) mod query;
 pub(crate) mod receipts;
-pub(crate) mod rpc;
 pub(crate) mod scan;
 pub(crate) mod serve;
 pub(crate) mod stats;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::anyhow;
+use chainsieve::eth::follow::FollowNote;
+use chainsieve_provider::{Builder, Endpoint, FetchError, Note, Provider, RpcError, Stop, Warning};
+use chainsieve_report::{Progress, bytes, count, duration, grouped, print_note};
+
+use crate::args::eth::RpcArgs;
+use crate::exit::of_fetch;
+
+/// The progress bar of a provider, and the notes that are printed later.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Bar(Arc<Mutex<Shown>>);
+
+#[derive(Debug, Default)]
+struct Shown {
+    /// The name of the items that the bar counts, their total number, and the bar itself.
+    bar: Option<(String, u64, Progress)>,
+    kept: Vec<String>,
+}
+
+impl Bar {
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shows that `done` of `total` items are done.
+    pub(crate) fn show(&self, what: &str, done: u64, total: u64) {
+        let bar = &mut self.shown().bar;
+        if !matches!(bar, Some((of, all, _)) if (of.as_str(), *all) == (what, total)) {
+            // The old bar must be dropped first: two bars would overwrite each other.
+            *bar = None;
+            *bar = Some((what.to_owned(), total, Progress::counting(total, what)));
+        }
+        if let Some((_, _, bar)) = bar {
+            bar.at(done);
+        }
+        if done >= total {
+            *bar = None;
+        }
+    }
+
+    pub(crate) fn is_shown(&self) -> bool {
+        self.shown().bar.is_some()
+    }
+
+    /// Returns the notes that were kept since the last call.
+    pub(crate) fn take_kept(&self) -> Vec<String> {
+        std::mem::take(&mut self.shown().kept)
+    }
+
+    fn note(&self, endpoint: &Endpoint, note: &Note) {
+        let text = match note {
+            Note::Progress { stage, done, total } => {
+                return self.show(&stage.to_string(), *done, *total);
+            }
+            // This note is not printed now: the first line of `eth follow` contains it as a
+            // warning.
+            Note::Follow(note @ FollowNote::AnchorNotCompared(_)) => {
+                return self.shown().kept.push(note.to_string());
+            }
+            Note::Follow(FollowNote::Failed { question, error, wait }) => {
+                format!("{question}: {error}; trying again in {}", duration(*wait))
+            }
+            Note::Logs(logs) => count(*logs, "log"),
+            Note::FetchesReceipts { blocks, bytes } => {
+                return print_note(&format!("fetching {}", receipts(*blocks, *bytes)));
+            }
+            note => note.to_string(),
+        };
+        print_note(&format!("{endpoint}: {text}"));
+    }
+}
+
+fn receipts(blocks: u64, size: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    let size = bytes(size as f64);
+    let blocks = count(blocks, "block");
+    format!("receipts of {blocks}, about {size}")
+}
+
+/// Returns the builder of a provider with the limits of the flags, and its progress bar.
+pub(crate) fn builder(args: &RpcArgs, endpoints: Vec<Endpoint>, stop: Stop) -> (Builder, Bar) {
+    let bar = Bar::default();
+    let notes = bar.clone();
+    // Each command says itself what follows from a missing anchor.
+    let mut builder = Provider::builder()
+        .trust_head()
+        .timeout(Duration::from_secs(args.timeout))
+        .retries(args.retries)
+        .batch(args.batch)
+        .parallel(args.parallel)
+        .stop(stop)
+        .on_note(move |endpoint, note| notes.note(endpoint, note));
+    if let Some(blocks) = args.rpc_log_range {
+        builder = builder.log_range(blocks);
+    }
+    (endpoints.into_iter().fold(builder, Builder::endpoint), bar)
+}
+
+/// Converts an error of a provider to one that names the flags of the command.
+pub(crate) fn in_words_of_the_command(error: FetchError) -> anyhow::Error {
+    let (advice, limit) = match &error {
+        FetchError::TooManyHeaders { limit, .. } => ("--max-headers allows", Some(*limit)),
+        FetchError::TooManyReceipts { blocks, bytes, limit } => {
+            return anyhow!(
+                "{}: --max-receipts allows {}; narrow the query or its range, or raise the limit",
+                receipts(*blocks, *bytes),
+                count(*limit, "block")
+            );
+        }
+        FetchError::NoFinalized => {
+            ("--unfinalized accepts blocks that a reorganisation may still remove", None)
+        }
+        FetchError::NotFinal { .. } => ("--unfinalized accepts them", None),
+        FetchError::Rpc { error, .. } if matches!(error.origin(), RpcError::Timeout { .. }) => {
+            ("--timeout sets the limit", None)
+        }
+        _ => return error.into(),
+    };
+    match limit {
+        Some(limit) => anyhow!("{error}: {advice} {}", grouped(limit)),
+        None => of_fetch(&error).error(anyhow!("{error}: {advice}")),
+    }
+}
+
+/// Converts a warning of a provider to text that names the flags of the command.
+pub(crate) fn words_of(warning: &Warning) -> String {
+    match warning {
+        Warning::EndsAtFinalized { .. } => format!("{warning} (--unfinalized includes it)"),
+        Warning::UnknownAnchor { hash } => {
+            format!("no provider has the block of the anchor, {hash}")
+        }
+        warning => warning.to_string(),
+    }
+}

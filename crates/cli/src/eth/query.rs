@@ -7,13 +7,19 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use chainsieve::alloy_primitives::{Address, B256};
 use chainsieve::eth::log_query::{BlockSelection, BlockTag, LogQuery, event_topic};
+use chainsieve_report::{Exit, Reader, UsageError, excerpt, named, shorten};
 use serde_json::value::RawValue;
 
-use crate::args::UsageError;
 use crate::args::eth::QueryArgs;
 use crate::args::eth::query::{address, topic};
-use crate::exit::Exit;
-use crate::input::{Reader, excerpt, named, shorten};
+
+/// Reads the query of a command whose other arguments `others` may be standard input.
+pub(crate) fn of_args<'a>(
+    args: &'a QueryArgs,
+    others: impl IntoIterator<Item = &'a OsStr>,
+) -> anyhow::Result<LogQuery> {
+    read(args, &stdin_once(args, others)?)
+}
 
 /// Reads the query. `--from` and `--to` override the range of `--query`.
 pub(crate) fn read(args: &QueryArgs, reader: &Reader) -> anyhow::Result<LogQuery> {

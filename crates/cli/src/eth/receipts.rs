@@ -9,12 +9,9 @@ use anyhow::{Context as _, anyhow, bail};
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::files::{BlockEntries, EntryKind, FileFormat, JsonValue, JsonValues};
 use chainsieve::eth::receipts::BlockReceipts;
+use chainsieve_report::{Source, decode_hex, grouped, named};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-
-use crate::input::{decode_hex, named};
-use crate::output::grouped;
-use crate::source::Source;
 
 /// Maximum size of the receipts of one block in RLP, in bytes. A byte of log data costs 8 gas, so
 /// the log data of a block with 60 million gas has less than 8 MB.

@@ -10,25 +10,21 @@ use chainsieve::eth::forecast::expected_false;
 use chainsieve::eth::header::LinkedHeaders;
 use chainsieve::eth::log_query::{BlockSelection, CompiledQuery, LogQuery};
 use chainsieve::eth::scan::Scanner;
-use chainsieve_provider::Warning;
+use chainsieve_provider::{Stop, Warning};
+use chainsieve_report::{Exit, Lines, Page, Report, float, grouped, json_line, share, span};
 use serde_json::json;
 
-use super::anchor::trusted::Trusted;
-use super::linked::{self, Bounds};
-use super::rpc::{builder, in_words_of_the_command, words_of};
-use super::{profile, query};
+use super::anchor::Trusted;
+use super::headers::{Bounds, for_each_linked};
+use super::{builder, in_words_of_the_command, query, words_of};
 use crate::args::eth::ScanArgs;
-use crate::exit::Exit;
-use crate::output::{Lines, Page, Report, float, grouped, json_line, share, span};
-use crate::stop::Stop;
 
 pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
-    let reader = query::stdin_once(&args.query, args.linked.headers.iter().map(AsRef::as_ref))?;
-    let query = query::read(&args.query, &reader)?;
+    let query = query::of_args(&args.query, args.linked.headers.iter().map(AsRef::as_ref))?;
     if args.rpc.is_given() {
         return of_provider(args, &query, json);
     }
-    let given = profile::given(&args.trust)?;
+    let given = args.trust.given_profile()?;
     let mut scan = Scan::new(args, query, given.unwrap_or_else(ChainProfile::ethereum));
     let compiled = scan.query.compile();
     let (from, to) = query::bounds(&scan.query);
@@ -43,7 +39,7 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
         scanner.get_or_init(by).candidates(chain.blooms())
     };
     let mut lines = Lines::default();
-    linked::for_each(&args.linked, kept, find, |chain, found| {
+    for_each_linked(&args.linked, kept, find, |chain, found| {
         let text = scan.take(chain, &found, json);
         if !args.count {
             lines.print(&text)?;
@@ -63,7 +59,7 @@ fn of_provider(args: &ScanArgs, query: &LogQuery, json: bool) -> anyhow::Result<
     let builder = if is_decided { builder } else { builder.final_only() };
     let provider = builder.build()?;
     let chain_id = provider.chain_id().map_err(in_words_of_the_command)?;
-    let profile = profile::of_provider(&args.trust, chain_id)?;
+    let profile = args.trust.profile_of(chain_id)?;
     let mut trusted =
         Trusted::given(&args.trust.anchor).bring(&args.beacon, &args.rpc, &provider)?;
     let query = trusted.bound(&provider, query.clone(), args.unfinalized);
@@ -236,7 +232,7 @@ impl Scan {
         let first = self.first.unwrap_or_default();
         let warnings = self.warnings();
         let chain_from = match &self.provider {
-            _ if profile::is_of_user(&args.trust) => "user",
+            _ if args.trust.names_chain() => "user",
             Some(_) => "provider",
             None => "assumed",
         };

@@ -5,16 +5,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use chainsieve_provider::{RpcServerBuilder, RpcServerError, RpcServerEvent};
+use chainsieve_report::{Exit, Page, Report, UsageError, json_line, line_of, print_note};
 use serde_json::json;
 
-use crate::args::UsageError;
+use super::anchor::{self, Following};
+use super::{builder, in_words_of_the_command};
 use crate::args::eth::{ServeArgs, Unverified};
-use crate::eth::anchor::trusted::{self, Following};
-use crate::eth::profile;
-use crate::eth::rpc::{builder, in_words_of_the_command};
-use crate::exit::Exit;
-use crate::output::{self, Page, Report, json_line, line_of, print_note};
-use crate::stop;
+use crate::exit::stop_on_signals;
 
 /// Events that may wait to be printed. Further ones are lost, so that no slow reader holds the head.
 const WAITING: usize = 1024;
@@ -33,7 +30,7 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> anyhow::Result<Report> {
             "nothing is trusted: give --beacon and --checkpoint, --anchor, or --trust-head"
         ));
     }
-    let stop = stop::on_signals()?;
+    let stop = stop_on_signals()?;
     let (builder, _bar) = builder(&args.rpc, args.rpc.any_number()?, stop.clone());
     let provider = builder.build()?;
     // An upstream that does not answer holds this question for a whole timeout.
@@ -41,8 +38,8 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> anyhow::Result<Report> {
         provider.nodes().iter().map(|node| node.endpoint().to_string()).collect();
     print_note(&format!("asking which chain it is: {}", upstreams.join(", ")));
     let chain_id = provider.chain_id().map_err(in_words_of_the_command)?;
-    let provider = provider.with_profile(profile::of_provider(&args.trust, chain_id)?);
-    let beacon = trusted::beacon(&args.beacon, &args.rpc, chain_id, stop.clone(), true)?;
+    let provider = provider.with_profile(args.trust.profile_of(chain_id)?);
+    let beacon = anchor::beacon(&args.beacon, &args.rpc, chain_id, stop.clone(), true)?;
     let trust = match (&beacon, args.trust_head) {
         (Some(_), _) => "light client",
         (None, false) => "anchor",
@@ -65,7 +62,7 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> anyhow::Result<Report> {
     });
     let server = server.start(args.listen).map_err(in_words)?;
     let address = server.address();
-    let mut out = output::Lines::default();
+    let mut out = chainsieve_report::Lines::default();
     out.print(&if json {
         let members = json!({
             "address": address.to_string(),

@@ -6,15 +6,15 @@ use anyhow::bail;
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::bloom::FillHistogram;
 use chainsieve::eth::header::HeaderView;
+use chainsieve_report::calendar::Utc;
+use chainsieve_report::{
+    Exit, Page, Reader, Report, count, float, grouped, share, with_separators, write,
+};
 use serde_json::{Value, json};
 
 use super::chart::{self, Chart, Point};
 use super::headers::Headers;
 use crate::args::eth::{Buckets, StatsArgs};
-use crate::calendar::Utc;
-use crate::exit::Exit;
-use crate::input::{Reader, write};
-use crate::output::{Page, Report, count, float, grouped, share, with_separators};
 
 /// Maximum number of rows of an automatic table, so that it stays readable.
 const ROWS: usize = 24;

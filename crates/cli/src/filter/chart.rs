@@ -1,6 +1,7 @@
 //! The chart of `filter size`: bits per key against the false-positive rate, for each layout.
 
-use crate::output::rate_with_separators;
+use chainsieve_report::rate_with_separators;
+
 use crate::svg::{self, Drawing};
 
 /// The contents of a chart.

@@ -1,30 +1,32 @@
-//! The `filter` commands.
+//! The `filter` commands, and the file that they write.
 
 mod build;
 mod chart;
 mod convert;
-mod fill;
-mod foreign;
-mod hasher;
-mod info;
 mod keys;
-mod out;
 mod size;
 mod test;
 
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use anyhow::{Context as _, ensure};
 use chainsieve_filter::any::Param;
+use chainsieve_report::{
+    Input, Reader, Report, UsageError, bytes, check_overwrite, folder_and_name, grouped, named,
+    replace,
+};
 use serde_json::{Map, Value, json};
 
 use crate::args::filter::FilterCommand;
-use crate::input::{Input, Reader};
-use crate::output::{Report, bytes, grouped};
 
 pub(crate) fn run(command: &FilterCommand, json: bool) -> anyhow::Result<Report> {
     match command {
         FilterCommand::Size(args) => size::run(args),
         FilterCommand::Build(args) => build::run(args, json),
-        FilterCommand::Test(args) => test::run(args, json),
-        FilterCommand::Info(args) => info::run(args),
+        FilterCommand::Test(args) => test::test(args, json),
+        FilterCommand::Info(args) => test::info(args),
         FilterCommand::Convert(args) => convert::run(args, json),
     }
 }
@@ -72,5 +74,84 @@ fn size_words(bits: u64, keys: u64) -> String {
     match bits_per_key(bits, keys) {
         Some(bits) => format!("{size}, {bits:.2} bits per key"),
         None => size,
+    }
+}
+
+/// Returns an error, before any work is done, if `out` cannot be written or is one of the inputs.
+pub(super) fn check_out<'a>(
+    out: &Path,
+    inputs: impl IntoIterator<Item = &'a Path>,
+    (json, force): (bool, bool),
+) -> anyhow::Result<()> {
+    if is_stdout(out) {
+        if json {
+            return Err(UsageError(
+                "--json and --out - both write to standard output: give --out a file",
+            )
+            .into());
+        }
+        return Ok(());
+    }
+    ensure!(!out.is_dir(), "cannot write {}: it is a directory", named(out));
+    let (folder, _) = folder_and_name(out)?;
+    ensure!(folder.is_dir(), "cannot write {}: no such directory", named(out));
+    let place = |path: &Path| fs::canonicalize(path).ok();
+    if let Some(out_place) = place(out)
+        && out_place.is_file()
+        && inputs.into_iter().any(|input| place(input).as_ref() == Some(&out_place))
+    {
+        return Err(UsageError("--out is also an input: give another file").into());
+    }
+    check_overwrite(out, force)
+}
+
+/// Returns `true` for `-`, which stands for standard output.
+pub(super) fn is_stdout(out: &Path) -> bool {
+    out.as_os_str() == "-"
+}
+
+/// Writes a filter.
+pub(super) fn write_out(out: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    if is_stdout(out) {
+        let mut stdout = io::stdout().lock();
+        return stdout.write_all(bytes).and_then(|()| stdout.flush()).context("standard output");
+    }
+    replace(out, bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_and_nothing_stays_beside_it() {
+        let folder = std::env::temp_dir().join(format!("chainsieve-out-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let out = folder.join("filter");
+        write_out(&out, b"one").expect("written");
+        write_out(&out, b"two").expect("written");
+        assert_eq!(fs::read(&out).expect("there"), b"two");
+        let names = || fs::read_dir(&folder).expect("a folder").count();
+        assert_eq!(names(), 1);
+        // A name of the maximum length.
+        let long = folder.join("n".repeat(255));
+        write_out(&long, b"three").expect("written");
+        assert_eq!((fs::read(&long).expect("there"), names()), (b"three".to_vec(), 2));
+        #[cfg(unix)]
+        for (link, to) in [("link", "filter"), ("dangling", "not-yet")] {
+            let link = folder.join(link);
+            std::os::unix::fs::symlink(to, &link).expect("a link");
+            write_out(&link, b"four").expect("written");
+            assert!(link.is_symlink(), "the link stays");
+            assert_eq!(fs::read(folder.join(to)).expect("there"), b"four");
+        }
+        assert!(check_out(&out, [out.as_path()], (false, true)).is_err());
+        assert!(check_out(&out, [], (false, false)).is_err(), "it exists");
+        assert!(check_out(&out, [folder.join("keys").as_path()], (true, true)).is_ok());
+        assert!(check_out(&folder, [], (false, false)).is_err());
+        assert!(check_out(&folder.join("no/filter"), [], (false, false)).is_err());
+        assert!(check_out(Path::new("-"), [], (false, false)).is_ok());
+        assert!(check_out(Path::new("-"), [], (true, false)).is_err());
+        fs::remove_dir_all(&folder).expect("removed");
     }
 }

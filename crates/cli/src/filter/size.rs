@@ -2,13 +2,11 @@
 
 use chainsieve_filter::Kind;
 use chainsieve_filter::sizing::{self, BuildError, Cost};
+use chainsieve_report::{Exit, Page, Report, bytes, grouped, rate, with_separators, write};
 use serde_json::{Value, json};
 
 use super::chart::{self, Chart, Line, Stroke};
 use crate::args::filter::SizeArgs;
-use crate::exit::Exit;
-use crate::input::write;
-use crate::output::{Page, Report, bytes, grouped, rate, with_separators};
 
 /// Number of points in each decade of rates, for a line without steps.
 const POINTS: i32 = 10;

@@ -1,22 +1,24 @@
-//! The command `filter test`.
+//! The commands `filter test` and `filter info`.
 
+use chainsieve_filter::KeyHasher;
+use chainsieve_report::{
+    Exit, Lines, Page, Progress, Reader, Report, UsageError, count, decode_hex, estimate, grouped,
+    json_line, plain_or_quoted, rate, share, shorten,
+};
 use serde_json::json;
 
-use super::foreign::{self, Asked};
-use super::keys::{KeyBatch, KeyLines, stdin_once};
-use crate::args::UsageError;
-use crate::args::filter::{Answers, TestArgs};
-use crate::input::{Reader, decode_hex, shorten};
-use crate::output::{Lines, Page, Report, estimate, grouped, json_line, plain_or_quoted, rate};
-use crate::progress::Progress;
+use super::convert::{Asked, format_name, key_hasher, read_foreign, says_hasher, says_len};
+use super::keys::{KeyBatch, KeyLines, seed_hex, stdin_once};
+use super::{bits_per_key, param_words, params_json, size_words};
+use crate::args::filter::{Answers, Format, InfoArgs, TestArgs};
 
-pub(crate) fn run(args: &TestArgs, json: bool) -> anyhow::Result<Report> {
+pub(crate) fn test(args: &TestArgs, json: bool) -> anyhow::Result<Report> {
     let files = args.file.iter().map(AsRef::as_ref);
     let arguments = [&args.filter].into_iter().chain(&args.keys).map(AsRef::as_ref);
     stdin_once(arguments.chain(files))?;
-    let key_hasher = foreign::key_hasher(args.format, &args.key_hash)?;
+    let key_hasher = key_hasher(args.format, &args.key_hash)?;
     let input = super::read(&Reader::default(), &args.filter)?;
-    let filter = foreign::read(args.format, &input, key_hasher)?;
+    let filter = read_foreign(args.format, &input, key_hasher)?;
     let mut asking = Asking {
         filter: &filter,
         show: args.show,
@@ -166,4 +168,73 @@ impl Asking<'_> {
         // that reads the answers must not read the page as further answers.
         Report::new(page, json, self.maybe > 0).with_payload(String::new()).after_lines()
     }
+}
+
+pub(crate) fn info(args: &InfoArgs) -> anyhow::Result<Report> {
+    let input = super::read(&Reader::default(), &args.filter)?;
+    let format = args.format;
+    let filter = read_foreign(format, &input, None)?;
+    let is_native = format == Format::Native;
+    let is_len_known = says_len(format);
+    let stats = filter.stats();
+    let hasher = says_hasher(format).then(|| filter.hasher());
+    let mut warnings = Vec::new();
+    if stats.len == 0 && is_len_known {
+        warnings.push("the filter is empty: every answer is \"no\"".to_owned());
+    }
+    if stats.expected_fpr > 0.5 {
+        warnings.push(format!(
+            "the false-positive rate is {}: the filter rules out few keys",
+            rate(stats.expected_fpr)
+        ));
+    }
+    let json = json!({
+        "format": format_name(format),
+        "kind": filter.kind_name(),
+        "version": is_native.then_some(1),
+        "checksum": is_native.then_some("fits"),
+        "hash": hasher.map(KeyHasher::name),
+        "seed": hasher.and_then(seed_hex),
+        "keys": is_len_known.then_some(stats.len),
+        "estimated_keys": stats.estimated_len.filter(|keys| keys.is_finite()),
+        "bytes": input.bytes.len(),
+        "bits": stats.num_bits,
+        "bits_per_key": bits_per_key(stats.num_bits, stats.len).filter(|_| is_len_known),
+        "fill": stats.fill,
+        "rate": stats.expected_fpr,
+        "parameters": params_json(filter.params()),
+        "warnings": warnings,
+    });
+    let mut page = Page::default();
+    let format =
+        if is_native { "native, version 1; the checksum matches" } else { format_name(format) };
+    let hash = match hasher {
+        None => "unknown: the format does not store the hash function".into(),
+        Some(hasher) => match seed_hex(hasher) {
+            Some(seed) => format!("{}, seed {seed}", hasher.name()),
+            None => hasher.name().to_owned(),
+        },
+    };
+    let estimated = stats.estimated_len.filter(|keys| keys.is_finite());
+    let about = estimated.map(|keys| format!("about {} estimated from the fill", estimate(keys)));
+    let keys = match (is_len_known, about) {
+        (true, Some(about)) => format!("{} by the stored count, {about}", grouped(stats.len)),
+        (true, None) => format!("{} by the stored count", grouped(stats.len)),
+        (false, Some(about)) => about,
+        (false, None) => "unknown".into(),
+    };
+    let mut fields = vec![
+        ("kind", filter.kind_name().to_owned()),
+        ("format", format.to_owned()),
+        ("hash", hash),
+        ("keys", keys),
+        ("size", size_words(stats.num_bits, stats.len)),
+        ("file", count(input.bytes.len(), "byte")),
+        ("fill", share(stats.fill)),
+        ("rate", format!("{} of other keys match too", rate(stats.expected_fpr))),
+    ];
+    fields.extend(filter.params().into_iter().map(|(name, param)| (name, param_words(param))));
+    page.fields(fields);
+    page.warnings(&warnings);
+    Ok(Report::new(page, json, Exit::Yes))
 }

@@ -1,15 +1,86 @@
-//! Arguments of `eth anchor …`.
-
-use chainsieve::alloy_primitives::B256;
-use clap::{Args, Subcommand};
+//! Arguments of `eth anchor …`, and of the beacon nodes for every command that uses them.
 
 use std::path::PathBuf;
 
-use super::beacon::{BeaconArgs, BeaconLimits};
+use chainsieve::alloy_primitives::B256;
+use chainsieve_provider::Endpoint;
+use chainsieve_report::args::{self, Secret, count};
+use chainsieve_report::calendar;
+use clap::{Arg, Args, Subcommand};
+
 use super::query::hash;
-use super::rpc::RpcArgs;
-use crate::args::number;
-use crate::calendar;
+use super::{RpcArgs, endpoint};
+
+/// Help text about a light client, for commands that take anchors from it.
+macro_rules! beacon_help {
+    () => {
+        "\
+With --beacon and --checkpoint, or with --data of `eth anchor sync`, the anchor comes from a light client: the
+newest finalised block, signed by two thirds of a sync committee, which follows from a checkpoint of yours. The
+range then ends at that block unless --to or --unfinalized says otherwise; what comes after it is not anchored. A
+block far below it is linked to it by the history contract (EIP-2935), if the provider serves eth_getProof;
+otherwise all headers in between are fetched. With --data and without --beacon, the folder is used as it is.
+Neither beacon node nor provider is trusted. See `eth anchor sync --help` for checkpoints, and for what a sync
+committee does not prove."
+    };
+}
+pub(super) use beacon_help;
+
+/// Makes the arguments of a light client need a provider.
+pub(super) fn needs_rpc(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "beacon" | "data" | "checkpoint" => arg.requires("rpc"),
+        _ => arg,
+    }
+}
+
+/// The servers of a light client, and the folder of its state.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What you trust")]
+pub(crate) struct BeaconArgs {
+    /// The URL of a beacon node (http or https), or @FILE that contains it; may be given again
+    ///
+    /// Beacon nodes are not trusted: what they send is proven from --checkpoint. Each is asked, so
+    /// that none can hide newer blocks. URLs are secrets: only the host is ever shown
+    #[arg(long, value_name = "URL")]
+    pub(crate) beacon: Vec<Secret>,
+    /// An HTTP header for the beacon nodes, 'Name: value'; may be given again
+    ///
+    /// The header is never shown. It is sent to each of them
+    #[arg(long, value_name = "HEADER", requires = "beacon", hide_short_help = true)]
+    pub(crate) beacon_header: Vec<Secret>,
+    /// The folder in which `eth anchor sync` keeps its light client
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) checkpoint: CheckpointArgs,
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
+}
+
+impl BeaconArgs {
+    /// Returns `true` if a light client is asked for.
+    pub(crate) fn is_given(&self) -> bool {
+        !self.beacon.is_empty() || self.data.is_some() || self.checkpoint.checkpoint.is_some()
+    }
+
+    pub(crate) fn endpoints(&self) -> anyhow::Result<Vec<Endpoint>> {
+        let flags = ["--beacon", "--beacon-header"];
+        self.beacon.iter().map(|url| endpoint(flags, url, &self.beacon_header)).collect()
+    }
+}
+
+/// Limits of requests to beacon nodes.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "The beacon nodes")]
+pub(crate) struct BeaconLimits {
+    /// Seconds to wait for a response
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = count(1..=3600_u64))]
+    pub(crate) timeout: u64,
+    /// Number of times that a failed request is retried, with increasing waits
+    #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = count(0..=100_u32))]
+    pub(crate) retries: u32,
+}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AnchorCommand {
@@ -107,7 +178,7 @@ is not newer), committee_period (the last one that is known), not_proven, warnin
 /// Parses a time: seconds since 1970, or a day, which means its first second in UTC.
 fn time(text: &str) -> Result<u64, &'static str> {
     let day = || calendar::day_start(text).map(u64::from);
-    number::parse(text).or_else(day).ok_or("neither seconds since 1970 nor a day, YYYY-MM-DD")
+    args::number(text).or_else(day).ok_or("neither seconds since 1970 nor a day, YYYY-MM-DD")
 }
 
 /// Verify answers of beacon nodes, offline: from a checkpoint to a finalised execution block.
@@ -196,7 +267,7 @@ pub(crate) struct SyncAnchorArgs {
     pub(crate) limits: BeaconLimits,
 }
 
-fn default_folder(data: clap::Arg) -> clap::Arg {
+fn default_folder(data: Arg) -> Arg {
     data.help(
         "The folder of the light client, created if missing [default: a folder for each network in \
          the platform's data folder]",
@@ -244,7 +315,7 @@ pub(crate) struct HeaderAnchorArgs {
         long,
         value_name = "BLOCKS",
         default_value_t = 8_191,
-        value_parser = number::count(0..=u64::MAX),
+        value_parser = args::count(0..=u64::MAX),
         hide_short_help = true
     )]
     pub(crate) max_headers: u64,

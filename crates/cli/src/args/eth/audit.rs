@@ -1,19 +1,19 @@
-//! Arguments of `eth audit` and `eth verify-certificate`.
+//! Arguments of `eth audit` and `eth verify-certificate`, and what the user trusts.
 
 use std::path::PathBuf;
 
+use anyhow::{Context as _, anyhow, bail};
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::chain_profile::{BloomSoundness, ReceiptsScope};
+use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
+use chainsieve_report::args::{SCOPES, SOUNDNESS, Secret, choice, count};
+use chainsieve_report::{Exit, UsageError};
 use clap::Args;
 
-use super::beacon::{BeaconArgs, beacon_help, needs_rpc};
-use super::headers::{FORMATS, HeaderFormat, formats_help};
+use super::RpcArgs;
+use super::anchor::{BeaconArgs, beacon_help, needs_rpc};
 use super::query::{QueryArgs, hash};
-use super::rpc::RpcArgs;
+use super::scan::{FORMATS, HeaderFormat, formats_help};
 use crate::args::OverwriteArgs;
-use crate::args::number::count;
-use crate::args::{Choice, choice};
-use crate::eth::rpc::Secret;
 
 /// Help text about the exit codes of an audit.
 macro_rules! exit_help {
@@ -276,16 +276,59 @@ pub(crate) struct TrustArgs {
     pub(crate) assume_receipts: ReceiptsScope,
 }
 
-/// Possible values of `--assume-bloom`.
-const SOUNDNESS: [Choice<BloomSoundness>; 4] = [
-    ("exact", BloomSoundness::Exact, "Filters have the bits of the block's logs and no other bits"),
-    ("superset", BloomSoundness::Superset, "Filters have at least the bits of the block's logs"),
-    ("absent", BloomSoundness::Absent, "There are no filters, or they are constant"),
-    ("unsound", BloomSoundness::Unsound, "Filters may lack bits of a log"),
-];
+impl TrustArgs {
+    /// Returns the profile of `--chain` or `--assume-bloom`, one of which must be given.
+    pub(crate) fn profile(&self) -> anyhow::Result<ChainProfile> {
+        let given = self.given_profile()?;
+        given.ok_or_else(|| UsageError("--chain or --assume-bloom is missing: see --help").into())
+    }
 
-/// Possible values of `--assume-receipts`.
-const SCOPES: [Choice<ReceiptsScope>; 2] = [
-    ("every-log", ReceiptsScope::EveryLog, "Every log that nodes return is in a receipt"),
-    ("not-every-log", ReceiptsScope::NotEveryLog, "Nodes may return logs that are in no receipt"),
-];
+    /// Returns the profile of `--chain` or `--assume-bloom`; `None` if neither is given.
+    pub(crate) fn given_profile(&self) -> anyhow::Result<Option<ChainProfile>> {
+        let Some(chain) = &self.chain else {
+            let assumed = |bloom| ChainProfile::assumed("assumed", bloom, self.assume_receipts);
+            return Ok(self.assume_bloom.map(assumed));
+        };
+        let found = match chain.parse() {
+            Ok(id) => ChainProfile::of_chain_id(id),
+            Err(_) if chain == "mainnet" => Some(ChainProfile::ethereum()),
+            Err(_) => ChainProfile::by_name(chain),
+        };
+        found.map(Some).ok_or_else(|| {
+            let names: Vec<_> =
+                ChainProfile::known().map(|profile| profile.name().to_owned()).collect();
+            Exit::Usage.error(anyhow!(
+                "--chain {chain}: this chain is unknown. Known chains, by name or chain id: {}. For \
+                 another chain, give --assume-bloom and --assume-receipts",
+                names.join(", ")
+            ))
+        })
+    }
+
+    /// Returns the profile for the chain id that a provider returns. A profile that the user gives
+    /// takes precedence, but the chain of `--chain` must have the provider's chain id.
+    pub(crate) fn profile_of(&self, chain_id: u64) -> anyhow::Result<ChainProfile> {
+        let known = ChainProfile::of_chain_id(chain_id);
+        let Some(given) = self.given_profile()? else {
+            return known.with_context(|| {
+                format!(
+                    "the provider's chain has id {chain_id}, which is unknown to this command: give \
+                     --assume-bloom and --assume-receipts (for unmodified geth nodes: exact, every-log)"
+                )
+            });
+        };
+        if self.chain.is_some() && known.as_ref() != Some(&given) {
+            let name = known.map_or_else(String::new, |known| format!(", {}", known.name()));
+            bail!(
+                "--chain {}: the provider serves another chain, with id {chain_id}{name}",
+                given.name()
+            );
+        }
+        Ok(given)
+    }
+
+    /// Returns `true` if the user names the chain, or states its properties.
+    pub(crate) fn names_chain(&self) -> bool {
+        self.chain.is_some() || self.assume_bloom.is_some()
+    }
+}

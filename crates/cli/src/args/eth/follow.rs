@@ -1,13 +1,17 @@
-//! Arguments of `eth follow`.
+//! Arguments of `eth follow` and `eth serve`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::Args;
+use chainsieve_provider::RpcServerLimits;
+use chainsieve_report::args::count;
+use clap::{Args, ValueEnum};
 
+use super::RpcArgs;
+use super::anchor::BeaconArgs;
 use super::audit::TrustArgs;
-use super::beacon::BeaconArgs;
 use super::query::QueryArgs;
-use super::rpc::RpcArgs;
 
 const FOLLOW_HELP: &str = "\
 Prints the logs of a query block by block: from the first block (--from, by default the provider's newest)
@@ -137,5 +141,244 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
         Ok(seconds)
     } else {
         Err(String::from("not between 0.05 and 3,600 seconds"))
+    }
+}
+
+const SERVE_HELP: &str = "\
+Listens for JSON-RPC over HTTP and WebSocket. An answer leaves only if it is proven: its blocks lead to a hash
+that you trust, and its logs are read from all receipts of each block that may have one, under the receipts root
+of the block's header. What an upstream leaves out is therefore in the answer all the same, and is counted.
+Transaction hashes are bound by the transactions root. If something cannot be proven, the answer is an error that
+says what is missing.
+
+Proven: eth_getLogs, eth_newFilter, eth_newBlockFilter, eth_getFilterChanges, eth_getFilterLogs,
+eth_uninstallFilter, eth_subscribe (logs, newHeads), eth_getBlockReceipts, eth_getTransactionReceipt,
+eth_getBlockByNumber, eth_getBlockByHash, eth_blockNumber, eth_chainId, net_version; web3_clientVersion names
+this program. `latest` is the newest verified block, `safe` and `finalized` are the newest final one. Any other
+method is refused, or passed on without a proof (--unverified pass): such an answer has the member `unverified`,
+and over HTTP the header chainsieve-unverified.
+What cannot be proven of these methods: that a transaction or hash is in no block (null), and blobGasPrice (left out).
+
+The head comes from --beacon and --checkpoint (a light client: the newest block that two thirds of a sync committee
+signed), from --anchor (that block, and no newer one), or with --trust-head from the upstreams: then all answers
+are only as authentic as the head that they name.
+
+Also served: GET /health (503 until a block is verified, or while the head is too old), GET /metrics (for
+Prometheus). Errors have the codes of EIP-1474 and data.reason: not_ready, beyond_verified_head, limit (never
+granted), busy (later), abandoned (took too long), unknown_block, unverified_method, no_receipts,
+no_transactions, no_withdrawals, no_ommers, unknown_type,
+no_headers, chain_profile, gap, upstream. An error for lack of receipts has data.proven (ranges that are proven) and
+data.missing.
+
+Ends at Ctrl-C or SIGTERM with exit code 0.
+
+JSON: one object per line, of one of these kinds:
+  listening    address, trust, chain_id, upstreams[], warnings[]: the first line
+  head         head{number, hash}, finalized, removed (number of blocks that left the chain)
+  head_failed  why
+  indexed      blocks{start, end}: the index has them
+  index_failed why
+  wrong_logs   upstream, range{start, end}, found{omitted, altered, invented}
+  summary      head{number, hash}, calls (of clients), warnings[]: the last line";
+
+/// What happens to calls whose answers cannot be proven.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Unverified {
+    /// They get an error.
+    Refuse,
+    /// They are passed to an upstream, and the answer is marked.
+    Pass,
+}
+
+/// Serve JSON-RPC whose answers are proven
+#[derive(Debug, Args)]
+#[command(mut_arg("rpc", |rpc| rpc.required(true)), after_long_help = SERVE_HELP)]
+pub(crate) struct ServeArgs {
+    /// The address to listen on
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8546")]
+    pub(crate) listen: SocketAddr,
+    /// Allow an address that other machines can reach
+    ///
+    /// Whoever reaches it can use the upstreams at your cost
+    #[arg(long)]
+    pub(crate) listen_anywhere: bool,
+    /// Answer only requests for this host, as in their Host header, for example `localhost:*`
+    ///
+    /// Unless given, an address of this machine answers only requests for this machine, so that no web
+    /// page can ask through a name of its own; with --listen-anywhere, every host is answered
+    #[arg(long, value_name = "HOST")]
+    pub(crate) allow_host: Vec<String>,
+    /// Let pages of this origin use the endpoint from a browser, for example `https://app.example`; `*` for all
+    #[arg(long, value_name = "ORIGIN")]
+    pub(crate) allow_origin: Vec<String>,
+    /// Keep proven receipts, transactions and headers in this folder, for later questions and runs
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cache: Option<PathBuf>,
+    /// Maximum size of the folder's contents in MiB; the oldest are removed
+    #[arg(long, value_name = "MIB", default_value_t = 4096, value_parser = count(1..=1_u64 << 24), requires = "cache")]
+    pub(crate) cache_size: u64,
+    /// Keep the filters of final blocks in an index in this folder, so that questions about past blocks
+    /// need few headers
+    ///
+    /// An empty folder gets an index; one that `eth index build --block-hashes` made is continued
+    #[arg(long, value_name = "DIR")]
+    pub(crate) index: Option<PathBuf>,
+    /// First block of a new index; the newest final block unless given
+    #[arg(long, value_name = "BLOCK", requires = "index")]
+    pub(crate) index_from: Option<u64>,
+    /// What happens to calls whose answers cannot be proven
+    #[arg(long, value_enum, default_value_t = Unverified::Refuse)]
+    pub(crate) unverified: Unverified,
+    /// Do not ask the upstreams for logs to count what they leave out
+    #[arg(long)]
+    pub(crate) no_compare: bool,
+    /// Seconds between requests for a newer head
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = super::follow::seconds)]
+    pub(crate) poll: f64,
+    /// Seconds: with an older head, /health says that the endpoint is not ready (600 with --beacon, and otherwise
+    /// any age will do, unless given)
+    #[arg(long, value_name = "SECONDS", value_parser = count(1..=u64::MAX))]
+    pub(crate) max_head_age: Option<u64>,
+    /// Trust the head that the upstreams name
+    #[arg(long, help_heading = "What you trust", conflicts_with_all = ["anchor", "beacon", "data", "checkpoint"])]
+    pub(crate) trust_head: bool,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+    // These arguments come last, because their heading applies to all arguments after the heading.
+    #[command(flatten)]
+    pub(crate) rpc: RpcArgs,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
+    #[command(flatten)]
+    pub(crate) beacon: BeaconArgs,
+}
+
+/// Limits of what clients may ask for and hold.
+#[derive(Debug, Args)]
+#[command(
+    next_help_heading = "Limits (a client is an IPv4 address, or an IPv6 network of 64 bits)"
+)]
+pub(crate) struct LimitArgs {
+    /// Take the last address in X-Forwarded-For as the client, because a proxy stands in front
+    #[arg(long, hide_short_help = true)]
+    pub(crate) behind_proxy: bool,
+    /// Maximum number of blocks in a query
+    #[arg(long, value_name = "BLOCKS", default_value_t = 100_000, value_parser = count(1..=u64::MAX), hide_short_help = true)]
+    pub(crate) max_blocks: u64,
+    /// Maximum number of blocks of a query whose filter does not rule a match out
+    #[arg(long, value_name = "BLOCKS", default_value_t = 10_000, value_parser = count(1..=u64::MAX), hide_short_help = true)]
+    pub(crate) max_candidates: u64,
+    /// Maximum number of logs in an answer
+    #[arg(long, value_name = "LOGS", default_value_t = 100_000, value_parser = count(1..=u64::MAX), hide_short_help = true)]
+    pub(crate) max_logs: u64,
+    /// Maximum number of headers in memory, at 368 bytes
+    #[arg(long, value_name = "BLOCKS", default_value_t = 1_000_000, value_parser = count(1..=u64::MAX), hide_short_help = true)]
+    pub(crate) max_headers: u64,
+    /// Maximum size in MiB of proven headers, receipts and bodies in memory
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = count(1..=1_u64 << 20), hide_short_help = true)]
+    pub(crate) memory: u64,
+    /// Maximum size in MiB of the requests and answers that are worked on or not read yet; one client may have a
+    /// quarter
+    #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = count(1..=1_u64 << 20), hide_short_help = true)]
+    pub(crate) answer_memory: u64,
+    /// Maximum size in MiB of an answer
+    #[arg(long, value_name = "MIB", default_value_t = 128, value_parser = count(1..=4095_u64), hide_short_help = true)]
+    pub(crate) max_answer: u64,
+    /// Maximum size in KiB of a request
+    #[arg(long, value_name = "KIB", default_value_t = 1024, value_parser = count(1..=65_536_u64), hide_short_help = true)]
+    pub(crate) max_request: u64,
+    /// Maximum number of calls in a batch
+    #[arg(long, value_name = "CALLS", default_value_t = 1000, value_parser = count(1..=100_000_u64), hide_short_help = true)]
+    pub(crate) max_batch: u64,
+    /// Maximum number of calls that are worked on at the same time
+    #[arg(long, value_name = "CALLS", default_value_t = 128, value_parser = count(1..=4096_u64), hide_short_help = true)]
+    pub(crate) max_calls: u64,
+    /// The same for one client
+    #[arg(long, value_name = "CALLS", default_value_t = 32, value_parser = count(1..=4096_u64), hide_short_help = true)]
+    pub(crate) max_calls_of_client: u64,
+    /// Maximum time that a call waits for others to end
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = count(0..=86_400_u64), hide_short_help = true)]
+    pub(crate) max_wait: u64,
+    /// Maximum time for the answer to a call
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = count(1..=86_400_u64), hide_short_help = true)]
+    pub(crate) call_timeout: u64,
+    /// Maximum number of connections
+    #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = count(1..=1_000_000_u64), hide_short_help = true)]
+    pub(crate) max_connections: u64,
+    /// The same for one client
+    #[arg(long, value_name = "COUNT", default_value_t = 200, value_parser = count(1..=1_000_000_u64), hide_short_help = true)]
+    pub(crate) max_connections_of_client: u64,
+    /// Maximum time until a request was sent
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = count(1..=86_400_u64), hide_short_help = true)]
+    pub(crate) request_timeout: u64,
+    /// Maximum number of subscriptions
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = count(1..=1_000_000_u64), hide_short_help = true)]
+    pub(crate) max_subscriptions: u64,
+    /// The same for one client
+    #[arg(long, value_name = "COUNT", default_value_t = 2000, value_parser = count(1..=1_000_000_u64), hide_short_help = true)]
+    pub(crate) max_subscriptions_of_client: u64,
+    /// The same for one connection
+    #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = count(1..=1_000_000_u64), hide_short_help = true)]
+    pub(crate) max_subscriptions_of_connection: u64,
+    /// Maximum number of installed filters
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = count(1..=1_000_000_u64), hide_short_help = true)]
+    pub(crate) max_filters: u64,
+    /// The same for one client
+    #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = count(1..=1_000_000_u64), hide_short_help = true)]
+    pub(crate) max_filters_of_client: u64,
+    /// Maximum size in MiB of filters and subscriptions; one client may have a quarter
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = count(1..=1_u64 << 20), hide_short_help = true)]
+    pub(crate) filter_memory: u64,
+}
+
+impl LimitArgs {
+    /// Returns the limits of an endpoint, each as the command says.
+    pub(crate) fn limits(&self) -> RpcServerLimits {
+        let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        let mut limits = RpcServerLimits::default();
+        limits.max_blocks = self.max_blocks;
+        limits.max_candidates = self.max_candidates;
+        limits.max_logs = self.max_logs;
+        limits.max_headers = self.max_headers;
+        limits.memory = self.memory << 20;
+        limits.answer_memory = self.answer_memory << 20;
+        limits.max_answer = small(self.max_answer << 20);
+        limits.max_request = small(self.max_request << 10);
+        limits.max_batch = small(self.max_batch);
+        limits.max_calls = self.max_calls;
+        limits.max_calls_of_client = self.max_calls_of_client;
+        limits.max_wait = Duration::from_secs(self.max_wait);
+        limits.call_timeout = Duration::from_secs(self.call_timeout);
+        limits.max_connections = small(self.max_connections);
+        limits.max_connections_of_client = small(self.max_connections_of_client);
+        limits.request_timeout = Duration::from_secs(self.request_timeout);
+        limits.max_subscriptions = self.max_subscriptions;
+        limits.max_subscriptions_of_client = self.max_subscriptions_of_client;
+        limits.max_subscriptions_of_connection = small(self.max_subscriptions_of_connection);
+        limits.max_filters = usize::try_from(self.max_filters).unwrap_or(usize::MAX);
+        limits.max_filters_of_client = self.max_filters_of_client;
+        limits.filter_memory = self.filter_memory << 20;
+        limits.behind_proxy = self.behind_proxy;
+        limits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Command {
+        #[command(flatten)]
+        limits: LimitArgs,
+    }
+
+    /// The command and the library have the same defaults.
+    #[test]
+    fn unless_given_the_limits_are_those_of_the_library() {
+        let limits = Command::parse_from(["test"]).limits.limits();
+        assert_eq!(format!("{limits:?}"), format!("{:?}", RpcServerLimits::default()));
     }
 }

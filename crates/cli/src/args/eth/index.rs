@@ -4,14 +4,13 @@ use std::path::PathBuf;
 
 use chainsieve::eth::index::Settings;
 use chainsieve::eth::log_query::BlockTag;
+use chainsieve_report::args::count;
 use clap::{Args, Subcommand};
 
-use super::beacon::{BeaconArgs, needs_rpc};
-use super::headers::formats_help;
+use super::RpcArgs;
+use super::anchor::{BeaconArgs, needs_rpc};
 use super::query::{QueryArgs, block_number};
-use super::rpc::RpcArgs;
-use super::scan::{LinkedHeaderArgs, headers_or_rpc};
-use crate::args::number::count;
+use super::scan::{LinkedHeaderArgs, formats_help, headers_or_rpc};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum IndexCommand {

@@ -4,9 +4,8 @@ use std::path::PathBuf;
 
 use chainsieve::alloy_primitives::{Address, B256};
 use chainsieve::eth::log_query::Semantics;
+use chainsieve_report::args::{self, Choice, choice};
 use clap::Args;
-
-use crate::args::{Choice, choice, number};
 
 /// The log query, as flags or as the filter object of `eth_getLogs`.
 #[derive(Debug, Args)]
@@ -70,7 +69,7 @@ fn not_a_number() -> String {
 pub(crate) fn block_number(text: &str) -> Result<u64, String> {
     let parsed = match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
-        None => return number::parse(text).ok_or_else(not_a_number),
+        None => return args::number(text).ok_or_else(not_a_number),
     };
     parsed.map_err(|_| not_a_number())
 }
@@ -111,7 +110,7 @@ pub(crate) fn address(text: &str) -> anyhow::Result<Address> {
 }
 
 fn bytes(text: &str) -> anyhow::Result<Vec<u8>> {
-    crate::input::decode_hex(text.strip_prefix("0x").unwrap_or(text))
+    chainsieve_report::decode_hex(text.strip_prefix("0x").unwrap_or(text))
 }
 
 /// Parses a block hash.

@@ -10,17 +10,16 @@ use chainsieve::btc::bip158::audit::{
 };
 use chainsieve::btc::bip158::container::{MAGIC, Records};
 use chainsieve::btc::bip158::{Acceptance, BlockFilter, BoundBlock, filter_hash};
+use chainsieve_report::blocks::{SourcedBlock, for_each_block};
+use chainsieve_report::{
+    Exit, Input, Page, Reader, Report, UsageError, count, decode_hex, grouped, named, write,
+};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::blocks::{SourcedBlock, for_each_block};
-use super::files::FilterFiles;
-use crate::args::UsageError;
+use super::FilterFiles;
 use crate::args::cf::AuditArgs;
 use crate::btc::for_each_transaction;
-use crate::exit::Exit;
-use crate::input::{Input, Reader, decode_hex, named, write};
-use crate::output::{Page, Report, count, grouped};
 
 pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
     if let Some(proof) = &args.proof {

@@ -6,15 +6,11 @@ use std::ops::ControlFlow;
 use anyhow::{Context as _, ensure};
 use chainsieve::bitcoin::bip158::FilterHeader;
 use chainsieve::bitcoin::hashes::Hash as _;
+use chainsieve_report::{Exit, Page, Progress, Report, grouped, named};
 use serde_json::json;
 
-use super::block_hashes::BlockHashes;
-use super::files::FilterFiles;
+use super::{BlockHashes, FilterFiles};
 use crate::args::cf::{HeaderAt, VerifyHeadersArgs};
-use crate::exit::Exit;
-use crate::input::named;
-use crate::output::{Page, Report, grouped};
-use crate::progress::Progress;
 
 pub(crate) fn run(args: &VerifyHeadersArgs) -> anyhow::Result<Report> {
     let mut given = given(args)?;

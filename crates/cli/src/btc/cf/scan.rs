@@ -10,18 +10,17 @@ use chainsieve::btc::bip158::scan::{
     Candidate, CandidateReason, FilterScan, ScanCursor, ScanError, WalletIndex, Wallets,
 };
 use chainsieve::btc::descriptors::{descriptor_scripts, is_ranged};
+use chainsieve_report::args::network_name;
+use chainsieve_report::{
+    Exit, Lines, Page, Progress, Reader, Report, UsageError, count, grouped, json_line,
+};
 use serde::Serialize;
 use serde_json::json;
 
-use super::block_hashes::BlockHashes;
-use super::files::FilterFiles;
-use super::scripts::{self, WatchedScript};
+use super::{BlockHashes, FilterFiles};
+use crate::args::Range;
 use crate::args::cf::{HeaderAt, ScanArgs};
-use crate::args::{Range, UsageError, network_name};
-use crate::exit::Exit;
-use crate::input::Reader;
-use crate::output::{Lines, Page, Report, count, grouped, json_line};
-use crate::progress::Progress;
+use crate::btc::watch::{self, WatchedScript};
 
 pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
     if let (Some(from), Some(to)) = (args.birthday, args.to)
@@ -36,7 +35,7 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
     let end =
         args.gap_limit.map_or(0, |gap| range.start().saturating_add(gap - 1).min(HARDENED - 1));
     let range = Range(*range.start()..=end.max(*range.end()));
-    let scripts = scripts::read(&args.watch, &range, &reader)?;
+    let scripts = watch::scripts(&args.watch, &range, &reader)?;
     if scripts.is_empty() {
         bail!(UsageError("nothing to search for: give items, --file or -; see --help"));
     }

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use chainsieve::btc::peer::service_names;
 use chainsieve_client::{Client, Graded, News, Status, Stopped, Update, UpdateId};
+use chainsieve_report::Exit;
 
-use super::false_filters::FalseFilters;
+use super::summary::FalseFilters;
 use crate::args::client::PeerArgs;
-use crate::exit::Exit;
-use crate::{progress, stop};
+use crate::exit::stop_on_signals;
 
 /// Longest wait for an update before the reasons to end are checked.
 const TICK: Duration = Duration::from_millis(200);
@@ -156,8 +156,8 @@ fn read(
     reader: &mut impl Reader,
     false_filters: &mut FalseFilters,
 ) -> anyhow::Result<Ending> {
-    let stop = stop::on_signals()?;
-    let mut bar = progress::Status::new();
+    let stop = stop_on_signals()?;
+    let mut bar = chainsieve_report::Status::default();
     let mut updates = client.updates();
     let (mut steps, mut since) = (0, Instant::now());
     let mut was_connected = false;

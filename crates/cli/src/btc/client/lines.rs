@@ -7,12 +7,12 @@ use chainsieve_client::{
     Client, Finding, Hit, HitCounts, News, OwnedOutput, OwnedSpend, Owner, Progress, Status,
     Update, WalletId,
 };
+use chainsieve_report::{Lines, count, grouped, line_of, print_log};
 use serde_json::{Value, json};
 
 use super::drive::Reader;
 use super::summary::{graded_json, work_hex};
 use crate::btc::cf::scan::words;
-use crate::output::{Lines, count, grouped, line_of, print_log};
 
 /// Prints the updates of one wallet.
 #[derive(Debug)]
@@ -301,6 +301,9 @@ fn merge(into: &mut Value, from: Value) {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
+
     use chainsieve::bitcoin::consensus::encode::deserialize_hex;
     use chainsieve::bitcoin::hashes::Hash as _;
     use chainsieve::bitcoin::{Amount, BlockHash, Transaction};
@@ -349,24 +352,44 @@ mod tests {
         Update { id: UpdateId(id), wallet: Some("w".into()), again, news }
     }
 
-    fn printer(json: bool) -> Printer {
-        let names = vec!["first".into(), "second".into()];
-        let mut printer = Printer::new("w".into(), names, Network::Bitcoin, json);
-        printer.lines.kept = Some(String::new());
-        printer
+    /// What was printed; `None` while nothing can be printed.
+    #[derive(Debug, Clone)]
+    struct Printed(Arc<Mutex<Option<String>>>);
+
+    impl Printed {
+        fn text(&self) -> String {
+            self.0.lock().unwrap().clone().unwrap()
+        }
     }
 
-    fn kept(printer: &Printer) -> &str {
-        printer.lines.kept.as_deref().unwrap()
+    impl Write for Printed {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut printed = self.0.lock().unwrap();
+            let printed = printed.as_mut().ok_or(io::ErrorKind::StorageFull)?;
+            printed.push_str(str::from_utf8(bytes).unwrap());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn printer(json: bool) -> (Printer, Printed) {
+        let names = vec!["first".into(), "second".into()];
+        let mut printer = Printer::new("w".into(), names, Network::Bitcoin, json);
+        let printed = Printed(Arc::new(Mutex::new(Some(String::new()))));
+        printer.lines = Lines::to(printed.clone());
+        (printer, printed)
     }
 
     #[test]
     fn a_hit_has_its_item_as_typed_and_its_confirmations() {
-        let mut printer = printer(true);
+        let (mut printer, printed) = printer(true);
         printer.print_update(update(1, false, News::Hit(hit(Some(10)))), 12).unwrap();
         printer.print_update(update(2, true, News::Hit(hit(None))), 12).unwrap();
         let lines: Vec<Value> =
-            kept(&printer).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            printed.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(lines[0]["received"][0]["item"], "second");
         assert_eq!(lines[0]["received"][0]["satoshis"], 5_000_000_000_u64);
         assert_eq!((&lines[0]["confirmations"], &lines[0]["again"]), (&json!(3), &json!(false)));
@@ -377,23 +400,23 @@ mod tests {
 
     #[test]
     fn words_for_people() {
-        let mut printer = printer(false);
+        let (mut printer, printed) = printer(false);
         printer.print_update(update(1, false, News::Hit(hit(Some(10)))), 10).unwrap();
         let expected = format!(
             "height 10  {}  tx 4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b  \
              output 0 pays 50 BTC to second index 7  [in the block, 1 confirmation, matched]\n",
             "0".repeat(64)
         );
-        assert_eq!(kept(&printer), expected);
+        assert_eq!(printed.text(), expected);
     }
 
     #[test]
     fn what_cannot_be_printed_is_not_acknowledged() {
-        let mut printer = printer(true);
-        printer.lines.fails_at = Some("hit");
+        let (mut printer, printed) = printer(true);
+        *printed.0.lock().unwrap() = None;
         printer.print_update(update(1, false, News::Hit(hit(Some(10)))), 12).unwrap_err();
         assert_eq!(printer.hits, 0);
-        printer.lines.fails_at = None;
+        *printed.0.lock().unwrap() = Some(String::new());
         let done = printer.print_update(update(2, false, News::Hit(hit(Some(10)))), 12).unwrap();
         assert_eq!(done.iter().map(|update| update.id).collect::<Vec<_>>(), [UpdateId(2)]);
     }
@@ -401,28 +424,28 @@ mod tests {
     #[test]
     fn programs_get_findings_that_concern_no_block() {
         let finding = || News::Finding(Finding::ClockBehind);
-        let mut lines = printer(true);
+        let (mut lines, printed) = printer(true);
         lines.print_update(update(1, false, finding()), 0).unwrap();
-        let line: Value = serde_json::from_str(kept(&lines)).unwrap();
+        let line: Value = serde_json::from_str(&printed.text()).unwrap();
         assert_eq!((&line["finding"], &line["block"]), (&json!("clock_behind"), &Value::Null));
         // People see it on standard error.
-        let mut page = printer(false);
+        let (mut page, shown) = printer(false);
         page.print_update(update(1, false, finding()), 0).unwrap();
-        assert_eq!(kept(&page), "");
+        assert_eq!(shown.text(), "");
     }
 
     #[test]
     fn a_reorganisation_is_one_line_and_its_withdrawals_wait_for_it() {
-        let mut printer = printer(true);
+        let (mut printer, printed) = printer(true);
         let news =
             News::Reorganized { fork: at(9), disconnected: vec![at(11), at(10)], withdrawn: 2 };
         assert_eq!(printer.print_update(update(1, false, news), 9).unwrap(), []);
         let withdrawn = |id, height| update(id, false, News::Withdrawn(hit(Some(height))));
         assert_eq!(printer.print_update(withdrawn(2, 10), 9).unwrap(), []);
-        assert_eq!(kept(&printer), "");
+        assert_eq!(printed.text(), "");
         let done = printer.print_update(withdrawn(3, 11), 9).unwrap();
         assert_eq!(done, [withdrawn(2, 10), withdrawn(3, 11)]);
-        let line: Value = serde_json::from_str(kept(&printer)).unwrap();
+        let line: Value = serde_json::from_str(&printed.text()).unwrap();
         assert_eq!((&line["kind"], &line["fork"]["height"]), (&json!("reorg"), &json!(9)));
         assert_eq!(line["disconnected"][0]["height"], 11);
         assert_eq!(line["withdrawn"][1]["height"], 11);

@@ -1,22 +1,23 @@
-//! The command `btc watch`.
+//! The command `btc watch`, and the wallet of its items.
 
+use std::collections::HashSet;
 use std::fs::{self, DirEntry};
 use std::path::Path;
 
 use anyhow::bail;
-use chainsieve_client::{Birthday, History, Protocol, WalletId};
+use chainsieve_client::{Birthday, History, Item, Protocol, Wallet, WalletId};
+use chainsieve_report::args::network_name;
+use chainsieve_report::{Exit, Page, Reader, Report, UsageError, count, grouped, print_note};
 use serde_json::{Value, json};
 
 use super::drive::{Ended, drive};
-use super::items;
 use super::lines::Printer;
 use super::summary::{graded_json, grades_in_words, peers_json, tip_json, warnings, work_hex};
 use super::{birthday_name, builder, chain, data_folder, start, trusting};
+use crate::args::WatchArgs;
 use crate::args::client::WatchLiveArgs;
-use crate::args::{UsageError, network_name};
-use crate::exit::Exit;
-use crate::output::{Page, Report, count, grouped, print_note};
-use crate::stop;
+use crate::btc::watch::{Kind, Watched, read_items};
+use crate::exit::stop_on_signals;
 
 /// A run of `watch`.
 #[derive(Debug, Clone, Copy)]
@@ -58,11 +59,11 @@ impl Job<'_> {
         let is_complete = !self.is_rescan || self.first == Birthday::Height(0);
         let history = if is_complete { History::Complete } else { History::Unknown };
         let (items, gap) = (&self.args.watch, self.args.gap_limit);
-        let (wallet, names) = items::read(items, gap, protocol, self.first, history)?;
+        let (wallet, names) = wallet_of(items, gap, protocol, self.first, history)?;
         let network = self.args.watch.network;
         let chain = chain(&self.args.peers, network)?;
         // From here on, Ctrl-C ends the run and the state is stored; it does not kill the process.
-        stop::on_signals()?;
+        stop_on_signals()?;
         // The folder's name contains the digest of the items, so a run with other items starts from
         // the beginning.
         let mut id = hex::encode(wallet.digest());
@@ -164,5 +165,98 @@ impl Job<'_> {
             "peers": peers_json(&ended.status.peers),
             "warnings": warnings,
         })
+    }
+}
+
+/// Returns a wallet of all items of the command line, and the items as they were typed.
+fn wallet_of(
+    args: &WatchArgs,
+    gap: u32,
+    protocol: Protocol,
+    birthday: Birthday,
+    history: History,
+) -> anyhow::Result<(Wallet, Vec<String>)> {
+    let reader = Reader::of(args.items.iter())?;
+    let empty = Wallet { history, gap, ..Wallet::new(birthday, Vec::new()) };
+    let read = read_items(args, &reader, |kind, text| {
+        let item = item(kind, text, args, protocol)?;
+        let alone = Wallet { items: vec![item], ..empty.clone() };
+        if let Err(error) = alone.check(protocol) {
+            return Err(match kind {
+                // Errors do not show the descriptor: it may contain a private key.
+                Kind::Descriptor => error.cause.into(),
+                kind => anyhow::Error::from(error.cause).context(kind.item(text)),
+            });
+        }
+        Ok(alone.items.into_iter().map(|item| (item, text.to_owned())).collect())
+    })?;
+    // An empty file or input is most likely a mistake: a run without items would never find
+    // anything.
+    if read.is_empty() {
+        bail!(UsageError("nothing to watch: give items, --file or -; see --help"));
+    }
+    // Two different texts may mean the same item, and a client accepts an item only once.
+    let mut known = HashSet::new();
+    let distinct = read.into_iter().filter(|(item, _)| known.insert(item.clone()));
+    let (items, names) = distinct.unzip();
+    Ok((Wallet { items, ..empty }, names))
+}
+
+fn item(kind: Kind, text: &str, args: &WatchArgs, protocol: Protocol) -> anyhow::Result<Item> {
+    Ok(match Watched::parse(kind, text, args.network)? {
+        Watched::Script(script) => Item::Script(script),
+        Watched::Key(key) => Item::Key(key),
+        Watched::Descriptor => Item::Descriptor(text.to_owned(), args.range.0.clone()),
+        Watched::Coin(_, None) if protocol == Protocol::Bip157 => bail!(
+            "{}: a compact filter contains whole scripts only: write outpoint:TXID:VOUT=SCRIPT (hex or \
+             an address), or use --protocol bip37",
+            kind.item(text)
+        ),
+        Watched::Coin(outpoint, script) => Item::Coin { outpoint, script },
+        Watched::Txid(_) | Watched::Data(_) => bail!(
+            "{}: this is not a script, key, descriptor or coin: give a script or an address",
+            kind.item(text)
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use chainsieve::bitcoin::{Network, ScriptBuf};
+
+    use super::*;
+    use crate::args::Range;
+
+    /// The transaction of Bitcoin's genesis block. Any txid would do.
+    const TXID: &str = "4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b";
+
+    #[test]
+    fn coins_with_and_without_their_script() {
+        let args = WatchArgs {
+            items: Vec::new(),
+            file: Vec::new(),
+            range: Range(0..=0),
+            network: Network::Regtest,
+        };
+        let read = |text: &str, protocol| item(Kind::Outpoint, text, &args, protocol);
+        let (bip37, bip157) = (Protocol::Bip37, Protocol::Bip157);
+        let script = format!("0014{}", "07".repeat(20));
+        let hex = read(&format!("{TXID}:1={script}"), bip157).unwrap();
+        let address =
+            read(&format!("{TXID}:1 = bcrt1qqurswpc8qurswpc8qurswpc8qurswpc8dxm0gk"), bip157);
+        assert_eq!(hex, address.unwrap());
+        let outpoint = format!("{TXID}:1").parse().unwrap();
+        let script = Some(ScriptBuf::from_hex(&script).unwrap());
+        assert_eq!(hex, Item::Coin { outpoint, script });
+        let bare = read(&format!("{TXID}:1"), bip37).unwrap();
+        assert_eq!(bare, Item::Coin { outpoint, script: None });
+        let error = read(&format!("{TXID}:1"), bip157).unwrap_err().to_string();
+        assert!(error.contains("outpoint:TXID:VOUT=SCRIPT"), "{error}");
+        for bad in ["", ":", "1", "x=00", "4a:1=00"] {
+            assert!(read(bad, bip37).is_err(), "{bad}");
+        }
+        for bad in ["001", "1BoatSLRHtKNngkdXEeobR76b53LETtpyT", "tb1q", "zz"] {
+            assert!(read(&format!("{TXID}:1={bad}"), bip37).is_err(), "{bad}");
+        }
     }
 }

@@ -13,10 +13,8 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context as _, ensure};
 use chainsieve::bitcoin::Transaction;
 use chainsieve::btc::server::IncomingBlock;
-
-use crate::btc::cf::blocks::{SourcedBlock, for_each_block};
-use crate::btc::decode;
-use crate::input::{Input, named};
+use chainsieve_report::blocks::{SourcedBlock, decode, files, for_each_block_of};
+use chainsieve_report::{Input, named};
 
 /// Time without a change after which a truncated file is reported as damaged.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -134,36 +132,18 @@ fn look<T>(
     true
 }
 
-/// Returns the files of a folder in the order of their names, without hidden files and without
-/// files under construction (`.tmp`, `.part`).
+/// Returns the files of a folder, each with its stamp, in the order of their names.
 fn list(folder: &Path) -> io::Result<Vec<(PathBuf, Stamp)>> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let path = entry.path();
-        let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
-        let is_partial = path.extension().is_some_and(|end| end == "tmp" || end == "part");
-        // A file that was deleted since the listing is skipped.
-        let Ok(metadata) = fs::metadata(&path) else { continue };
-        if metadata.is_file() && !is_hidden && !is_partial {
-            files.push((path, stamp(&metadata)));
-        }
-    }
-    files.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-    Ok(files)
+    let stamp = |metadata: Metadata| (metadata.len(), metadata.modified().ok());
+    Ok(files(folder)?.into_iter().map(|(path, metadata)| (path, stamp(metadata))).collect())
 }
 
 fn is_listed(files: &[(PathBuf, Stamp)], path: &Path) -> bool {
     files.binary_search_by(|(file, _)| file.as_path().cmp(path)).is_ok()
 }
 
-fn stamp(metadata: &Metadata) -> Stamp {
-    (metadata.len(), metadata.modified().ok())
-}
-
 fn read_blocks(path: &Path, take: &mut impl FnMut(IncomingBlock)) -> anyhow::Result<()> {
-    let name = path.to_str().with_context(|| format!("{}: not a UTF-8 name", named(path)))?;
-    for_each_block(name, |SourcedBlock { block, prevout_scripts: prevouts, .. }, _| {
+    for_each_block_of(path, |SourcedBlock { block, prevout_scripts: prevouts, .. }| {
         take(IncomingBlock { block, prevouts });
         Ok(())
     })

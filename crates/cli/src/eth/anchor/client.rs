@@ -1,24 +1,22 @@
-//! The light client of the arguments, and what it says.
+//! The light client of the arguments, and its anchors, as fields for people and as JSON.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use chainsieve::eth::anchor::network::Network;
-use chainsieve::eth::anchor::sync_committee::{Anchor, LightClient};
-use chainsieve_provider::{BeaconBuilder, BeaconClient, BeaconError, BeaconRound, Note};
+use chainsieve::eth::anchor::sync_committee::{
+    Anchor, BoundExecution, Checkpoint, Evidence, ExecutionHeader, LightClient, Participation,
+};
+use chainsieve_provider::{BeaconBuilder, BeaconClient, BeaconError, BeaconRound, Note, Stop};
+use chainsieve_report::calendar::Utc;
+use chainsieve_report::{Exit, UsageError, count, float, grouped, named, print_note};
 use directories::ProjectDirs;
 use serde_json::{Value, json};
 
-use super::show::{self, NOT_PROVEN};
-use crate::args::UsageError;
 use crate::args::eth::BeaconArgs;
-use crate::calendar::Utc;
-use crate::eth::rpc::Bar;
-use crate::exit::Exit;
-use crate::input::named;
-use crate::output::{count, grouped, print_note};
-use crate::stop::Stop;
+use crate::eth::Bar;
+use crate::eth::header::decimal;
 
 /// Age of a finalised block from which a warning says that it may not be the newest one. Finality
 /// takes about 15 minutes.
@@ -134,7 +132,7 @@ pub(super) fn warnings(client: &LightClient, now: Duration) -> Vec<String> {
     let mut warnings = Vec::new();
     let checkpoint = client.trust().checkpoint;
     if checkpoint.is_stale() {
-        warnings.push(show::stale(&checkpoint));
+        warnings.push(stale(&checkpoint));
     }
     if let Some(forced) = client.trust().forced {
         warnings.push(format!(
@@ -143,11 +141,11 @@ pub(super) fn warnings(client: &LightClient, now: Duration) -> Vec<String> {
     }
     let finalized = client.finalized();
     let made = client.network().time_of_slot(finalized.beacon.slot);
-    let age = now.saturating_sub(made);
-    if age > OLD {
+    let since = now.saturating_sub(made);
+    if since > OLD {
         warnings.push(format!(
             "the newest finalised block that is known is {} old: newer ones are not covered",
-            show::age(age)
+            age(since)
         ));
     }
     warnings
@@ -165,9 +163,9 @@ pub(super) fn fields(client: &LightClient) -> Vec<(&'static str, String)> {
     let mut fields = vec![
         ("network", client.network().name().to_owned()),
         ("checkpoint", format!("slot {}, {}", grouped(checkpoint.slot), checkpoint.root)),
-        ("", format!("{} old when the light client went on from it", show::age(checkpoint.age))),
+        ("", format!("{} old when the light client went on from it", age(checkpoint.age))),
     ];
-    fields.extend(show::fields(client.finalized(), true));
+    fields.extend(anchor_fields(client.finalized(), true));
     fields.push(("committees", format!("known up to period {}", committee_period(client))));
     fields.push(("not proven", NOT_PROVEN.into()));
     fields
@@ -189,7 +187,7 @@ pub(super) fn json(client: &LightClient, now: Duration) -> Value {
         },
         "forced": client.trust().forced.map(|by| by.signed),
         "committee_period": committee_period(client),
-        "finalized": show::json(client.finalized(), true),
+        "finalized": anchor_json(client.finalized(), true),
         "not_proven": NOT_PROVEN,
     })
 }
@@ -211,4 +209,125 @@ pub(super) fn line(anchor: &Anchor, network: &Network) -> String {
 /// Returns how many beacon nodes answered.
 pub(super) fn answered(round: &BeaconRound, asked: usize) -> String {
     format!("{} of {}", round.answered, count(asked, "beacon node"))
+}
+
+/// What no sync committee proves.
+pub(super) const NOT_PROVEN: &str = "\
+full consensus: no attestations were counted, and members of a sync committee are not slashed for a \
+false signature";
+
+/// Returns the fields of an anchor: the beacon block, the execution block, and the evidence.
+///
+/// `is_trusted` is `false` if nobody vouches for the checkpoint. The anchor then has no grade.
+pub(super) fn anchor_fields(anchor: &Anchor, is_trusted: bool) -> Vec<(&'static str, String)> {
+    let mut fields =
+        vec![("beacon block", format!("slot {}, {}", grouped(anchor.beacon.slot), anchor.root))];
+    match &anchor.execution {
+        BoundExecution::Header(header) => fields.extend([
+            ("block", grouped(header.block_number)),
+            ("hash", header.block_hash.to_string()),
+            ("parent", header.parent_hash.to_string()),
+            ("time", Utc::new(header.timestamp).date_time()),
+            ("state root", header.state_root.to_string()),
+            ("receipts root", header.receipts_root.to_string()),
+        ]),
+        execution => {
+            let hash = execution.bound_hash();
+            fields.push(("hash", hash.map_or("none is bound".into(), |hash| hash.to_string())));
+            if execution.lags() {
+                fields.push(("", "of the last execution block before the beacon block".into()));
+            }
+        }
+    }
+    fields.push(("evidence", anchor.evidence.to_string()));
+    let grade =
+        if is_trusted { anchor.grade().name() } else { "none: the checkpoint is not yours" };
+    fields.push(("grade", grade.into()));
+    fields
+}
+
+/// Returns the JSON of an anchor, with the same facts and more fields of the execution header.
+pub(crate) fn anchor_json(anchor: &Anchor, is_trusted: bool) -> Value {
+    let (evidence, by) = evidence_of(anchor.evidence);
+    json!({
+        "slot": anchor.beacon.slot,
+        "root": anchor.root,
+        "state_root": anchor.beacon.state_root,
+        "evidence": evidence,
+        "signed": by.map(|by| by.signed),
+        "of": by.map(|by| by.of),
+        "grade": is_trusted.then(|| anchor.grade()),
+        "execution": execution(&anchor.execution),
+    })
+}
+
+fn evidence_of(evidence: Evidence) -> (&'static str, Option<Participation>) {
+    match evidence {
+        Evidence::Finalized(by) => ("finalized", Some(by)),
+        Evidence::Optimistic(by) => ("optimistic", Some(by)),
+        Evidence::Forced(by) => ("forced", Some(by)),
+        _ => ("checkpoint", None),
+    }
+}
+
+fn execution(execution: &BoundExecution) -> Value {
+    let Some(hash) = execution.bound_hash() else { return Value::Null };
+    let header = execution.header();
+    let of = |value: fn(&ExecutionHeader) -> Value| header.map_or(Value::Null, value);
+    json!({
+        "number": of(|header| json!(header.block_number)),
+        "hash": hash,
+        "lags": execution.lags(),
+        "parent_hash": of(|header| json!(header.parent_hash)),
+        "timestamp": of(|header| json!(header.timestamp)),
+        "state_root": of(|header| json!(header.state_root)),
+        "receipts_root": of(|header| json!(header.receipts_root)),
+        "fee_recipient": of(|header| json!(header.fee_recipient)),
+        "gas_limit": of(|header| json!(header.gas_limit)),
+        "gas_used": of(|header| json!(header.gas_used)),
+        "base_fee_per_gas": of(|header| decimal(header.base_fee_per_gas)),
+        "prev_randao": of(|header| json!(header.prev_randao)),
+        "extra_data": of(|header| json!(header.extra_data)),
+        "logs_bloom": of(|header| json!(header.logs_bloom)),
+    })
+}
+
+/// Returns the warning about a checkpoint that is too old.
+pub(super) fn stale(checkpoint: &Checkpoint) -> String {
+    format!(
+        "the checkpoint is {} old, more than the weak-subjectivity period of {}: validators of that \
+         time may have withdrawn their stake, and can then sign another chain at no cost; a newer \
+         checkpoint has no such risk",
+        age(checkpoint.age),
+        age(checkpoint.limit)
+    )
+}
+
+/// Formats an age for people: `12 minutes`, `5.2 hours`, `15.7 days`.
+pub(super) fn age(age: Duration) -> String {
+    const HOUR: u64 = 3_600;
+    let seconds = age.as_secs();
+    match seconds / HOUR {
+        0..2 => count(seconds / 60, "minute"),
+        2..48 => format!("{:.1} hours", float(seconds) / float(HOUR)),
+        _ => format!("{:.1} days", float(seconds) / float(24 * HOUR)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_for_people() {
+        for (seconds, expected) in [
+            (0, "0 minutes"),
+            (119, "1 minute"),
+            (7_199, "119 minutes"),
+            (98_304, "27.3 hours"),
+            (1_356_288, "15.7 days"),
+        ] {
+            assert_eq!(age(Duration::from_secs(seconds)), expected);
+        }
+    }
 }

@@ -11,16 +11,16 @@ use chainsieve::eth::anchor::network::Network;
 use chainsieve::eth::anchor::sync_committee::LightClient;
 use chainsieve::eth::files::{HistoryReader, Input};
 use chainsieve_provider::{BeaconClient, BeaconError, LinkOptions, LinkedBlock};
+use chainsieve_report::{
+    Exit, Page, Reader, Report, UsageError, as_text, check_overwrite, grouped, named, write,
+};
 use serde_json::json;
 
 use super::client::{self, builder, data_folder, in_words};
-use crate::args::UsageError;
 use crate::args::eth::HeaderAnchorArgs;
+use crate::eth;
 use crate::eth::headers::Headers;
-use crate::exit::Exit;
-use crate::input::{self, Reader, as_text, named};
-use crate::output::{Page, Report, grouped};
-use crate::{eth, stop};
+use crate::exit::stop_on_signals;
 
 /// What the argument names.
 enum Wanted {
@@ -44,7 +44,7 @@ pub(super) fn run(args: &HeaderAnchorArgs) -> anyhow::Result<Report> {
     let network = super::network(&args.beacon.network)?;
     let wanted = wanted(&args.block)?;
     if let Some(out) = &args.out {
-        input::check_overwrite(out, args.overwrite.force)?;
+        check_overwrite(out, args.overwrite.force)?;
     }
     let beacon = light_client(args, network)?;
     let failures = client::advance(&beacon)?;
@@ -61,7 +61,7 @@ pub(super) fn run(args: &HeaderAnchorArgs) -> anyhow::Result<Report> {
     };
     let out = verdict.links.as_ref().filter(|_| verdict.exit == Exit::Yes).zip(args.out.as_ref());
     if let Some((links, out)) = out {
-        input::write(out, &serde_json::to_vec(links)?, args.overwrite.force)?;
+        write(out, &serde_json::to_vec(links)?, args.overwrite.force)?;
     }
     let out = out.map(|(_, out)| out.as_path());
     report(&verdict, expected, &light_client, failures, out)
@@ -105,7 +105,7 @@ fn light_client(args: &HeaderAnchorArgs, network: Network) -> anyhow::Result<Bea
         Some(data_folder(beacon.data.as_ref(), &network)?)
     };
     let limits = (args.rpc.timeout, args.rpc.retries);
-    let stop = stop::on_signals()?;
+    let stop = stop_on_signals()?;
     builder(beacon, network, folder, limits, stop)?.build().map_err(in_words)
 }
 
@@ -119,7 +119,7 @@ fn link(
     if !args.rpc.is_given() {
         return Err(UsageError("--rpc is missing: give the URL of a provider of headers").into());
     }
-    let (builder, _) = eth::rpc::builder(&args.rpc, args.rpc.endpoints(&[])?, stop::on_signals()?);
+    let (builder, _) = eth::builder(&args.rpc, args.rpc.endpoints(&[])?, stop_on_signals()?);
     let provider = builder.build()?;
     let history = network.history();
     let mut find = |number, accept: &mut dyn FnMut(Bytes, HeaderProof) -> bool| {

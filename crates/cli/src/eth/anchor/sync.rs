@@ -5,14 +5,12 @@ use std::path::Path;
 use anyhow::Context as _;
 use chainsieve::eth::anchor::sync_committee::LightClient;
 use chainsieve_provider::{BeaconClient, BeaconRound};
+use chainsieve_report::{Exit, Lines, Page, Report, json_line};
 use serde_json::{Value, json};
 
-use super::client::{self, answered, builder, data_folder, in_words};
-use super::show;
+use super::client::{self, anchor_json, answered, builder, data_folder, in_words};
 use crate::args::eth::SyncAnchorArgs;
-use crate::exit::Exit;
-use crate::output::{Lines, Page, Report, json_line};
-use crate::stop;
+use crate::exit::stop_on_signals;
 
 pub(super) fn run(args: &SyncAnchorArgs, json: bool) -> anyhow::Result<Report> {
     let network = super::network(&args.beacon.network)?;
@@ -21,7 +19,7 @@ pub(super) fn run(args: &SyncAnchorArgs, json: bool) -> anyhow::Result<Report> {
         let (page, json) = show(&client::stored(&folder, network)?)?;
         return Ok(in_folder(page, json, &folder));
     }
-    let stop = stop::on_signals()?;
+    let stop = stop_on_signals()?;
     let limits = (args.limits.timeout, args.limits.retries);
     let mut builder = builder(&args.beacon, network, Some(folder.clone()), limits, stop)?;
     if args.restart {
@@ -78,7 +76,7 @@ fn summary(
     let mut page = Page::default();
     let mut fields = client::fields(&client);
     if args.optimistic {
-        json["optimistic"] = show::json(&round.optimistic, true);
+        json["optimistic"] = anchor_json(&round.optimistic, true);
         fields.push(("newest signed", client::line(&round.optimistic, client.network())));
     }
     fields.push(("answered", answered(round, asked)));

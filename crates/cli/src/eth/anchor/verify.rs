@@ -1,22 +1,22 @@
-//! The command `eth anchor verify`.
+//! The command `eth anchor verify`, and the objects that it reads.
 
 use std::time::Duration;
 
+use anyhow::{Context as _, bail};
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::anchor::network::Network;
+use chainsieve::eth::anchor::network::{Network, Preset};
 use chainsieve::eth::anchor::sync_committee::{
     Action, Anchor, Bootstrap, BootstrapError, Checkpoint, Event, Evidence, LightClient, Update,
-    UpdateError,
+    UpdateError, UpdateKind,
 };
+use chainsieve_report::calendar::Utc;
+use chainsieve_report::{Exit, Page, Reader, Report, as_text, grouped};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-use super::objects::{Found, Object, read};
-use super::show::{self, NOT_PROVEN};
+use super::client::{NOT_PROVEN, age, anchor_fields, anchor_json, stale};
 use crate::args::eth::VerifyAnchorArgs;
-use crate::calendar::Utc;
-use crate::exit::Exit;
-use crate::input::Reader;
-use crate::output::{Page, Report, grouped};
 
 pub(super) fn run(args: &VerifyAnchorArgs) -> anyhow::Result<Report> {
     let reader = Reader::of(&args.files)?;
@@ -184,7 +184,7 @@ impl Verified<'_> {
         let (exit, why) = self.verdict();
         let mut warnings = Vec::new();
         if let Some(checkpoint) = self.checkpoint().filter(Checkpoint::is_stale) {
-            warnings.push(show::stale(&checkpoint));
+            warnings.push(stale(&checkpoint));
         }
         let json = self.json(exit, why.as_deref(), &warnings);
         Report::new(self.page(exit, why.as_deref(), &warnings), json, exit)
@@ -255,9 +255,9 @@ impl Verified<'_> {
             let slot = grouped(checkpoint.slot);
             let start = self.network.time_of_slot(checkpoint.slot).as_secs();
             fields.push(("", format!("slot {slot}, {}", Utc::new(start).date_time())));
-            let limit = show::age(checkpoint.limit);
+            let limit = age(checkpoint.limit);
             let is = if checkpoint.is_stale() { "older" } else { "not older" };
-            let age = show::age(checkpoint.age);
+            let age = age(checkpoint.age);
             fields.push((
                 "",
                 format!("{age} old, {is} than the weak-subjectivity period of {limit}"),
@@ -273,11 +273,11 @@ impl Verified<'_> {
         };
         page.line("");
         page.heading("The newest finalised block");
-        page.fields(show::fields(client.finalized(), self.is_given));
+        page.fields(anchor_fields(client.finalized(), self.is_given));
         if let Some(anchor) = self.optimistic() {
             page.line("");
             page.heading("The newest signed block, which can still be reorganised away");
-            page.fields(show::fields(anchor, self.is_given));
+            page.fields(anchor_fields(anchor, self.is_given));
         }
         page.line("");
         page.line(format!("Not proven: {NOT_PROVEN}."));
@@ -288,7 +288,7 @@ impl Verified<'_> {
     fn json(&self, exit: Exit, why: Option<&str>, warnings: &[String]) -> Value {
         let checkpoint = self.checkpoint();
         let time = |slot| self.network.time_of_slot(slot).as_secs();
-        let json = |anchor: &Anchor| show::json(anchor, self.is_given);
+        let json = |anchor: &Anchor| anchor_json(anchor, self.is_given);
         json!({
             "status": match exit {
                 Exit::Yes => "proven",
@@ -372,4 +372,136 @@ fn row(found: &Found, outcome: &Outcome) -> Vec<String> {
         by,
         outcome.words(),
     ]
+}
+
+/// The name of an input in errors.
+const WHAT: &str = "light-client object";
+
+/// An object, and the place where it was found.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) source: String,
+    /// Index in a list of updates; `None` if the input holds a single object.
+    pub(super) index: Option<usize>,
+    pub(super) object: Object,
+}
+
+#[derive(Debug)]
+pub(super) enum Object {
+    Bootstrap(Box<Bootstrap>),
+    Update(UpdateKind, Box<Update>),
+}
+
+impl Object {
+    /// Returns the name of the kind: for people with spaces, for programs with underscores.
+    pub(super) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Bootstrap(_) => "bootstrap",
+            Self::Update(UpdateKind::Full, _) => "update",
+            Self::Update(UpdateKind::Finality, _) => "finality_update",
+            Self::Update(UpdateKind::Optimistic, _) => "optimistic_update",
+        }
+    }
+
+    /// Returns the slot of the header, which is the attested one in an update.
+    pub(super) const fn slot(&self) -> u64 {
+        match self {
+            Self::Bootstrap(bootstrap) => bootstrap.header.beacon.slot,
+            Self::Update(_, update) => update.attested.beacon.slot,
+        }
+    }
+
+    /// Returns the key by which objects are ordered before they are applied: the bootstrap first,
+    /// then updates by the slot of their signature, and in one slot the one with most contents
+    /// first, because the others may need the committee that it contains.
+    pub(super) const fn order(&self) -> (u64, u8) {
+        match self {
+            Self::Bootstrap(_) => (0, 0),
+            Self::Update(kind, update) => {
+                let place = match kind {
+                    UpdateKind::Full => 1,
+                    UpdateKind::Finality => 2,
+                    UpdateKind::Optimistic => 3,
+                };
+                (update.signature_slot, place)
+            }
+        }
+    }
+}
+
+impl Found {
+    /// Returns the name of the object for people: the file, and the index in its list.
+    pub(super) fn name(&self) -> String {
+        match self.index {
+            Some(index) => format!("{}[{index}]", self.source),
+            None => self.source.clone(),
+        }
+    }
+}
+
+/// Reads the objects of an argument: a file or standard input.
+pub(super) fn read(
+    reader: &Reader,
+    argument: &str,
+    network: &Network,
+) -> anyhow::Result<Vec<Found>> {
+    let input = reader.raw(argument, WHAT)?;
+    let source = input.source.clone();
+    let what = || format!("{WHAT}, {source}");
+    let text =
+        as_text(&input.bytes).context("not text: only JSON is read, not SSZ").with_context(what)?;
+    let json = text.trim_start();
+    let preset = network.preset();
+    // An answer of `updates` is a list.
+    if json.starts_with('[') {
+        let updates = Update::list_from_json(json, preset).with_context(what)?;
+        let found = |(index, update)| Found {
+            source: source.clone(),
+            index: Some(index),
+            object: Object::Update(UpdateKind::Full, Box::new(update)),
+        };
+        return Ok(updates.into_iter().enumerate().map(found).collect());
+    }
+    let object = from_json(json, preset).with_context(what)?;
+    Ok(vec![Found { source, index: None, object }])
+}
+
+/// The members of an object by which its kind is known.
+#[derive(Deserialize)]
+#[serde(expecting = "a light-client object")]
+struct Members {
+    current_sync_committee: Option<IgnoredAny>,
+    attested_header: Option<IgnoredAny>,
+    next_sync_committee: Option<IgnoredAny>,
+    finalized_header: Option<IgnoredAny>,
+}
+
+/// An answer of a beacon node: an object, or the message of an error.
+#[derive(Deserialize)]
+#[serde(expecting = "an answer of a beacon node")]
+struct Answer {
+    data: Option<Members>,
+    message: Option<String>,
+}
+
+fn from_json(json: &str, preset: Preset) -> anyhow::Result<Object> {
+    let answer: Answer = serde_json::from_str(json)?;
+    let Some(members) = answer.data else {
+        match answer.message {
+            Some(message) => {
+                bail!("the server answered with an error: {:?}", format!("{message:.200}"))
+            }
+            None => bail!("not an answer of a beacon node: the member data is missing"),
+        }
+    };
+    let kind = match members {
+        Members { current_sync_committee: Some(_), .. } => {
+            return Ok(Object::Bootstrap(Box::new(Bootstrap::from_json(json, preset)?)));
+        }
+        Members { next_sync_committee: Some(_), .. } => UpdateKind::Full,
+        Members { finalized_header: Some(_), .. } => UpdateKind::Finality,
+        Members { attested_header: Some(_), .. } => UpdateKind::Optimistic,
+        _ => bail!("neither a bootstrap nor an update: data has no member of these"),
+    };
+    Ok(Object::Update(kind, Box::new(Update::from_json(json, kind, preset)?)))
 }

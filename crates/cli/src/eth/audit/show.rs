@@ -9,10 +9,8 @@ use chainsieve::eth::audit::{
 use chainsieve::eth::chain_profile::ReceiptsScope;
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log::{LocatedLog, digest};
+use chainsieve_report::{Exit, Page, Report, count, grouped, span};
 use serde_json::{Value, json};
-
-use crate::exit::Exit;
-use crate::output::{Page, Report, count, grouped, span};
 
 /// Maximum number of rows of a table on the page.
 pub(super) const ROWS: usize = 20;

@@ -6,9 +6,8 @@ use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::BlockSelection;
 use chainsieve_provider::{Argument, DecodedEvent, EventDecoder, EventDecoderError};
+use chainsieve_report::{count, grouped, json_line, printable_json};
 use serde_json::{Value, json};
-
-use crate::output::{count, grouped, json_line, printable_json};
 
 /// Value of the member `evidence` of a log; all logs are read from verified receipts.
 const EVIDENCE: &str = "receipts";

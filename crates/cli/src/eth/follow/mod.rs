@@ -1,25 +1,27 @@
 //! `eth follow`: prints the lines of a follower, and notes and progress for people.
 
 mod lines;
-mod setup;
 
+use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
-use chainsieve::eth::chain_profile::ReceiptsScope;
-use chainsieve::eth::follow::{News, Started};
-use chainsieve_provider::{FollowStatus, Following};
+use anyhow::{Context as _, anyhow, bail};
+use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
+use chainsieve::eth::follow::{Fault, News, StartError, Started};
+use chainsieve_provider::{
+    EventDecoder, FollowBuilder, FollowError, FollowStatus, Following, Provider,
+};
+use chainsieve_report::{
+    Exit, Page, Report, UsageError, count, duration, grouped, named, print_note,
+};
 use serde_json::{Value, json};
 
-use self::lines::{Format, Lines};
-use self::setup::{Setup, in_words_of_follow};
-use crate::args::UsageError;
+use super::anchor::{self, Following as FollowingAnchors};
+use super::follow::lines::{Format, Lines};
+use super::{Bar, builder, in_words_of_the_command, index, query};
 use crate::args::eth::FollowArgs;
-use crate::eth::anchor::trusted::{self, Following as FollowingAnchors};
-use crate::eth::rpc::{Bar, builder, in_words_of_the_command};
-use crate::exit::Exit;
-use crate::output::{self, Page, Report, count, duration, grouped, print_note};
-use crate::stop;
+use crate::exit::{of_fault, stop_on_signals};
 
 /// Minimum number of blocks to link for which a progress bar is shown.
 const SHOW: u64 = 8192;
@@ -35,8 +37,8 @@ pub(crate) fn run(args: &FollowArgs, json: bool) -> anyhow::Result<Report> {
         (false, true) => Format::Csv,
         (false, false) => Format::Text,
     };
-    let lines = Lines { format, events: setup::events(&args.abi)? };
-    let stop = stop::on_signals()?;
+    let lines = Lines { format, events: events(&args.abi)? };
+    let stop = stop_on_signals()?;
     let (mut builder, bar) = builder(&args.rpc, vec![args.rpc.endpoint()?], stop.clone());
     if args.no_transaction_hashes {
         builder = builder.without_transaction_hashes();
@@ -45,13 +47,13 @@ pub(crate) fn run(args: &FollowArgs, json: bool) -> anyhow::Result<Report> {
     let anchors = args.trust.anchor.clone();
     let chain_id = || provider.chain_id().map_err(in_words_of_the_command);
     let chain_id = if args.beacon.is_given() { chain_id()? } else { 0 };
-    let beacon = trusted::beacon(&args.beacon, &args.rpc, chain_id, stop.clone(), false)?;
+    let beacon = anchor::beacon(&args.beacon, &args.rpc, chain_id, stop.clone(), false)?;
     let following = FollowingAnchors { anchors, beacon };
     let begun = following.begin();
     let provider = provider.with_anchor(following);
     let began = Instant::now();
     let started = begun.and_then(|(brought, light_client)| {
-        let Setup { follow, mut warnings } = setup::set_up(args, &provider)?;
+        let Setup { follow, mut warnings } = set_up(args, &provider)?;
         warnings.extend(brought);
         Ok((
             follow.start().map_err(|error| in_words_of_follow(args, error))?,
@@ -104,7 +106,7 @@ fn nothing() -> Report {
 #[derive(Default)]
 struct Printer {
     lines: Lines,
-    out: output::Lines,
+    out: chainsieve_report::Lines,
     provider: String,
     bar: Bar,
     started: Option<Started>,
@@ -236,4 +238,127 @@ impl Printer {
         let payload = (self.lines.format == Format::Csv).then(String::new);
         Report::new(page, json, Exit::Yes).with_payload(payload).after_lines()
     }
+}
+
+/// Reads the events of ABI files.
+pub(super) fn events(paths: &[PathBuf]) -> anyhow::Result<Option<EventDecoder>> {
+    let mut events = None;
+    for path in paths {
+        let text = fs::read_to_string(path).with_context(|| format!("--abi, {}", named(path)))?;
+        let so_far: EventDecoder = events.unwrap_or_default();
+        let added = so_far.json_abi(&text).with_context(|| format!("--abi, {}", named(path)))?;
+        events = Some(added);
+    }
+    Ok(events)
+}
+
+/// A follower that is configured but not started, and the warnings so far.
+pub(super) struct Setup {
+    pub(super) follow: FollowBuilder,
+    pub(super) warnings: Vec<String>,
+}
+
+pub(super) fn set_up(args: &FollowArgs, provider: &Provider) -> anyhow::Result<Setup> {
+    let query = query::of_args(&args.query, [])?;
+    let chain_id = provider.chain_id().map_err(in_words_of_the_command)?;
+    let mut warnings = Vec::new();
+    let profile = chain_profile(args, chain_id, &mut warnings)?;
+    // Receipts prove logs only for the headers that the provider sends, and the provider could have
+    // invented these headers.
+    if args.trust.anchor.is_empty() && !args.beacon.is_given() {
+        warnings.push(format!(
+            "no --anchor: nothing is authenticated, and only {} claims that these blocks are the \
+             chain. Give --anchor the hash of a block that you trust, or --beacon and --checkpoint",
+            provider.nodes()[0].endpoint()
+        ));
+    }
+    // For a query that matches every log, the filters of headers exclude no block.
+    if query.compile().matches_everything() {
+        warnings
+            .push(String::from("the query matches every log: receipts of every block are fetched"));
+    }
+    let mut follow = provider
+        .with_profile(profile)
+        .follow(&query)
+        .confirmations(args.confirmations)
+        .keep(usize::try_from(args.keep).unwrap_or(usize::MAX))
+        .poll(Duration::from_secs_f64(args.poll))
+        .tries(args.rpc.retries.saturating_mul(2).saturating_add(2));
+    if let Some(path) = &args.cursor {
+        follow = follow.cursor_file(path);
+    }
+    if let Some(path) = &args.index {
+        follow = follow.index(index::open(path)?);
+    }
+    if args.once {
+        follow = follow.once();
+    }
+    Ok(Setup { follow, warnings })
+}
+
+/// Converts an error of a follower to one that names the arguments of the command.
+pub(super) fn in_words_of_follow(args: &FollowArgs, error: FollowError) -> anyhow::Error {
+    let other = "give another file";
+    let error = match error {
+        FollowError::Start(error) => error,
+        FollowError::Fetch(error) => return in_words_of_the_command(error),
+        FollowError::Index(why) => {
+            let name = args.index.as_deref().map(index::named).unwrap_or_default();
+            return anyhow!("{name}: {why}");
+        }
+        FollowError::Fault { node, fault } => {
+            let advice = match *fault {
+                Fault::Unsound { .. } | Fault::IndexUnsound(_) => {
+                    "; to state what the filters of this chain prove, give --assume-bloom"
+                }
+                _ => "",
+            };
+            return of_fault(&fault).error(anyhow!("{node}: {fault}{advice}"));
+        }
+        error => return error.into(),
+    };
+    match error {
+        StartError::OneBlock(_) => {
+            UsageError("a query for one blockHash cannot be followed: query a range, with --from")
+                .into()
+        }
+        StartError::End(_) => {
+            UsageError("toBlock must be a number or latest: safe and finalized blocks change")
+                .into()
+        }
+        StartError::OtherChain { cursor, chain } => {
+            anyhow!("--cursor belongs to chain {cursor}, but the provider's is {chain}: {other}")
+        }
+        StartError::OtherQuery(query) => anyhow!("--cursor belongs to the query {query}: {other}"),
+        StartError::OtherSemantics(rules) => {
+            anyhow!("--cursor belongs to a query with --semantics {rules:?}: {other}")
+        }
+        StartError::OtherStart { cursor, from } => {
+            anyhow!("--cursor begins at block {cursor}, but --from is {from}: {other}")
+        }
+        other => other.into(),
+    }
+}
+
+fn chain_profile(
+    args: &FollowArgs,
+    chain_id: u64,
+    warnings: &mut Vec<String>,
+) -> anyhow::Result<ChainProfile> {
+    // The user's statements about the chain take precedence over the known profiles. A `--chain`
+    // that contradicts the provider's chain id is an error.
+    if args.trust.names_chain() {
+        return args.trust.profile_of(chain_id);
+    }
+    Ok(ChainProfile::of_chain_id(chain_id).unwrap_or_else(|| {
+        warnings.push(format!(
+            "chain {chain_id} is unknown to this command: its filters are ignored, and the receipts \
+             of every block are fetched. To use the filters, give --assume-bloom"
+        ));
+        let name = format!("chain {chain_id}");
+        // The chain is unknown, so the weakest assumptions are made: they cost more requests, but
+        // no log is missed.
+        let (bloom, scope) = (BloomSoundness::Unsound, ReceiptsScope::NotEveryLog);
+        ChainProfile::assumed(name, bloom, scope)
+    }))
 }

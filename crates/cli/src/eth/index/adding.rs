@@ -1,25 +1,22 @@
 //! Adds headers to an index, and reports the result.
 
-use std::fs;
-use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use anyhow::{Context as _, anyhow};
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::header::LinkedHeaders;
 use chainsieve::eth::index::{Folder, Index, IndexError, Settings, Writer};
+use chainsieve_report::{
+    Exit, Lines, Page, Reader, Report, bytes, count, duration, float, grouped, json_line, note,
+    print_note, span,
+};
 use serde_json::json;
 
 use super::{SECTION, named, size};
 use crate::args::eth::{AddingArgs, LinkedHeaderArgs};
-use crate::eth::linked::{self, Bounds};
-use crate::exit::Exit;
-use crate::input::Reader;
-use crate::output::{
-    Lines, Page, Report, bytes, count, duration, float, grouped, json_line, print_note, span,
-};
-use crate::progress;
+use crate::eth::headers::{Bounds, for_each_linked};
 
 /// Maximum time until added blocks are made durable.
 const SYNC_AFTER: Duration = Duration::from_secs(5);
@@ -103,7 +100,7 @@ impl<'a> Adding<'a> {
     pub(super) fn run(mut self, headers: &LinkedHeaderArgs) -> anyhow::Result<Report> {
         Reader::of(&headers.headers)?;
         let bounds = Bounds { from: self.from(), to: None };
-        let read = linked::for_each(headers, bounds, |_| (), |chain, ()| self.take(chain));
+        let read = for_each_linked(headers, bounds, |_| (), |chain, ()| self.take(chain));
         // Headers that were read before an error are kept.
         let synced = self.sync();
         read.map_err(|error| self.failed(error))?;
@@ -138,7 +135,7 @@ impl<'a> Adding<'a> {
         };
         appended.with_context(|| named(self.path))?;
         let elapsed = self.started.elapsed().as_secs_f64().max(1e-9);
-        progress::note(&format!("{} headers/s", rounded(float(self.added) / elapsed)));
+        note(&format!("{} headers/s", rounded(float(self.added) / elapsed)));
         if self.unsynced >= self.args.sync_every || self.synced.elapsed() >= SYNC_AFTER {
             self.sync()?;
         }

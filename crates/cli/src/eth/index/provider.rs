@@ -7,16 +7,14 @@ use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::header::{BlockRef, HeaderBuf, HeaderView, LinkedHeaders};
 use chainsieve::eth::log_query::BlockTag;
 use chainsieve_provider::{Node, RpcError, Stop};
+use chainsieve_report::{Exit, Progress, Report, print_note};
 
 use super::adding::Adding;
 use super::named;
 use crate::args::eth::AddedHeaders;
-use crate::eth::anchor::trusted::Trusted;
-use crate::eth::rpc::builder;
-use crate::exit::Exit;
-use crate::output::{Report, print_note};
-use crate::progress::Progress;
-use crate::stop;
+use crate::eth::anchor::Trusted;
+use crate::eth::builder;
+use crate::exit::stop_on_signals;
 
 /// Number of reorganisations of the provider's chain after which the command gives up.
 const BRANCHES: u32 = 8;
@@ -47,7 +45,7 @@ pub(super) fn run(
     headers: &AddedHeaders,
     first: u64,
 ) -> anyhow::Result<Report> {
-    let stop = stop::on_signals()?;
+    let stop = stop_on_signals()?;
     let (builder, _) = builder(&headers.rpc, vec![headers.rpc.endpoint()?], stop.clone());
     let provider = builder.build()?;
     let node = provider.nodes()[0].clone();

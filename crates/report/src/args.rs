@@ -1,0 +1,148 @@
+//! Arguments that both programs accept, and the parsers of their values.
+
+use core::fmt::{self, Display};
+use core::ops::RangeInclusive;
+
+use chainsieve::bitcoin::Network;
+use chainsieve::eth::chain_profile::{BloomSoundness, ReceiptsScope};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+
+/// The options of every command about its output.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct OutputArgs {
+    /// Print JSON; each command's --help lists the fields
+    #[arg(long, global = true, display_order = 100)]
+    pub json: bool,
+    /// Print no notes and no progress on standard error
+    #[arg(long, short, global = true, display_order = 101, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Begin each note with the time since the start, and print the total time at the end
+    #[arg(long, short, global = true, display_order = 102)]
+    pub verbose: bool,
+}
+
+/// A possible value of an option: its word on the command line, its meaning, and its help text.
+pub type Choice<T> = (&'static str, T, &'static str);
+
+/// Returns a parser that accepts exactly the words of `choices`.
+pub fn choice<T>(choices: &'static [Choice<T>]) -> impl TypedValueParser<Value = T>
+where
+    T: Copy + Send + Sync + 'static,
+{
+    let words = choices.iter().map(|(word, _, help)| PossibleValue::new(word).help(help));
+    let named = |name: String| choices.iter().find(|(word, ..)| *word == name);
+    PossibleValuesParser::new(words).map(move |name| named(name).expect("a possible word").1)
+}
+
+/// Returns the parser of `--network`, which also accepts Bitcoin Core's names of the networks.
+pub fn network() -> impl TypedValueParser<Value = Network> {
+    const NETWORKS: [(&str, Network, &[&str]); 5] = [
+        ("mainnet", Network::Bitcoin, &["main", "bitcoin"]),
+        ("testnet", Network::Testnet, &["test", "testnet3"]),
+        ("testnet4", Network::Testnet4, &[]),
+        ("signet", Network::Signet, &[]),
+        ("regtest", Network::Regtest, &[]),
+    ];
+    let words = NETWORKS.map(|(name, _, aliases)| PossibleValue::new(name).aliases(aliases));
+    PossibleValuesParser::new(words).map(|word| {
+        let named = |(name, _, aliases): &(&str, _, &[&str])| {
+            *name == word || aliases.contains(&word.as_str())
+        };
+        NETWORKS.into_iter().find(named).expect("a possible word").1
+    })
+}
+
+/// Returns the name of a network as `--network` accepts it.
+pub fn network_name(network: Network) -> String {
+    if network == Network::Bitcoin { "mainnet".into() } else { network.to_string() }
+}
+
+/// Possible values of `--assume-bloom`.
+pub const SOUNDNESS: [Choice<BloomSoundness>; 4] = [
+    ("exact", BloomSoundness::Exact, "Filters have the bits of the block's logs and no other bits"),
+    ("superset", BloomSoundness::Superset, "Filters have at least the bits of the block's logs"),
+    ("absent", BloomSoundness::Absent, "There are no filters, or they are constant"),
+    ("unsound", BloomSoundness::Unsound, "Filters may lack bits of a log"),
+];
+
+/// Possible values of `--assume-receipts`.
+pub const SCOPES: [Choice<ReceiptsScope>; 2] = [
+    ("every-log", ReceiptsScope::EveryLog, "Every log that nodes return is in a receipt"),
+    ("not-every-log", ReceiptsScope::NotEveryLog, "Nodes may return logs that are in no receipt"),
+];
+
+/// A secret argument, which no error, debug output or help shows.
+#[derive(Clone)]
+pub struct Secret(pub String);
+
+impl From<String> for Secret {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
+}
+
+/// Returns a parser of numbers as people write them (`1000`, `1_000`, `1,000`, `1e3`, `1.5e6`) that
+/// rejects numbers outside `range`.
+pub fn count<T>(range: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone
+where
+    T: TryFrom<u64> + PartialOrd + Display + Clone,
+{
+    move |text| {
+        let number = number(text).ok_or("not a number: write 1000, 1_000 or 1e3")?;
+        let found = T::try_from(number).ok().filter(|number| range.contains(number));
+        found.ok_or_else(|| format!("{number} is not in {}..={}", range.start(), range.end()))
+    }
+}
+
+/// Parses a whole number; returns `None` if the text is not a whole number of at most 64 bits.
+pub fn number(text: &str) -> Option<u64> {
+    let (digits, exponent) = match text.split_once(['e', 'E']) {
+        Some((digits, exponent)) => (digits, exponent.parse().ok()?),
+        None => (text, 0_u32),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let fraction = fraction.trim_end_matches('0');
+    let zeros = exponent.checked_sub(u32::try_from(fraction.len()).ok()?)?;
+    if !whole.starts_with(|first: char| first.is_ascii_digit()) {
+        return None;
+    }
+    let whole = whole.replace(['_', ','], "");
+    let digits: u64 = format!("{whole}{fraction}").parse().ok()?;
+    10_u64.checked_pow(zeros)?.checked_mul(digits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_people_write_them() {
+        for (text, expected) in [
+            ("0", 0),
+            ("1000", 1_000),
+            ("1_000", 1_000),
+            ("17,686,111", 17_686_111),
+            ("1e6", 1_000_000),
+            ("1.5E6", 1_500_000),
+            ("1.50e1", 15),
+            ("18446744073709551615", u64::MAX),
+        ] {
+            assert_eq!(number(text), Some(expected), "{text}");
+        }
+        for text in
+            ["", "-1", "+1", "1.5", "1.55e1", "e3", "_1", "1e20", "1e", "0x10", "1 000", "²"]
+        {
+            assert_eq!(number(text), None, "{text}");
+        }
+        assert_eq!(count(1..=64_u16)("1e1"), Ok(10));
+        assert_eq!(count(1..=64_u16)("65"), Err("65 is not in 1..=64".into()));
+        assert_eq!(count(0..=255_u8)("1e9"), Err("1000000000 is not in 0..=255".into()));
+    }
+}
