@@ -12,7 +12,6 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail};
 use chainsieve::bitcoin::Network;
 use chainsieve::btc::client::OpenError;
-use chainsieve_client::net::pool::PoolError;
 use chainsieve_client::{
     Birthday, Builder, Client, Finding, Folder, NetworkParams, News, Protocol, StartError, Status,
     StorageError, Update,

@@ -267,7 +267,7 @@ fn exports_answer_for_the_keys() {
     let hits = strangers.iter().filter(|key| small.contains(key)).count();
     assert!((20..200).contains(&hits), "{hits} hits of 20,000, at a rate of 1/256");
     let secret = set.export_public::<u8>(KeyHasher::random(), exposure);
-    assert_eq!(secret.err(), Some(chainsieve_filter::watch_set::WatchError::SecretKey));
+    assert_eq!(secret.err(), Some(WatchError::SecretKey));
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn a_store_of_hashes_can_only_export_them() {
     }
     let exposure = Exposure::AnyoneCanTestScripts;
     let other = set.export_public::<u16>(KeyHasher::xxh3(1), exposure);
-    assert_eq!(other.err(), Some(chainsieve_filter::watch_set::WatchError::NoKeys));
+    assert_eq!(other.err(), Some(WatchError::NoKeys));
     let same: BinaryFuse16 = set.export_public(HASHER, exposure).expect("hashes");
     assert!(keys.iter().all(|key| same.contains(key)));
 }
