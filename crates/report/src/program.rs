@@ -66,8 +66,11 @@ fn of_printable_arguments<C: Parser>(error: clap::Error) -> clap::Error {
     C::try_parse_from(args).err().unwrap_or(error)
 }
 
+/// The functions that the first signal calls.
+type Stops = Vec<Box<dyn Fn() + Send>>;
+
 /// What the first signal calls, and whether it has come.
-static STOPS: Mutex<(Vec<Box<dyn Fn() + Send>>, bool)> = Mutex::new((Vec::new(), false));
+static STOPS: Mutex<(Stops, bool)> = Mutex::new((Vec::new(), false));
 
 /// Calls `stop` at Ctrl-C, SIGTERM or SIGHUP, or at once if such a signal has already come. A second
 /// signal ends the process at once, for a command that does not react to the first one.

@@ -55,6 +55,8 @@ struct State {
     /// finalised block.
     islands: Vec<Arc<LinkedHeaders>>,
     finalized: Option<BlockRef>,
+    /// Unix time of the head.
+    head_time: u64,
 }
 
 /// Who names a head, compared with whoever named the one before.
@@ -129,6 +131,11 @@ impl Headers {
 }
 
 impl State {
+    fn head(&self) -> Option<BlockRef> {
+        let last = self.parts.last()?;
+        Some(BlockRef { number: *last.numbers()?.end(), hash: last.last_hash()? })
+    }
+
     fn numbers(&self) -> Option<RangeInclusive<u64>> {
         let first = *self.parts.first()?.numbers()?.start();
         let last = *self.parts.last()?.numbers()?.end();
@@ -244,9 +251,13 @@ impl Chain {
 
     /// Returns the verified head.
     pub(super) fn head(&self) -> Option<BlockRef> {
+        self.read().head()
+    }
+
+    /// Returns the verified head and its Unix time, which are of the same block.
+    pub(super) fn head_and_time(&self) -> Option<(BlockRef, u64)> {
         let state = self.read();
-        let last = state.parts.last()?;
-        Some(BlockRef { number: *last.numbers()?.end(), hash: last.last_hash()? })
+        Some((state.head()?, state.head_time))
     }
 
     pub(super) fn finalized(&self) -> Option<BlockRef> {
@@ -351,6 +362,7 @@ impl Chain {
         let mut removed = Vec::new();
         for block in &blocks {
             removed.extend(state.push(&block.header));
+            state.head_time = block.header.view().timestamp();
         }
         state.drop_islands(self.limit);
         state.drop_parts(self.limit);

@@ -351,8 +351,9 @@ fn text(status: StatusCode, why: impl Into<String>) -> Response<Pieces> {
 }
 
 fn health(proven: &Proven) -> Response<Pieces> {
-    let head = proven.chain.head();
-    let age = head.map(|_| unix_time().as_secs().saturating_sub(proven.metrics.head_time.get()));
+    // Both at once: the head may move between two questions.
+    let (head, time) = proven.chain.head_and_time().unzip();
+    let age = time.map(|time| unix_time().as_secs().saturating_sub(time));
     let limit = proven.max_head_age.map(|age| age.as_secs());
     let is_young = age.zip(limit).is_none_or(|(age, limit)| age <= limit);
     let is_ready = head.is_some() && is_young;

@@ -1,7 +1,9 @@
 //! The verified head: who may move it, and what a node that lags or is of another chain may not.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use alloy_consensus::Header;
+use alloy_rlp::Decodable as _;
 use chainsieve_provider::RpcServer;
 use serde_json::{Value, json};
 use testkit::eth::json_rpc::Sent;
@@ -40,6 +42,31 @@ fn until_asked(upstream: &Upstream) {
         // Each poll asks for the newest and for the final block.
         polls > 8
     });
+}
+
+/// The age that `/health` tells is that of the head that it names, also while the head moves.
+#[test]
+fn the_age_is_that_of_the_head() {
+    let upstream = Upstream::of(chain(400));
+    upstream.set_head(1);
+    let endpoint = provider(&[&upstream]).build().expect("nodes").serve();
+    let server = started(endpoint.without_comparison().poll(Duration::from_millis(1)));
+    let unix = || SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs();
+    for number in 2..400 {
+        upstream.set_head(number);
+        // Some of the answers are given while the head moves.
+        let mut head = 0;
+        while head < number {
+            let before = unix();
+            let (_, text) = get(server.address(), "/health");
+            let health: Value = serde_json::from_str(&text).expect("JSON");
+            head = health["head"]["number"].as_u64().expect("a head");
+            let header = &upstream.blocks()[usize::try_from(head).expect("few")].header;
+            let time = Header::decode(&mut &header[..]).expect("a header").timestamp;
+            let now = health["age"].as_u64().expect("an age") + time;
+            assert!((before..=unix()).contains(&now), "{health}, a head of {time}");
+        }
+    }
 }
 
 /// Right after the start, a node names earlier blocks, one after the other: it lags. Filters and
