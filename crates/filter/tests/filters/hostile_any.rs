@@ -104,16 +104,16 @@ type Answers = (Stats, Vec<bool>);
 
 /// Queries a view of the bytes. Returns `None` if filters of this kind have no views.
 fn viewed(kind: Kind, bytes: &[u8]) -> Option<Result<Answers, DecodeError>> {
-    fn of<F: Filter>(view: Result<F, DecodeError>) -> Option<Result<Answers, DecodeError>> {
-        Some(view.map(|view| {
+    fn of<F: Filter>(view: Result<F, DecodeError>) -> Result<Answers, DecodeError> {
+        view.map(|view| {
             let hash = |key: &Vec<u8>| F::Hash::of(view.hasher(), key);
             let hashes: Vec<_> = asked().iter().map(hash).collect();
             let mut answers = vec![false; hashes.len()];
             view.contains_batch(&hashes, &mut answers);
             (view.stats(), answers)
-        }))
+        })
     }
-    match kind {
+    let answers = match kind {
         Kind::Bloom => of(BloomFilterRef::<u64>::view(bytes)),
         Kind::WideBloom => of(BloomFilterRef::<u128>::view(bytes)),
         Kind::Partitioned => of(PartitionedBloomFilterRef::<u64>::view(bytes)),
@@ -125,8 +125,9 @@ fn viewed(kind: Kind, bytes: &[u8]) -> Option<Result<Answers, DecodeError>> {
         Kind::Fuse8 => of(BinaryFuse8Ref::view(bytes)),
         Kind::Fuse16 => of(BinaryFuse16Ref::view(bytes)),
         Kind::Ribbon => of(RibbonFilterRef::view(bytes)),
-        _ => None,
-    }
+        _ => return None,
+    };
+    Some(answers)
 }
 
 fn asked() -> Vec<Vec<u8>> {

@@ -142,7 +142,7 @@ fn a_damaged_file_is_an_error_that_names_it() {
     fs::write(folder.file(), &whole).expect("written");
     let other = BeaconClient::builder(Network::mainnet()).folder(folder.path()).build();
     let FileError::Invalid { why, .. } = failure(other) else { panic!() };
-    let text = String::from_utf8(whole.clone()).expect("a text");
+    let text = String::from_utf8(whole).expect("a text");
     let expected = LightClient::from_json(&text, Network::mainnet(), Duration::ZERO);
     let expected = expected.map(drop).expect_err("another network");
     assert!(matches!(expected, StoredError::OtherNetwork { .. }), "{expected}");

@@ -61,7 +61,7 @@ pub struct Session {
     clock: SteadyClock,
 }
 
-/// TxPosition of a confirmed transaction, and the validity of the answer that contained it.
+/// Position of a confirmed transaction, and the validity of the answer that contained it.
 #[derive(Debug, Clone, Copy)]
 struct Confirmed {
     place: TxPosition,

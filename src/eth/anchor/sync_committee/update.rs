@@ -357,7 +357,7 @@ impl<'a> UpdateChunks<'a> {
         let (digest, ssz) = chunk.split_first_chunk().ok_or(DecodeError::NoDigest(length))?;
         let fork = fork_of(self.network, FixedBytes::new(*digest))?;
         self.rest = rest;
-        Ok(Update::from_ssz(ssz, UpdateKind::Full, fork, self.network.preset())?)
+        Update::from_ssz(ssz, UpdateKind::Full, fork, self.network.preset())
     }
 }
 
