@@ -29,7 +29,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "list 1000000 bytes, filter shipped 120936 bytes",
             "271 addresses in the block, 2 asked of the owner, 2 listed",
-            "of a million others 17 would be asked about",
+            "of a million others 14 would be asked about",
         ],
     ),
     (

@@ -135,7 +135,7 @@ pub const CHECKPOINT_INTERVAL: u32 = 1_000;
 /// bytes.
 pub const MAX_FILTER_SIZE: usize = 300_000;
 
-/// Configuration of a [`FilterSync`](FilterSync).
+/// Configuration of a [`FilterSync`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// The network, which determines the genesis block and the rules for blocks.
@@ -144,7 +144,7 @@ pub struct Config {
     /// which no block height reaches, are treated as `i32::MAX`.
     ///
     /// While the header chain begins above this height, nothing is requested
-    /// ([`Finding::FirstUnknown`](Finding::FirstUnknown)).
+    /// ([`Finding::FirstUnknown`]).
     pub first: u32,
     /// Filter headers that the caller trusts, by height. A peer that claims another header is
     /// disconnected at once, and its claims are not compared.
@@ -210,7 +210,7 @@ pub struct Limits {
     pub intervals: usize,
     /// Maximum number of blocks that are being fetched for disputes, spot audits and hits. With
     /// each of these blocks, one filter is kept, which has at most
-    /// [`MAX_FILTER_SIZE`](MAX_FILTER_SIZE) bytes, usually about 20 kB. The default is 128,
+    /// [`MAX_FILTER_SIZE`] bytes, usually about 20 kB. The default is 128,
     /// which bounds these filters to 38 MB.
     pub inspections: usize,
     /// Maximum number of blocks that are being fetched for disputes. For each of these blocks, up

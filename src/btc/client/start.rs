@@ -72,7 +72,7 @@ impl LightClient {
     ///
     /// An incomplete end of the header file is cut off, and a stored state that cannot be used is
     /// dropped. An update reports each of these two cases. Unacknowledged hits are delivered again
-    /// once their wallet is added with [`Event::Watch`].
+    /// once their wallet is added with [`Event::Watch`](super::Event::Watch).
     ///
     /// # Errors
     /// [`OpenError`] if the stored headers are malformed, if the stored files belong to another

@@ -42,7 +42,7 @@ use chainsieve_lanes::names;
 /// The reason to believe a hash, from the weakest to the strongest.
 ///
 /// A grade is not a proof: it names the statement that a proof starts from. The
-/// [links](links) then lead from that statement to a block, and each link can be checked
+/// [links] then lead from that statement to a block, and each link can be checked
 /// again from its bytes.
 ///
 /// | grade | shown | not shown |

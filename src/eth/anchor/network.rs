@@ -276,21 +276,22 @@ impl From<Network> for Description {
 }
 
 impl Network {
-    /// Builds a network of the mainnet preset. `version` returns the version of a fork from its index,
-    /// and `epochs` begins with phase0; the forks after its last element are not scheduled.
+    /// Builds a network of the mainnet preset. `versions` and `epochs` begin with phase0; the forks after the
+    /// last epoch are not scheduled.
     fn built_in(
         name: &'static str,
         genesis_time: u64,
         genesis_validators_root: B256,
-        version: fn(u8) -> [u8; 4],
+        versions: [[u8; 4]; 8],
         epochs: &[u64],
         blobs: [(u64, u64); 2],
         weak_subjectivity_epochs: u64,
     ) -> Self {
-        let fork = |(index, &fork): (u8, &Fork)| ScheduledFork {
+        let epochs = epochs.iter().copied().map(Some).chain(core::iter::repeat(None));
+        let fork = |((&fork, version), epoch): ((&Fork, [u8; 4]), _)| ScheduledFork {
             fork,
-            version: version(index).into(),
-            epoch: epochs.get(usize::from(index)).copied(),
+            version: version.into(),
+            epoch,
         };
         let blob = |(epoch, max_blobs_per_block)| BlobParameters { epoch, max_blobs_per_block };
         Self {
@@ -299,7 +300,7 @@ impl Network {
                 preset: Preset::Mainnet,
                 genesis_time,
                 genesis_validators_root,
-                forks: (0..).zip(Fork::ALL).map(fork).collect(),
+                forks: Fork::ALL.iter().zip(versions).zip(epochs).map(fork).collect(),
                 seconds_per_slot: None,
                 blob_schedule: blobs.map(blob).to_vec(),
                 max_blobs_per_block_electra: 9,
@@ -318,7 +319,7 @@ impl Network {
             "mainnet",
             1_606_824_023,
             b256!("0x4b363db94e286120d76eb905340fdd4e54bfe9f06bf33ff6cf5ad27f511bfe95"),
-            |fork| [fork, 0, 0, 0],
+            [0, 1, 2, 3, 4, 5, 6, 7].map(|first| [first, 0, 0, 0]),
             &[0, 74_240, 144_896, 194_048, 269_568, 364_032, 411_392],
             [(412_672, 15), (419_072, 21)],
             weak_subjectivity_epochs(8_388_608),
@@ -334,7 +335,7 @@ impl Network {
             "sepolia",
             1_655_733_600,
             b256!("0xd8ea171f3c94aea21ebc42a1ed61052acf3f9209c00e4efbaaddac09ed9b8078"),
-            |fork| [0x90, 0, 0, 0x69 + fork],
+            [0x69, 0x70, 0x71, 0x72, 0x73, 0x74, 0x75, 0x76].map(|last| [0x90, 0, 0, last]),
             &[0, 50, 100, 56_832, 132_608, 222_464, 272_640, 353_024],
             [(274_176, 15), (275_712, 21)],
             MIN_WEAK_SUBJECTIVITY_EPOCHS,
@@ -350,7 +351,7 @@ impl Network {
             "hoodi",
             1_742_213_400,
             b256!("0x212f13fc4df078b6cb7db228f1c8307566dcecf900867401a92023d7ba99cb5f"),
-            |fork| [0x10 + 0x10 * fork, 0, 0x09, 0x10],
+            [0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x80].map(|first| [first, 0, 0x09, 0x10]),
             &[0, 0, 0, 0, 0, 2048, 50_688],
             [(52_480, 15), (54_016, 21)],
             MIN_WEAK_SUBJECTIVITY_EPOCHS,

@@ -25,7 +25,7 @@ const BATCH_BYTES: usize = 8 << 20;
 /// faster.
 ///
 /// Memory is bounded: a batch has at most 8192 headers, and at most 8 MiB plus one header. A header
-/// has at most [`MAX_HEADER`](super::MAX_HEADER) bytes. A JSON value, for example a block with its
+/// has at most [`MAX_HEADER`] bytes. A JSON value, for example a block with its
 /// transactions, has at most 64 MiB.
 ///
 /// A file may be a concatenation of several archives. The index of each archive is checked against

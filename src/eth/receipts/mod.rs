@@ -250,7 +250,7 @@ pub enum VerifyError {
     /// The root differs, perhaps because the source gave statuses in place of post-states.
     ///
     /// All receipts are legacy receipts, so the block may precede Byzantium. An honest source can
-    /// cause this error; see [`after_byzantium`](super::BlockReceipts::after_byzantium).
+    /// cause this error; see [`after_byzantium`](BlockReceipts::after_byzantium).
     #[error(
         "undecidable: the receipts have the root {computed}, the header has {expected}; the source may no longer store the post-states of a block before Byzantium"
     )]

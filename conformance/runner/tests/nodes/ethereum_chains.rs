@@ -290,8 +290,7 @@ fn op_node(change: impl Fn(&mut Value)) -> impl Fn(&str, &Value) -> Result<Value
         "gasUsed": "0x0", "timestamp": "0x64", "extraData": "0x", "mixHash": B256::ZERO,
         "nonce": "0x0000000000000000", "baseFeePerGas": "0x7", "transactions": hashes,
     });
-    let Err(HeaderError::HashMismatch { computed, .. }) =
-        HeaderBuf::from_json(&block.to_string())
+    let Err(HeaderError::HashMismatch { computed, .. }) = HeaderBuf::from_json(&block.to_string())
     else {
         panic!("the hash is made up")
     };

@@ -54,11 +54,8 @@ fn split_block(question: &Question<'_>) -> Result<Value, Refusal> {
     let decoded = parquet::decode(&file).map_err(invalid)?;
     // The library reads each number of blocks, and writes those that all readers accept.
     let blocks = bitset.len() as u64 / 32;
-    let written = if blocks.is_power_of_two() {
-        Ok(&file)
-    } else {
-        Err(&EncodeError::ParquetBlocks(blocks))
-    };
+    let written =
+        if blocks.is_power_of_two() { Ok(&file) } else { Err(&EncodeError::ParquetBlocks(blocks)) };
     same("encode", &parquet::encode(&decoded).as_ref(), &written)?;
     let contains = decoded.contains(&question.bytes("data")?);
     // A key sets at most eight bits. How many keys there were is an estimate.

@@ -23,7 +23,7 @@ use super::sizing::{BuildError, MAX_HASH_FUNCS, check_hash, classic, in_words};
 use super::words::{NoMemory, Words, count_ones, unite};
 
 /// A Bloom filter without blocks: a [`BloomFilter`] or a
-/// [`PartitionedBloomFilter`](crate::textbook::PartitionedBloomFilter).
+/// [`PartitionedBloomFilter`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bloom<const PARTITIONED: bool, H = u64, S = Words> {
     words: S,
@@ -94,7 +94,7 @@ impl<H: KeyHash> BloomFilter<H> {
     ///
     /// # Errors
     /// Returns an error if the number of bits is zero, if the number of hash functions is not from
-    /// 1 to [`MAX_HASH_FUNCS`](crate::sizing::MAX_HASH_FUNCS), if the hash function is narrower
+    /// 1 to [`MAX_HASH_FUNCS`], if the hash function is narrower
     /// than `H`, or if there is no memory for the filter.
     pub fn with_bits(
         num_bits: u64,
@@ -107,7 +107,7 @@ impl<H: KeyHash> BloomFilter<H> {
 
 /// A partitioned Bloom filter: `k` slices, and every key sets one bit in each slice.
 ///
-/// Memory, cost and the meaning of `true` are those of [`BloomFilter`](BloomFilter). At the
+/// Memory, cost and the meaning of `true` are those of [`BloomFilter`]. At the
 /// same number of bits the rate is slightly higher, because the positions of a key never coincide.
 /// For thousands of bits, the rate is higher by 0.1 % of its value; for millions, no difference is
 /// measurable. A key sets exactly `k` bits.
@@ -115,7 +115,7 @@ impl<H: KeyHash> BloomFilter<H> {
 /// **When to use it.** If another program expects slices, or if the rate must be known exactly:
 /// slices are independent of each other, so the formula of the rate is exact at any size.
 ///
-/// **When not to use it, and what is better.** [`BloomFilter`](BloomFilter) can have any
+/// **When not to use it, and what is better.** [`BloomFilter`] can have any
 /// number of bits and has a lower rate than a partitioned filter of the same size. Every filter
 /// that is better than a classic filter is also better than a partitioned filter.
 ///

@@ -11,7 +11,7 @@
 //! | [slices](classic::slices) of a partitioned filter | exact | |
 //! | [`blocked`] | exact, over the binomial load of blocks | |
 //! | [split blocks](blocked::split_blocks) | exact, over the binomial load of blocks | hash bits that the layout does not use; relevant below 10⁻⁸ |
-//! | [`cuckoo`] | computed from the mean load | the variation of the load between buckets: 10⁻⁴ of the rate for 8 bits, less for more |
+//! | [`mod@cuckoo`] | computed from the mean load | the variation of the load between buckets: 10⁻⁴ of the rate for 8 bits, less for more |
 //! | fuse and ribbon filters | a power of two | |
 //!
 //! All formulas assume random hash functions, and keys that nobody chose with knowledge of the

@@ -43,7 +43,7 @@ const FEW_BYTES: usize = 4096;
 /// answers all queries for keys of the affected stripe from the store, until the next change in
 /// this stripe rebuilds the filters.
 ///
-/// Hashes are computed by the [`KeyHasher`](crate::KeyHasher) of the set. A store that survives a
+/// Hashes are computed by the [`KeyHasher`] of the set. A store that survives a
 /// restart and finds its keys by their hashes needs a hasher with an explicit key.
 pub trait KeyStore: Sync {
     /// The error type of the store.

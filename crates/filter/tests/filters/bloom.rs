@@ -24,7 +24,7 @@ fn laws<F>(make: impl Fn() -> F + 'static) -> Laws<F>
 where
     F: Insert + Merge + Fold + Portable,
 {
-    Laws::new(make).merging().portable().step("folded", |filter, _, _| {
+    Laws::new(make).merging_folded().portable().step("folded", |filter, _, _| {
         if let Some(folded) = filter.folded().expect("memory") {
             *filter = folded;
         }

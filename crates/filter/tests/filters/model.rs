@@ -19,7 +19,7 @@ use std::fmt::Debug;
 
 use chainsieve_filter::hashing::KeyHash;
 use chainsieve_filter::membership::{MergeError, NotContained};
-use chainsieve_filter::{Filter, Insert, KeyHasher, Merge, Portable, Remove};
+use chainsieve_filter::{Filter, Fold, Insert, KeyHasher, Merge, Portable, Remove};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -342,6 +342,23 @@ impl<F: Insert + Merge> Laws<F> {
     /// Adds merges with other filters that `make` creates.
     pub(crate) fn merging(self) -> Self {
         Self { merge: Some(F::merge), ..self }
+    }
+
+    /// Adds merges with other filters that `make` creates. A filter that was folded meanwhile is merged with
+    /// one that is folded as often.
+    pub(crate) fn merging_folded(self) -> Self
+    where
+        F: Fold,
+    {
+        fn merge<F: Merge + Fold>(filter: &mut F, other: &F) -> Result<(), MergeError> {
+            match (filter.merge(other), other.folded().expect("memory")) {
+                (Err(MergeError::Shape { ours, theirs, .. }), Some(folded)) if ours < theirs => {
+                    merge(filter, &folded)
+                }
+                (merged, _) => merged,
+            }
+        }
+        Self { merge: Some(merge), ..self }
     }
 }
 

@@ -506,7 +506,7 @@ pub enum BeaconError {
         /// Reasons why shorter ways failed.
         failures: Vec<String>,
     },
-    /// A [`Stop`](crate::Stop) was set.
+    /// A [`Stop`] was set.
     #[error("stopped")]
     Stopped,
 }

@@ -61,7 +61,7 @@ pub(crate) struct Options {
 #[derive(Debug)]
 pub(crate) struct Blocks {
     source: Source,
-    /// Whether a "no" of a filter proves that its block has no matching log.
+    /// What a "no" of a filter proves about its block.
     pub(crate) filters: FilterTrust,
     headers: Headers,
     receipts: Receipts,

@@ -128,7 +128,7 @@ impl History {
     }
 
     /// Returns the root of an epoch of 8,192 blocks from before the Merge; `None` if it is not
-    /// embedded. [`EpochRecord`](super::EpochRecord) computes it from blocks.
+    /// embedded. [`EpochRecord`] computes it from blocks.
     pub fn epoch_root(&self, epoch: u64) -> Option<B256> {
         element(self.epoch_roots, epoch).map(B256::new)
     }

@@ -482,7 +482,7 @@ impl LightClient {
     ///
     /// To go on after a long pause is like a start from an old checkpoint: if the newest finalised
     /// header is older than the weak-subjectivity period,
-    /// [`Checkpoint::age`](super::super::Checkpoint::age) becomes at least the age of that header.
+    /// [`Checkpoint::age`](super::Checkpoint::age) becomes at least the age of that header.
     ///
     /// # Errors
     /// Returns a [`StoredError`] if the text is damaged, or of another network.
