@@ -9,15 +9,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`eth`] | Ethereum logs: queries, files and an index of headers, scans, receipts, audits that prove an answer complete, certificates, and why a block hash is believed; its page lists its modules |
-//! | [`btc::bip37`] | Bloom filters that a wallet loads on a node, merkle blocks and their proofs, for the wallet and for the node |
-//! | [`btc::bip158`] | compact block filters: build, match, scan, audit |
-//! | `btc::bip157` | compact filters between peers, for the client and for the node (feature `std`) |
-//! | [`btc::wallet`] | the scripts and coins that a wallet watches, and which parts of a block or transaction belong to the wallet |
-//! | [`btc::headers`] | the chain of block headers with most work, built from untrusted headers |
-//! | [`btc::merkle_tree`] | merkle roots and the merkle paths of transactions |
-//! | [`btc::script`] | data pushes and output types as Bitcoin Core parses them |
-//! | [`btc::proof_of_work`] | checks a header's work against its own target and the network's limit |
-//! | `btc::descriptors` | the scripts of output descriptors (feature `descriptors`) |
+//! | [`btc`] | Bitcoin: Bloom filters that a wallet loads on a node (BIP37), compact block filters (BIP157, BIP158), headers, the scripts and coins of a wallet, a light client, a node that serves filters; its page lists its modules |
 //! | `filter` | membership filters independent of any chain, and watch sets of a hundred million keys (feature `filter`) |
 //! | [`hash`] | the hash functions that the filters use |
 //! | [`simd`] | the SIMD instruction sets for matching, chosen at run time |

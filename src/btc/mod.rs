@@ -9,6 +9,8 @@
 //! | find a wallet's transactions in blocks | [`wallet`] |
 //! | derive the scripts of a descriptor | `descriptors` (feature `descriptors`) |
 //! | read scripts, merkle paths, proof of work | [`script`], [`merkle_tree`], [`proof_of_work`] |
+//! | constants of the protocol, as Bitcoin Core names them | [`protocol`] |
+//! | ids of connections, and grades of evidence | [`peer`] |
 //!
 //! A state machine takes events and returns actions, without sockets and without a clock:
 //!

@@ -1,4 +1,4 @@
-//! The exit codes of every command, in one table.
+//! The exit codes of every command, in one table, the codes of the libraries' errors, and the stop at a signal.
 
 use chainsieve::eth::follow::{AnswerError, Fault};
 use chainsieve::eth::index::IndexError;

@@ -1,4 +1,5 @@
-//! Notes: the progress and the events of an operation, for a log. Results do not depend on notes.
+//! Notes, the progress and the events of an operation for a log: results do not depend on them. And warnings,
+//! which are part of a result.
 
 use std::fmt;
 use std::ops::RangeInclusive;

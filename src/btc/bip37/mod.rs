@@ -2,8 +2,9 @@
 //! back.
 //!
 //! - **The wallet** builds a [`BloomFilter`] and sends it (`filterload`).
-//! - **The node** matches blocks and transactions against the filter. The node answers with a
-//!   [`MerkleBlock`] and the transactions that match.
+//! - **The node** reads the filter ([`BloomFilter::decode`]) and matches blocks and transactions against it
+//!   ([`BloomFilter::match_block`], [`BloomFilter::match_transaction`]). It answers with a [`MerkleBlock`] and
+//!   the transactions that match.
 //! - **The wallet** verifies the answer: a [`Proof`] states which transactions are in the block,
 //!   and how much of that is proven.
 //!

@@ -64,7 +64,7 @@ pub enum OpenError {
     Config(#[from] bip157::ConfigError),
     /// The network cannot have the configured block time.
     #[error(transparent)]
-    BlockTime(#[from] HeaderChainError),
+    BlockTime(HeaderChainError),
 }
 
 impl LightClient {
@@ -380,7 +380,8 @@ fn open_headers(
     outbox: &mut Outbox,
     actions: &mut Vec<Action>,
 ) -> Result<HeaderChain, OpenError> {
-    let rules = HeaderRules::new(config.network, config.block_time)?;
+    let rules =
+        HeaderRules::new(config.network, config.block_time).map_err(OpenError::BlockTime)?;
     let fresh = HeaderChain::new(rules);
     let bytes = bytes.unwrap_or_default();
     let mut write = |write| {

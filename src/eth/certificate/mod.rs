@@ -185,7 +185,7 @@ impl Certificate {
     /// verifier decides every block again.
     ///
     /// # Errors
-    /// Returns an [`CertificateError`] if the report has findings, or if it does not belong to the
+    /// Returns a [`CertificateError`] if the report has findings, or if it does not belong to the
     /// question.
     pub fn from_report(
         question: &AuditQuestion<'_>,
@@ -368,7 +368,7 @@ fn not_json(error: serde_json::Error) -> CertificateError {
 }
 
 impl Certificate {
-    /// Returns the certificate as JSON, in the [format](super) of version 1.
+    /// Returns the certificate as JSON, in the [format](self) of version 1.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("strings, lists and one number")
     }

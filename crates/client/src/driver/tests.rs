@@ -1,5 +1,7 @@
 //! Tests of the client's thread: slow readers, failing storages, dropped clients.
 
+mod clocks;
+
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

@@ -9,6 +9,8 @@
 //! An attacker who owns all peers of a pool could withhold blocks for ever. So the pool connects to
 //! one more peer while no new block arrives ([`Pool::set_tip_is_stale`]), dials peers that served
 //! well in the last run first, and tests untried addresses by short connections (Core's feelers).
+//! When the additional peer has had time to send headers, one of all peers is disconnected, as in Core: the
+//! one whose last new block is the oldest. An honest newcomer stays, and one that brings nothing leaves.
 //! If the user named the peers and allowed no others, nobody else is dialled.
 //!
 //! A pool has two threads for each connection, and one for each connection that is being opened.

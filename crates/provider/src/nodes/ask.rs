@@ -1,4 +1,5 @@
-//! The nodes of a provider, with the settings that they share.
+//! The nodes of a provider with the settings that they share, and how they are asked: in turn until one
+//! answers, or many blocks at once.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -171,17 +172,16 @@ pub(crate) fn index_of(nodes: &[Node], node: &Node) -> usize {
     nodes.iter().position(|own| own.is_same(node)).unwrap_or_default()
 }
 
-/// Returns a node of several as it is asked first: a failed request is not repeated before the other nodes
-/// were asked.
+/// Returns the node as it is asked in the first pass: without retries, if there are other nodes.
 pub(crate) fn once(nodes: &[Node], node: &Node) -> Node {
     if nodes.len() == 1 { node.clone() } else { node.with_retries(0) }
 }
 
-/// Asks nodes in turn until the answer of one is accepted, which `ask` decides. `None` means that the node
-/// does not have it, although it exists: another one may.
+/// Asks nodes in turn until the answer of one is accepted, which `ask` decides. `None` means that this node
+/// lacks the data. Another node may have it.
 ///
-/// A node that rests is asked after the others. Nobody waits for one while another may answer at once: a
-/// failed request is repeated only after all of them were asked.
+/// A node that rests is asked after the others. A failed request is repeated only after every node was asked
+/// once, so that no node is waited for while another may answer at once.
 pub(crate) fn ask<T>(
     nodes: &[Node],
     ask: impl FnMut(&Node) -> Result<Option<T>, Unaccepted>,

@@ -1,4 +1,4 @@
-//! One node of Ethereum: JSON-RPC over HTTP.
+//! Nodes of Ethereum, JSON-RPC over HTTP: what one node is asked for, and how several are asked ([`ask`]).
 //!
 //! Answers are checked for their form only: a header must have the claimed hash. Receipts are
 //! checked later against the root in their header, and logs by an audit. The methods that a node

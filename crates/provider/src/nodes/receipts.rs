@@ -113,8 +113,8 @@ impl ReceiptRoom {
         self.reader.without_claims()
     }
 
-    /// Returns the reader for the answers of a method. What receipts by number claim says of which block they
-    /// are.
+    /// Returns the reader for the answers of a method. The claims of receipts that are asked for by number
+    /// are kept: they name the block.
     const fn reader_of(&self, method: Method) -> ReceiptsReader {
         if self.keeps_claims || matches!(method, Method::ByNumber) {
             self.reader
@@ -183,7 +183,7 @@ impl Node {
         ReceiptRoom::of_any_block(self.caller.transport.max_body)
     }
 
-    /// Requests all receipts of a block, which may take so much, as [`receipts`](Self::receipts) does.
+    /// Requests all receipts of a block as [`receipts`](Self::receipts) does. `room` limits their size.
     pub(crate) fn receipts_within(
         &self,
         block: BlockRef,
@@ -277,7 +277,7 @@ impl Node {
         });
     }
 
-    /// Requests all receipts of a block, which may take so much, by every method in turn.
+    /// Requests all receipts of a block by every method in turn. `room` limits their size.
     pub(crate) fn receipts_within_by_each_method(
         &self,
         block: BlockRef,

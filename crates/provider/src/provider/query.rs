@@ -181,10 +181,11 @@ fn number_of(nodes: &[Node], hash: B256) -> Result<Option<u64>, FetchError> {
 pub(crate) struct Needed {
     /// The blocks of the query, and the blocks up to the nearest anchor after the query's blocks.
     pub(crate) blocks: RangeInclusive<u64>,
-    /// A chain that is authentic up to this block is accepted without asking further nodes: its
-    /// anchor covers all of the query's blocks, or is the highest known anchor.
+    /// If a node's chain is authentic up to this block, no other node is asked: the last block of the query
+    /// or, if no anchor is at or after that block, the highest anchor within the query.
     pub(crate) anchored_to: u64,
-    /// `true` if an anchor is known to be one of the blocks, so that a chain without it is of less use.
+    /// `true` if one of the blocks is an anchor. A chain without that anchor is then used only if no node has a
+    /// better one.
     pub(crate) has_anchor: bool,
     /// Hash of the block that the chain must begin with, if the query names a block by its hash.
     pub(crate) begins_with: Option<B256>,

@@ -21,10 +21,10 @@ use evidence::{Feed, read_logs};
 use serde_json::{Value, json};
 
 use super::anchor::Trusted;
-use super::audit::show::{Answered, LISTED, ROWS, Shown};
 use super::headers::Headers;
 use super::{builder, in_words_of_the_command, query, words_of};
 use crate::args::eth::{AuditArgs, HeaderFormat, QueryArgs};
+use show::{Answered, LISTED, ROWS, Shown};
 
 pub(crate) use evidence::read_wanted;
 

@@ -28,10 +28,7 @@ fn a_step_forward_is_reported_once_without_the_time_that_passed() {
 #[test]
 fn small_steps_count_once_they_add_up() {
     assert_eq!(steps(&[(0, 5_000), (200, 6_199), (400, 5_400)]), [0, 0, 0]);
-    assert_eq!(
-        steps(&[(0, 5_000), (200, 5_700), (400, 6_400), (600, 6_600)]),
-        [0, 0, 1_000, 0]
-    );
+    assert_eq!(steps(&[(0, 5_000), (200, 5_700), (400, 6_400), (600, 6_600)]), [0, 0, 1_000, 0]);
 }
 
 #[test]
