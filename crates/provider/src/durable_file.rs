@@ -8,16 +8,15 @@ use thiserror::Error;
 
 /// Reason why the file of a cursor or of a light client could not be read or written.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{}: {}", self.path().display(), self.reason())]
 #[non_exhaustive]
 pub enum FileError {
     /// Another process uses the file.
-    #[error("{}: another process uses this file", .path.display())]
     InUse {
         /// Path of the file.
         path: PathBuf,
     },
     /// The operating system reported an error.
-    #[error("{}: {message}", .path.display())]
     Io {
         /// Path of the file.
         path: PathBuf,
@@ -27,7 +26,6 @@ pub enum FileError {
         message: String,
     },
     /// The file is too large for its contents.
-    #[error("{}: {size} bytes, the limit is {limit}", .path.display())]
     TooLarge {
         /// Path of the file.
         path: PathBuf,
@@ -37,7 +35,6 @@ pub enum FileError {
         limit: u64,
     },
     /// The contents of the file are invalid.
-    #[error("{}: {why}", .path.display())]
     Invalid {
         /// Path of the file.
         path: PathBuf,
@@ -47,6 +44,26 @@ pub enum FileError {
 }
 
 impl FileError {
+    /// Returns the path of the file.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::InUse { path }
+            | Self::Io { path, .. }
+            | Self::TooLarge { path, .. }
+            | Self::Invalid { path, .. } => path,
+        }
+    }
+
+    /// Returns the reason without the path, for a program that does not print each path.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::InUse { .. } => "another process uses this file".to_owned(),
+            Self::Io { message, .. } => message.clone(),
+            Self::TooLarge { size, limit, .. } => format!("{size} bytes, the limit is {limit}"),
+            Self::Invalid { why, .. } => why.clone(),
+        }
+    }
+
     pub(crate) fn io(path: &Path, error: &io::Error) -> Self {
         Self::Io { path: path.to_owned(), kind: error.kind(), message: error.to_string() }
     }

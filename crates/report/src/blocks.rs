@@ -238,7 +238,7 @@ struct OwnPrevout {
 #[serde(rename_all = "lowercase")]
 struct GetBlock {
     hash: String,
-    height: u32,
+    height: Option<u32>,
     version: i32,
     merkleroot: String,
     time: u32,
@@ -328,6 +328,6 @@ impl GetBlock {
             txdata.push(transaction);
         }
         let block = Block { header, txdata };
-        Ok(SourcedBlock { block, height: Some(self.height), prevout_scripts: scripts })
+        Ok(SourcedBlock { block, height: self.height, prevout_scripts: scripts })
     }
 }

@@ -64,8 +64,9 @@ pub struct ProvenAccount {
 
 /// Reason why an account, a slot or the hash of a block is not shown under a state root.
 ///
-/// Except for [`Json`](Self::Json), every reason shows that an answer to `eth_getProof` is not the one
-/// of the state with this root.
+/// [`Account`](Self::Account), [`Slot`](Self::Slot), [`Claim`](Self::Claim) and
+/// [`NeedlessNode`](Self::NeedlessNode) show that an answer to `eth_getProof` is not the one of the state with
+/// this root.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateProofError {

@@ -39,7 +39,7 @@ pub(super) struct Anchors {
     /// The first one is never replaced. Otherwise a provider that always lags behind the newest
     /// anchor would never reach any anchor.
     newer: Vec<Newer>,
-    /// Highest anchor that the chain contains.
+    /// Highest anchor that the chain contains: no branch may leave the chain before it.
     pub(super) held: Option<BlockRef>,
     /// Anchor that the reader was told of last in this run.
     reported: Option<BlockRef>,

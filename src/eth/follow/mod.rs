@@ -27,7 +27,7 @@
 //! 4. Send [`Event::Tick`] at the time that [`Follower::wake_at`] returns.
 //!
 //! # What is never lost
-//! Before an [`News`] adds or removes logs, [`Action::Store`] stores a cursor that announces the
+//! Before a [`News`] adds or removes logs, [`Action::Store`] stores a cursor that announces the
 //! update. After [`Event::Acknowledged`], a cursor is stored that records the update as processed.
 //! So if the process is killed at any time, all runs together deliver each log at least once. A
 //! later run also removes the logs of reorganised blocks that an earlier run may have delivered.

@@ -306,8 +306,12 @@ pub enum VerifyError {
 }
 
 impl VerifyError {
-    /// Returns `true` if an honest source can cause this error.
+    /// Returns `true` if an honest source can cause this error. Every other error shows that the receipts, or
+    /// the proof of one, are not those of the header.
     pub const fn is_undecidable(&self) -> bool {
-        !matches!(self, Self::RootMismatch { .. })
+        matches!(
+            self,
+            Self::NoOutcome { .. } | Self::UnknownType { .. } | Self::PostStatesMayBeMissing { .. }
+        )
     }
 }

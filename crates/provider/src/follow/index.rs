@@ -76,8 +76,7 @@ where
     }
 }
 
-pub(crate) const NO_HASHES: &str =
-    "the index has no block hashes: build it with them (--block-hashes)";
+pub(crate) const NO_HASHES: &str = "the index has no block hashes, by which headers are requested: build it with them (--block-hashes)";
 
 /// Returns indexed blocks with their hashes. Numbers that ascend cost one read for each section of the index.
 ///

@@ -334,7 +334,14 @@ pub struct ResponseError {
     pub problem: DecodeError,
 }
 
-/// Iterator over the updates of an answer. It ends after the first error.
+/// Iterator over the updates of an answer to `/eth/v1/beacon/light_client/updates` as SSZ, which are one after
+/// the other. It ends after the first error.
+///
+/// | bytes | field |
+/// |---|---|
+/// | 8 | length of the rest of the chunk, little-endian |
+/// | 4 | fork digest of the attested slot |
+/// | length − 4 | the update |
 #[derive(Debug, Clone)]
 pub struct UpdateChunks<'a> {
     network: &'a Network,

@@ -214,6 +214,17 @@ pub(in crate::eth::index) const MANIFEST_LEN: usize = 68;
 const MAGIC: [u8; 8] = *b"\x89EBM\r\n\x1a\n";
 
 /// Decoded manifest: states which files of the folder belong to the index.
+///
+/// | offset | bytes | what |
+/// |---|---|---|
+/// | 0 | 8 | magic: `89 45 42 4d 0d 0a 1a 0a`, "EBM" for Ethereum bloom manifest; as in PNG, these bytes reveal damage by text-mode transfers |
+/// | 8 | 2 | version: 1 |
+/// | 10 | 2 | flags; bit 0: segments have a column of block hashes |
+/// | 12 | 4 | number of sealed sections |
+/// | 16 | 8 | number of the index's first block |
+/// | 24 | 8 | generation: increases by one with each manifest; as 16 hex digits, the name of the tail |
+/// | 32 | 32 | chain label, UTF-8, padded with zeros |
+/// | 64 | 4 | checksum of all preceding bytes |
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::eth::index) struct Manifest {
     pub(in crate::eth::index) settings: Settings,

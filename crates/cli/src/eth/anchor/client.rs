@@ -88,6 +88,8 @@ pub(super) fn in_words(error: BeaconError) -> anyhow::Error {
                          --checkpoint";
             anyhow::Error::from(UsageError(words)).context(format!("--data {}", named(folder)))
         }
+        // A path may be a URL that was given in the wrong place.
+        BeaconError::File(error) => anyhow!("{}: {}", named(error.path()), error.reason()),
         BeaconError::OtherCheckpoint { path, stored, given } => {
             let folder = named(path.parent().unwrap_or(path));
             anyhow!(

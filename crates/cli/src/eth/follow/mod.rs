@@ -302,6 +302,10 @@ pub(super) fn in_words_of_follow(args: &FollowArgs, error: FollowError) -> anyho
     let error = match error {
         FollowError::Start(error) => error,
         FollowError::Fetch(error) => return in_words_of_the_command(error),
+        // A path may be a URL that was given in the wrong place.
+        FollowError::Cursor(error) => {
+            return anyhow!("cursor, {}: {}", named(error.path()), error.reason());
+        }
         FollowError::Index(why) => {
             let name = args.index.as_deref().map(index::named).unwrap_or_default();
             return anyhow!("{name}: {why}");
