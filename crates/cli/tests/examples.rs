@@ -45,8 +45,8 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         "digest_exchange",
         &[
             "40000 transactions here, 40000 there, 42000 in all",
-            "round 1: 3987 transactions moved, 13 left out",
-            "round 2: 13 transactions moved, 0 left out",
+            "round 1: 3985 transactions moved, 15 left out",
+            "round 2: 15 transactions moved, 0 left out",
             "ids on the wire: 2560000 bytes plainly, 199072 in digests",
         ],
     ),
