@@ -437,7 +437,7 @@ fn cancelled(scene: &Scene) {
     let runtime = Runtime::new().expect("a runtime");
     let proxy = rpc_proxy(node.rpc(), |_, _, _| Fate::Status(503));
     let url = proxy.url();
-    let provider = Provider::builder().url(&url).retries(1_000_000).build().expect("built");
+    let provider = provider(&[&url]).retries(1_000_000).build().expect("built");
     let everything = query(&Query::everything(), head);
     let (ended, end) = std::sync::mpsc::channel();
     let pending = provider.spawn(move |provider| {

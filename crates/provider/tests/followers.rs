@@ -7,15 +7,17 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use chainsieve::alloy_primitives::{Address, B256};
+use chainsieve::alloy_primitives::{Address, B256, Bloom, BloomInput};
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::index::{Folder, Index, Settings, Writer};
 use chainsieve_provider::{
-    AnchorSource, FollowBuilder, Following, LogQuery, LogUpdates, News, Note, Provider,
+    AnchorSource, CandidateIndex, FollowBuilder, Following, LogQuery, LogUpdates, News, Note,
+    Provider,
 };
 use serde_json::Value;
 
 use testkit::eth::json_rpc;
+use testkit::eth::linked_headers::linked_headers;
 use testkit::eth::rpc_methods::{self, BlockId};
 use testkit::eth::world::{ASKED, World, WorldBlock};
 
@@ -322,5 +324,54 @@ fn an_index_is_followed() {
     let index = Index::open(storage).expect("an index");
     let error = provider().follow(&nothing).index(index).start().expect_err("no hashes");
     assert!(error.to_string().contains("no block hashes"), "{error}");
+    std::fs::remove_dir_all(&path).expect("a folder");
+}
+
+/// Many candidates come in parts. The end of each part says how far it is complete, for all queries.
+#[test]
+fn candidates_of_an_index_come_in_parts() {
+    const LAST: u64 = 3_999;
+    let [often, seldom] = [0xaa, 0xbb].map(Address::repeat_byte);
+    let has = |address: Address, number: u64| match number % 5 {
+        0 => false,
+        1 => address == seldom,
+        _ => address == often,
+    };
+    let blooms = (0..=LAST).map(|number| {
+        let mut bloom = Bloom::default();
+        for address in [often, seldom].iter().filter(|address| has(**address, number)) {
+            bloom.accrue(BloomInput::Raw(address.as_slice()));
+        }
+        bloom.0.0
+    });
+    let headers = linked_headers(0, B256::ZERO, 1, &blooms.collect::<Vec<_>>());
+    let path = std::env::temp_dir().join(format!("chainsieve-parts-{}", std::process::id()));
+    std::fs::create_dir_all(&path).expect("a folder");
+    let storage = Folder::new(&path);
+    let settings = Settings::new("test").expect("a label").with_block_hashes();
+    let mut writer = Writer::open(storage.clone(), &settings).expect("a new index");
+    writer.append(&headers).expect("they are linked");
+    writer.sync().expect("it is stored");
+    let mut index = Index::open(storage).expect("an index");
+    for asked in [vec![often], vec![seldom, often], vec![often, seldom]] {
+        let compile = |address: &Address| LogQuery::new().address(*address).compile();
+        let queries: Vec<_> = asked.iter().map(compile).collect();
+        let (mut found, mut first, mut parts) = (Vec::new(), 0, 0);
+        while first <= LAST {
+            let part = CandidateIndex::candidates(&mut index, &queries, first..=LAST);
+            let (blocks, end) = part.expect("candidates");
+            assert!(blocks.last().is_none_or(|last| last.number <= end.number));
+            assert_eq!(Some(end.hash), headers.block(end.number).map(|block| block.hash));
+            found.extend(blocks.iter().map(|block| (block.number, block.hash)));
+            (first, parts) = (end.number + 1, parts + 1);
+        }
+        let expected: Vec<_> = headers
+            .blocks()
+            .filter(|block| asked.iter().any(|address| has(*address, block.number)))
+            .map(|block| (block.number, block.hash))
+            .collect();
+        assert_eq!(found, expected);
+        assert!(parts > 1, "all at once");
+    }
     std::fs::remove_dir_all(&path).expect("a folder");
 }

@@ -199,7 +199,7 @@ pub fn excerpt(text: &str) -> String {
         return "(a private key, not shown)".into();
     }
     if let Some((scheme, _)) = text.split_once("://") {
-        return format!("{scheme:.16}://… (a URL, not shown: only --rpc accepts a URL)");
+        return format!("{scheme:.16}://… (a URL, not shown: no URL is accepted here)");
     }
     match text.char_indices().nth(64) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -119,8 +119,9 @@ impl<T: ToTopic> FromIterator<T> for TopicSet {
 ///
 /// The text is the signature, or a declaration as Solidity has it: with `event`, `indexed`, names of
 /// arguments, white space and a semicolon, which are not part of the signature. `uint` and `int` stand
-/// for `uint256` and `int256`. Write a tuple instead of a struct, `address` instead of a contract, and
-/// `uint8` instead of an enum: only the contract's source says what these names mean.
+/// for `uint256` and `int256`. Write a tuple instead of a struct, with or without the word `tuple` before it and
+/// without names of its fields, `address` instead of a contract, and `uint8` instead of an enum: only the
+/// contract's source says what these names mean.
 ///
 /// # Errors
 /// Returns an error if the text declares no event, or an anonymous one.
@@ -203,6 +204,8 @@ fn canonical(text: &str) -> Result<String, QueryError> {
             _ if after_type => {
                 return Err(QueryError::EventSyntax { expected: "a comma or )", at });
             }
+            // Parsers of human-readable ABIs take this word before the types of a tuple.
+            _ if text[at..].starts_with("tuple(") => at += "tuple".len(),
             _ => {
                 let rest = &text[at..];
                 let ends = |c: char| c.is_ascii_whitespace() || matches!(c, ',' | '(' | ')' | '[');
@@ -377,6 +380,7 @@ mod tests {
             ("E(address indexed)", Some("E(address)")),
             ("E((uint,bool)[] pairs,\n  bytes32 indexed $id)", Some("E((uint256,bool)[],bytes32)")),
             ("E(bool indexed indexed)", Some("E(bool)")),
+            ("E(tuple(uint,tuple(bool))[] pairs)", Some("E((uint256,(bool))[])")),
         ] {
             assert_eq!(super::canonical(declaration).ok().as_deref(), signature, "{declaration}");
         }
@@ -404,7 +408,9 @@ mod tests {
             ("E(string memory)", "expected a comma or ) at 9"),
             ("E((bool a))", "expected a comma or ) at 8"),
             ("E(bool [])", "expected a comma or ) at 7"),
-            ("E(tuple(bool))", r#""tuple" at 2 is not a type of the ABI"#),
+            ("E(tuple)", r#""tuple" at 2 is not a type of the ABI"#),
+            ("E(tuple())", r#""" at 8 is not a type of the ABI"#),
+            ("E(bool tuple(bool))", "expected a comma or ) at 12"),
             ("E(byte)", r#""byte" at 2 is not a type of the ABI"#),
             ("E(())", r#""" at 3 is not a type of the ABI"#),
             ("E((bool)x)", "expected a comma or ) at 8"),

@@ -56,6 +56,11 @@ fn wrong_with(path: &Path, folder: &Folder, inputs: &[PathBuf]) -> Option<String
     }
     let fixtures = root().join("fixtures").canonicalize().expect("the fixtures");
     symlink(fixtures, directory.join("fixtures")).expect("a link");
+    assert!(
+        expected.starts_with("$ ") || expected.contains("\n$ "),
+        "no command: {}",
+        path.display()
+    );
     let mut printed: Vec<String> = Vec::new();
     let mut wrong = Vec::new();
     let mut lines = expected.lines().peekable();

@@ -132,6 +132,7 @@ fn queries_and_decoders_read_the_same_texts() {
         "event $_a9(bool)",
         "E((address,uint)[] pairs,\n    bytes32 indexed id)",
         "E((bool,(int8[]))[2] nested, bytes1[3][] list)",
+        "E(tuple(address,uint)[] pairs, tuple(tuple(bool)) nested)",
     ] {
         let query = LogQuery::new().event(text).expect(text);
         let events = EventDecoder::new().signature(text).expect(text);

@@ -71,8 +71,10 @@ where
             }
             found.extend(some);
         }
-        let blocks = with_hashes(self, found.range(..=end).copied())?;
-        Ok((blocks, self.block(end)?))
+        // The last one is the block up to which the list is complete.
+        let mut blocks = with_hashes(self, found.range(..=end).copied().chain([end]))?;
+        let end = blocks.pop().ok_or_else(|| NO_HASHES.to_owned())?;
+        Ok((blocks, end))
     }
 }
 

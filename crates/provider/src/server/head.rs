@@ -98,7 +98,6 @@ impl Proven {
             // Before anybody sees the new head.
             if let Some(index) = self.index.as_ref().filter(|_| has_left) {
                 index.distrust();
-                self.metrics.set_index(None);
             }
             self.journal.push(&moved.removed, moved.added, moved.restarted);
         });
@@ -123,13 +122,7 @@ impl Proven {
             // If it is full, the thread is woken already.
             let _ = self.newly_final.try_send(());
         }
-        if let Some(newest) = &newest {
-            self.metrics.set_head(now.number, newest.header.view().timestamp());
-        }
         let finalized = finalized.map(|block| block.number);
-        if let Some(finalized) = finalized {
-            self.metrics.finalized.set(finalized);
-        }
         if newest.is_some() || is_newly_final {
             self.events.log(&RpcServerEvent::Head { head: now, finalized, removed });
         }

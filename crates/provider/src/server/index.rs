@@ -222,9 +222,7 @@ impl Proven {
         let (Some(index), Some(finalized)) = (&self.index, self.chain.finalized()) else {
             return Ok(());
         };
-        let added = self.add_final_blocks(index, finalized);
-        self.metrics.set_index(index.numbers().as_ref());
-        added
+        self.add_final_blocks(index, finalized)
     }
 
     fn add_final_blocks(&self, index: &FilterIndex, finalized: BlockRef) -> Result<(), String> {
@@ -310,9 +308,7 @@ impl Proven {
     }
 
     fn note_index(&self, index: &FilterIndex, is_event: bool) {
-        let blocks = index.numbers();
-        self.metrics.set_index(blocks.as_ref());
-        if let Some(blocks) = blocks.filter(|_| is_event) {
+        if let Some(blocks) = index.numbers().filter(|_| is_event) {
             self.events.log(&RpcServerEvent::Indexed { blocks });
         }
     }

@@ -114,10 +114,20 @@ impl Proven {
         if self.anchor.is_some() { "anchor" } else { "head named by the upstreams" }
     }
 
-    /// Measures what clients hold now.
+    /// Sets the gauges: the blocks that are known now, and what clients hold. Each figure is asked of the part that
+    /// decides it, so that no gauge lags behind it.
     fn measure(&self) {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let metrics = &self.metrics;
+        if let Some((head, time)) = self.chain.head_and_time() {
+            metrics.head.set(head.number);
+            metrics.head_time.set(time);
+        }
+        metrics.finalized.set(self.chain.finalized().map_or(0, |block| block.number));
+        let indexed = self.index.as_ref().and_then(index::FilterIndex::numbers);
+        // Without an index that is used, both are 0.
+        metrics.index_first.set(indexed.as_ref().map_or(0, |blocks| *blocks.start()));
+        metrics.index_last.set(indexed.as_ref().map_or(0, |blocks| *blocks.end()));
         metrics.filters.set(self.filters.len() as u64);
         metrics.subscriptions.set(count(&self.subscriptions));
         metrics.connections.set(count(&self.connections));

@@ -185,11 +185,11 @@ pub(super) struct Metrics {
     pub(super) lacking_filters: Counter,
     pub(super) claimed_hashes: Counter,
     found: Family<Labels<1>, Counter>,
-    head: Gauge<u64, AtomicU64>,
+    pub(super) head: Gauge<u64, AtomicU64>,
     pub(super) head_time: Gauge<u64, AtomicU64>,
     pub(super) finalized: Gauge<u64, AtomicU64>,
-    index_first: Gauge<u64, AtomicU64>,
-    index_last: Gauge<u64, AtomicU64>,
+    pub(super) index_first: Gauge<u64, AtomicU64>,
+    pub(super) index_last: Gauge<u64, AtomicU64>,
     pub(super) head_failures: Counter,
     pub(super) filters: Gauge<u64, AtomicU64>,
     pub(super) subscriptions: Gauge<u64, AtomicU64>,
@@ -322,17 +322,6 @@ impl Metrics {
 
     pub(super) fn limit_reached(&self, limit: &'static str) {
         self.limits.get_or_create(&of("limit", limit)).inc();
-    }
-
-    pub(super) fn set_head(&self, number: u64, timestamp: u64) {
-        self.head.set(number);
-        self.head_time.set(timestamp);
-    }
-
-    /// Without an index that is used, both are 0.
-    pub(super) fn set_index(&self, blocks: Option<&RangeInclusive<u64>>) {
-        self.index_first.set(blocks.map_or(0, |blocks| *blocks.start()));
-        self.index_last.set(blocks.map_or(0, |blocks| *blocks.end()));
     }
 }
 

@@ -44,13 +44,18 @@ fn until_asked(upstream: &Upstream) {
     });
 }
 
-/// The age that `/health` tells is that of the head that it names, also while the head moves.
+/// The age in `/health` and the time in `/metrics` are those of the head that stands beside them, also while
+/// the head moves.
 #[test]
 fn the_age_is_that_of_the_head() {
     let upstream = Upstream::of(chain(400));
     upstream.set_head(1);
     let endpoint = provider(&[&upstream]).build().expect("nodes").serve();
     let server = started(endpoint.without_comparison().poll(Duration::from_millis(1)));
+    let time_of = |number: u64| {
+        let header = &upstream.blocks()[usize::try_from(number).expect("few")].header;
+        Header::decode(&mut &header[..]).expect("a header").timestamp
+    };
     let unix = || SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs();
     for number in 2..400 {
         upstream.set_head(number);
@@ -61,10 +66,15 @@ fn the_age_is_that_of_the_head() {
             let (_, text) = get(server.address(), "/health");
             let health: Value = serde_json::from_str(&text).expect("JSON");
             head = health["head"]["number"].as_u64().expect("a head");
-            let header = &upstream.blocks()[usize::try_from(head).expect("few")].header;
-            let time = Header::decode(&mut &header[..]).expect("a header").timestamp;
-            let now = health["age"].as_u64().expect("an age") + time;
-            assert!((before..=unix()).contains(&now), "{health}, a head of {time}");
+            let now = health["age"].as_u64().expect("an age") + time_of(head);
+            assert!((before..=unix()).contains(&now), "{health}");
+            let (_, text) = get(server.address(), "/metrics");
+            let gauge = |name: &str| {
+                let mut values = text.lines().filter_map(|line| line.strip_prefix(name));
+                values.next().expect(name).trim().parse::<u64>().expect("a number")
+            };
+            let time = gauge("chainsieve_verified_head_timestamp ");
+            assert_eq!(time, time_of(gauge("chainsieve_verified_head ")));
         }
     }
 }
