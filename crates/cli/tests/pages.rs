@@ -12,7 +12,7 @@ use testkit::pages::{Program, root, run_page, without_durations};
 fn program() -> Program {
     Program {
         path: env!("CARGO_BIN_EXE_chainsieve").into(),
-        starts: &["cargo run --release -- ", "chainsieve "],
+        starts: &["cargo run -- ", "chainsieve "],
     }
 }
 

@@ -3,8 +3,9 @@
 //! to the files that they read.
 
 macro_rules! pages {
-    ($($page:ident = $path:literal;)+) => {
+    ($($(#[$condition:meta])? $page:ident = $path:literal;)+) => {
         $(
+            $(#[$condition])?
             #[cfg(doctest)]
             #[doc = include_str!(concat!("../../../", $path))]
             struct $page;
@@ -20,6 +21,7 @@ pages! {
     Readme = "README.md";
     Anchors = "docs/anchors.md";
     Audit = "docs/audit.md";
+    #[cfg(feature = "alloy-layer")]
     Endpoint = "docs/endpoint.md";
     Formats = "docs/formats.md";
     Logs = "docs/logs.md";

@@ -39,7 +39,8 @@ fn build(workspace: &str, package: &str, [kind, name]: [&str; 2]) -> PathBuf {
     let mut build = Command::new(cargo);
     build.args(["build", "--quiet", "--locked", "--message-format", "json-render-diagnostics"]);
     build.arg("--manifest-path").arg(root.join(workspace).join("Cargo.toml"));
-    build.args(["--package", package, kind, name]).stderr(Stdio::inherit());
+    // What tests have compiled is not compiled again.
+    build.args(["--profile", "test", "--package", package, kind, name]).stderr(Stdio::inherit());
     // Variables that `cargo test` sets for a package would make Cargo rebuild what depends on them.
     let of_package =
         |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");

@@ -58,13 +58,14 @@ use super::{Proven, methods};
 /// of the layered provider.
 ///
 /// ```no_run
-/// # fn run(head: chainsieve::alloy_primitives::B256) -> Result<(), Box<dyn std::error::Error>> {
+/// # use chainsieve::alloy_primitives::B256;
+/// # fn run(head: B256, node: alloy_rpc_client::RpcClient) -> Result<(), Box<dyn std::error::Error>> {
 /// use alloy_provider::ProviderBuilder;
 /// use chainsieve_provider::Provider;
 ///
 /// let url = "https://mainnet.example";
 /// let proven = Provider::builder().url(url).anchor(head).build()?.serve().layer()?;
-/// let provider = ProviderBuilder::new().layer(proven).connect_http(url.parse()?);
+/// let provider = ProviderBuilder::new().layer(proven).connect_client(node);
 /// // provider.get_logs(&filter).await? has all logs, or is an error.
 /// # Ok(())
 /// # }

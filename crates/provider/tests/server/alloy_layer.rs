@@ -1,15 +1,18 @@
 //! alloy's own provider under the layer, over nodes that leave logs out.
 
-use alloy_consensus::private::alloy_eips::Encodable2718 as _;
 use std::borrow::Cow;
+use std::error::Error;
+use std::task::{Context, Poll};
 
+use alloy_consensus::private::alloy_eips::Encodable2718 as _;
+use alloy_json_rpc::{RequestPacket, ResponsePacket};
 use alloy_network::Ethereum;
 use alloy_provider::{
     PendingTransactionBuilder, Provider, ProviderBuilder, ProviderCall, ProviderLayer, RootProvider,
 };
-use alloy_rpc_client::NoParams;
+use alloy_rpc_client::{NoParams, RpcClient};
 use alloy_rpc_types_eth::{BlockId, BlockNumberOrTag, Filter};
-use alloy_transport::{TransportErrorKind, TransportResult};
+use alloy_transport::{TransportError, TransportErrorKind, TransportFut, TransportResult};
 use chainsieve::alloy_primitives::{B256, U64, U128, keccak256};
 use chainsieve::eth::log::LocatedLog;
 use serde_json::value::RawValue;
@@ -19,6 +22,37 @@ use testkit::eth::log_chains::Corpus;
 
 use crate::endpoint;
 use crate::upstream::{Block, Upstream};
+
+/// alloy's transport over HTTP, without its client, which takes long to compile.
+#[derive(Clone)]
+struct Http(String);
+
+impl tower::Service<RequestPacket> for Http {
+    type Response = ResponsePacket;
+    type Error = TransportError;
+    type Future = TransportFut<'static>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: RequestPacket) -> TransportFut<'static> {
+        let url = self.0.clone();
+        let exchange = move || -> Result<ResponsePacket, Box<dyn Error + Send + Sync>> {
+            let request = serde_json::to_vec(&request)?;
+            let answer = ureq::post(url).content_type("application/json").send(&request)?;
+            Ok(serde_json::from_str(&answer.into_body().read_to_string()?)?)
+        };
+        Box::pin(async move {
+            let answer = tokio::task::spawn_blocking(exchange).await.expect("no panic");
+            answer.map_err(|error| TransportErrorKind::custom_str(&error.to_string()))
+        })
+    }
+}
+
+fn client(upstream: &Upstream) -> RpcClient {
+    RpcClient::new(Http(upstream.url()), true)
+}
 
 /// A layer that answers some calls itself.
 struct Own;
@@ -77,8 +111,7 @@ fn layers_below_are_asked_for_what_is_not_proven() {
     let layer = endpoint(&[&upstream], head).layer().expect("a head");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {
-        let url = upstream.url().parse().expect("a URL");
-        let below = Own.layer(ProviderBuilder::default().connect_http(url));
+        let below = Own.layer(ProviderBuilder::default().connect_client(client(&upstream)));
         let provider = layer.layer(below);
         assert_eq!(provider.get_gas_price().await.expect("by the layer below"), 99);
         assert_eq!(provider.get_block_number().await.expect("proven"), 29);
@@ -113,8 +146,7 @@ fn logs_receipts_and_blocks_are_proven() {
     let layer = endpoint(&[&upstream], chain.run.tip()).layer().expect("a head");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {
-        let url = upstream.url().parse().expect("a URL");
-        let provider = ProviderBuilder::new().layer(layer).connect_http(url);
+        let provider = ProviderBuilder::new().layer(layer).connect_client(client(&upstream));
         assert_eq!(provider.get_block_number().await.expect("proven"), chain.run.last());
         let logs = provider.get_logs(&Filter::new().from_block(0)).await.expect("proven");
         let logs: Vec<LocatedLog> =
@@ -178,8 +210,7 @@ fn what_alloy_asks_of_blocks_is_proven() {
     let layer = endpoint(&[&upstream], chain.run.tip()).layer().expect("a head");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {
-        let url = upstream.url().parse().expect("a URL");
-        let provider = ProviderBuilder::new().layer(layer).connect_http(url);
+        let provider = ProviderBuilder::new().layer(layer).connect_client(client(&upstream));
         let latest = BlockNumberOrTag::Latest;
         let header = provider.get_header_by_number(latest).await.expect("proven").expect("one");
         assert_eq!((header.inner.number, header.hash), (chain.run.last(), chain.run.tip()));
