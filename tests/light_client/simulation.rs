@@ -708,7 +708,7 @@ fn run(seed: u64, scripts: &Scripts, verbose: bool) -> Result<(), String> {
 
 #[test]
 fn any_schedule_loses_nothing_and_invents_nothing() {
-    let wanted = std::env::var("CHAINSIEVE_SIMULATION").unwrap_or_else(|_| "1500".into());
+    let wanted = std::env::var("CHAINSIEVE_SIMULATION").unwrap_or_else(|_| "500".into());
     let (count, first) = wanted.split_once(':').unwrap_or((&wanted, "0"));
     let (count, first): (u64, u64) = (count.parse().unwrap(), first.parse().unwrap());
     let scripts = Scripts::new();

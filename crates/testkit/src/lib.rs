@@ -22,4 +22,4 @@ pub mod vectors;
 
 pub use binomial::assert_rate;
 pub use mutation::mutated;
-pub use rng::{Rng, split_mix};
+pub use rng::{Rng, split_mix, stride};

@@ -6,6 +6,21 @@ use alloy_primitives::{Address, B256};
 /// Increment of the generator's state from one number to the next.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
+/// Returns the distance between the cases that a test with many random cases takes: 1 with
+/// `CHAINSIEVE_CASES=all`, as in `.ci/run`, and `sparse` otherwise.
+///
+/// # Panics
+/// If the variable has another value.
+pub fn stride(sparse: usize) -> usize {
+    match std::env::var("CHAINSIEVE_CASES") {
+        Ok(cases) => {
+            assert_eq!(cases, "all", "CHAINSIEVE_CASES");
+            1
+        }
+        Err(_) => sparse,
+    }
+}
+
 /// One step of `SplitMix64`: a permutation of the 64-bit words.
 #[inline]
 pub fn split_mix(state: u64) -> u64 {

@@ -151,7 +151,7 @@ fn unread_pongs_take_no_memory() {
         let (_upstream, server) = quick(|_| {});
         let mut socket =
             WebSocket::over(connect_from(HOSTILE, server.address()), PAGE).expect("it opens");
-        socket.0.set_write_timeout(Some(Duration::from_secs(20))).expect("a time");
+        socket.0.set_write_timeout(Some(Duration::from_secs(5))).expect("a time");
         let ping = [&[0x89, 0x80 | 0x7d, 0, 0, 0, 0][..], &[7; 0x7d]].concat();
         let many = ping.repeat(1000);
         let before = peak();

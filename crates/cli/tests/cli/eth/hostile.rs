@@ -70,9 +70,9 @@ fn deep_long_and_odd_inputs() {
     }
 }
 
-/// Returns a header with another number and time, which the creator of a header can choose freely.
-fn header_of(number: u64, time: u64) -> Vec<u8> {
-    let mut fields = items(&Block::read(FIRST).header);
+/// Returns the header with another number and time, which the creator of a header can choose freely.
+fn header_of(header: &[u8], number: u64, time: u64) -> Vec<u8> {
+    let mut fields = items(header);
     let minimal = |number: u64| {
         let digits = number.to_be_bytes();
         let zeros = digits.iter().take_while(|byte| **byte == 0).count();
@@ -86,7 +86,8 @@ fn header_of(number: u64, time: u64) -> Vec<u8> {
 #[test]
 fn absurd_numbers_and_times() {
     let numbers = [0, 1, 7, 1 << 40, u64::MAX - 1, u64::MAX];
-    let headers: Vec<_> = numbers.iter().map(|&n| header_of(n, u64::MAX - n)).collect();
+    let header = Block::read(FIRST).header;
+    let headers: Vec<_> = numbers.iter().map(|&n| header_of(&header, n, u64::MAX - n)).collect();
     let file = TempFile::new("absurd.rlp", headers.concat());
     let svg = TempFile::absent("absurd.svg");
     for by in ["auto", "month", "1", "18446744073709551615"] {
@@ -98,7 +99,7 @@ fn absurd_numbers_and_times() {
     let shown = json_of(&["eth", "header", file.path()], YES);
     assert_eq!(shown["headers"][5]["number"], u64::MAX);
     // More rows than the command accepts.
-    let many: Vec<u8> = (0..10_001).flat_map(|n| header_of(n, 7)).collect();
+    let many: Vec<u8> = (0..10_001).flat_map(|n| header_of(&header, n, 7)).collect();
     let many = TempFile::new("many.rlp", many);
     fails(&["eth", "stats", many.path(), "--by", "1"], b"", BAD_INPUT, &["--by a larger number"]);
     let json = json_of(&["eth", "stats", many.path()], YES);
