@@ -10,7 +10,7 @@ use chainsieve_filter::{Filter, Fold, Insert, KeyHasher, Portable};
 use crate::bloom::hashes;
 use crate::key_families::{Family, SEEDS};
 use testkit::assert_rate;
-use testkit::split_mix;
+use testkit::{split_mix, stride};
 
 /// Returns keys of a family that are not among the inserted keys.
 fn strangers(family: Family, seed: u64, count: u64) -> impl Iterator<Item = Vec<u8>> {
@@ -22,7 +22,7 @@ fn strangers(family: Family, seed: u64, count: u64) -> impl Iterator<Item = Vec<
 #[test]
 fn rates_are_those_of_the_bits() {
     for (n, fpr, probes) in [(50, 0.02, 6_000), (3_000, 0.01, 10_000), (20_000, 0.001, 100_000)] {
-        for family in Family::ALL {
+        for family in Family::some() {
             let (mut hits, mut rates) = (0, 0.0);
             let (mut sliced_hits, mut sliced_rates) = (0, 0.0);
             for seed in SEEDS {
@@ -208,7 +208,10 @@ fn positions_are_as_good_as_random() {
         (1_024, 14, 50, 3_000_000),
         (8_192, 14, 405, 3_000_000),
         (65_536, 10, 4_500, 400_000),
-    ] {
+    ]
+    .into_iter()
+    .step_by(stride(2))
+    {
         let hasher = KeyHasher::xxh3(0);
         let ours = simulate(k, n, probes, || <BloomFilter>::with_bits(m, k, hasher).unwrap());
         assert_rate(&format!("m = {m}, k = {k}"), ours.0, ours.1, ours.2);

@@ -66,7 +66,7 @@ fn rates_of_16_bits() {
 }
 
 fn families<const BITS: u32>(n: u64, strangers: u64, hasher_of: fn(u64) -> KeyHasher) {
-    for family in Family::ALL {
+    for family in Family::some() {
         let (mut all_hits, mut fpr) = (0, 0.0);
         for seed in SEEDS {
             let hasher = hasher_of(seed);

@@ -168,7 +168,7 @@ proptest! {
 fn older_keys_are_forgotten_at_the_rate() {
     let cases = [(100, 0.05, 30_000, 4), (4_000, 0.01, 100_000, 4), (20_000, 1e-3, 400_000, 2)];
     for (n, fpr, strangers, families) in cases {
-        for family in Family::ALL.into_iter().rev().take(families) {
+        for family in Family::some().take(families) {
             let (mut hits, mut total, mut expected) = (0, 0, 0.0);
             for seed in SEEDS {
                 let mut filter = rolling(n, fpr, seed);

@@ -42,7 +42,7 @@ fn hasher(seed: u64) -> KeyHasher {
 #[test]
 fn rates_are_those_of_the_bits() {
     const PROBES: u64 = 100_000;
-    for family in Family::ALL {
+    for family in Family::some() {
         for seed in SEEDS {
             let hasher = hasher(seed);
             let hash = |key: Vec<u8>| hasher.hash::<u64>(&key);

@@ -105,12 +105,16 @@ fn each_quirk_beside_an_honest_server() {
 /// A quirk after which the server's answers can still be read is no obstacle.
 #[test]
 fn usable_quirks_alone() {
-    for quirk in Quirk::ALL.into_iter().filter(|quirk| quirk.is_usable()) {
-        let other = server(Some(quirk));
-        let client = MADE_UP.client([other.url()]).build().expect("a client");
-        let round = run(&client, &format!("{quirk:?}"));
-        assert_eq!(round.answered, 1, "{quirk:?}: {:?}", round.failures);
-    }
+    std::thread::scope(|scope| {
+        for quirk in Quirk::ALL.into_iter().filter(|quirk| quirk.is_usable()) {
+            scope.spawn(move || {
+                let other = server(Some(quirk));
+                let client = MADE_UP.client([other.url()]).build().expect("a client");
+                let round = run(&client, &format!("{quirk:?}"));
+                assert_eq!(round.answered, 1, "{quirk:?}: {:?}", round.failures);
+            });
+        }
+    });
 }
 
 /// One honest server among all others at once.
