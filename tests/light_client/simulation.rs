@@ -726,7 +726,7 @@ fn any_schedule_loses_nothing_and_invents_nothing() {
 #[test]
 fn schedules_that_failed_before() {
     let scripts = Scripts::new();
-    for seed in [13_080, 119_216, 153_014, 164_008, 714_844] {
+    for seed in [13_080, 38_189, 58_275, 119_216, 153_014, 164_008, 714_844] {
         assert_eq!(run(seed, &scripts, false), Ok(()), "seed {seed}");
     }
 }

@@ -223,6 +223,9 @@ pub(super) struct NodeFilter {
     pub(super) generation: u64,
     /// `true` if the node's filter lacks some of the wallet's elements.
     pub(super) is_behind: bool,
+    /// Outpoints that superseded answers have shown and the filter lacks, with the heights of their
+    /// blocks. The node inserts them when it answers these blocks again, if it does.
+    awaited: Vec<(u32, OutPoint)>,
     /// Size in bytes and number of hash functions of the last filter.
     last_parameters: Option<(usize, u32)>,
 }
@@ -245,6 +248,7 @@ impl NodeFilter {
             mirror: None,
             generation: 0,
             is_behind: false,
+            awaited: Vec::new(),
             last_parameters: None,
         }
     }
@@ -255,9 +259,23 @@ impl NodeFilter {
         self.mirror.as_ref().is_some_and(lacks)
     }
 
+    /// Records outpoints of a block that will be requested again, for [`is_complete_at`](Self::is_complete_at).
+    pub(super) fn await_outpoints(&mut self, height: u32, outpoints: &[OutPoint]) {
+        self.awaited.extend(outpoints.iter().map(|outpoint| (height, *outpoint)));
+    }
+
+    /// Returns `true` unless the filter lacks an outpoint of a block up to `height`: the node has not answered
+    /// that block again, and has answered this one without the outpoint.
+    pub(super) fn is_complete_at(&mut self, height: u32) -> bool {
+        let Some(mirror) = &self.mirror else { return true };
+        self.awaited.retain(|(_, outpoint)| !mirror.contains_outpoint(outpoint));
+        self.awaited.iter().all(|(of, _)| *of > height)
+    }
+
     /// Handles a closed connection: the node's filter is dropped with it.
     pub(super) fn disconnect(&mut self) {
         self.mirror = None;
+        self.awaited.clear();
         // The next connection starts by loading all elements.
         self.is_behind = false;
     }
@@ -285,6 +303,7 @@ impl NodeFilter {
         let is_late = self.mirror.as_ref().is_some_and(lacks);
         self.generation += 1;
         self.mirror = Some(filter.clone());
+        self.awaited.clear();
         let privacy = self.privacy(&filter, elements);
         Ok(Some(Load { filter, privacy, is_late }))
     }

@@ -435,6 +435,11 @@ impl Session {
             let Request { counts, is_in_chain, .. } = request;
             self.confirmed(Confirmed { place, counts, is_in_chain }, txid, tx, actions);
         }
+        // The node may not have answered a lower block again whose superseded answer showed a coin.
+        if request.counts && !self.filter.is_complete_at(block.height) {
+            self.filter.is_behind = true;
+            self.requests.refilter_from(block);
+        }
         // The block is also recorded for keychains that were advanced by earlier blocks or by
         // unconfirmed transactions, because the new scripts of these keychains are still awaited.
         if request.counts {
@@ -486,9 +491,13 @@ impl Session {
         let needed = self.elements.learn(&self.watch, txid, &relevance);
         // The node's filter lacks these outpoints, so later blocks may have been answered without
         // their spends.
-        if counts && self.filter.lacks(&needed) {
-            self.filter.is_behind = true;
-            self.requests.refilter_from(block);
+        if self.filter.lacks(&needed) {
+            if counts {
+                self.filter.is_behind = true;
+                self.requests.refilter_from(block);
+            } else {
+                self.filter.await_outpoints(block.height, &needed);
+            }
         }
         self.advance(&relevance, Some(block), actions);
         // If the transaction advanced a keychain, this block was answered without the keychain's

@@ -3,7 +3,7 @@
 use bitcoin::hashes::Hash as _;
 use bitcoin::{OutPoint, ScriptBuf, Transaction, Txid, WPubkeyHash};
 
-use super::node::{World, block, script, tx, watched};
+use super::node::{World, block, script, truth, tx, watched};
 use crate::btc::bip37::session::{Event, FilterPolicy, Finding};
 use crate::btc::headers::BlockAt;
 use crate::btc::wallet::{Label, WatchItem};
@@ -41,6 +41,34 @@ fn a_block_between_an_unconfirmed_advance_and_its_scripts() {
     world.request_from(1);
     world.settle();
     assert!(world.relevant().contains(&want));
+}
+
+/// A superseded answer shows a coin, and the node passes over its block the second time, so that it does not
+/// insert the coin into the new filter. The block that spends the coin is filtered again, with the coin.
+#[test]
+fn a_coin_of_a_block_that_is_passed_over_the_second_time() {
+    let three = pay(3);
+    let spend = tx(&[OutPoint::new(three.compute_txid(), 0)], &[script(1_000_000)]);
+    let mut own = [&three, &spend].map(Transaction::compute_txid);
+    own.sort_unstable();
+    let blocks = [vec![], vec![three], vec![spend], vec![]];
+    let blocks = (0..).zip(blocks).map(|(height, own)| block(height, own)).collect();
+    let mut world = world(6, blocks);
+    // The time of a block is its height.
+    world.lie = |block, matched| (block.header.time != 2).then(|| truth(block, matched));
+    world.request_from(0);
+    while world.node_step() {}
+    world.lie = |block, matched| (block.header.time != 1).then(|| truth(block, matched));
+    world.event(Event::Watch((6..9).map(watched).collect()));
+    let mut seen = 0;
+    while seen < world.findings.len() || world.node_step() || world.session_step() {
+        let Some(finding) = world.findings.get(seen).cloned() else { continue };
+        seen += 1;
+        if let Finding::Refilter(from) = finding {
+            world.request_from(from.height as usize);
+        }
+    }
+    assert_eq!(world.relevant(), own);
 }
 
 /// A block pays to index 7 before the block that pays to index 4. With a look-ahead of 3, index 7 is
