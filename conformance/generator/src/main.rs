@@ -82,7 +82,9 @@ fn files(version: &str, areas: &[Area]) -> Vec<(String, String)> {
 /// Returns the version of the pack, which its package has.
 fn version(pack: &Path) -> String {
     let manifest = fs::read_to_string(pack.join("Cargo.toml")).expect("the package of the pack");
-    let line = manifest.lines().find_map(|line| line.strip_prefix("version = \""));
+    // The workspace before the package has a version, too.
+    let (_, package) = manifest.split_once("\n[package]\n").expect("a package");
+    let line = package.lines().find_map(|line| line.strip_prefix("version = \""));
     line.expect("a version").trim_end_matches('"').to_owned()
 }
 

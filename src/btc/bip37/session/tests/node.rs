@@ -156,6 +156,8 @@ pub(super) struct World {
     pub(super) to_node: VecDeque<Message>,
     pub(super) findings: Vec<Finding>,
     pub(super) lie: Lie,
+    /// A block that the node claims not to have.
+    pub(super) withheld: Option<BlockHash>,
     /// `true` if the node answers requests only after later messages.
     pub(super) slow: bool,
     deferred: VecDeque<BlockHash>,
@@ -175,6 +177,7 @@ impl World {
             to_node: VecDeque::new(),
             findings: Vec::new(),
             lie: |block, matched| Some(truth(block, matched)),
+            withheld: None,
             slow: false,
             deferred: VecDeque::new(),
             loaded: None,
@@ -246,6 +249,10 @@ impl World {
     }
 
     fn answer(&mut self, hash: BlockHash) {
+        // What the node does not have does not change its filter.
+        if self.withheld == Some(hash) {
+            return;
+        }
         let filter = self.filter.as_mut().expect("loaded before");
         let block = self.blocks.iter().find(|block| block.block_hash() == hash).unwrap();
         let is_match = |(_, tx): &(u32, &Transaction)| filter.is_relevant_and_update(tx);
