@@ -225,7 +225,7 @@ pub(super) struct NodeFilter {
     pub(super) is_behind: bool,
     /// Outpoints that superseded answers have shown and the filter lacks, with the heights of their
     /// blocks. The node inserts them when it answers these blocks again, if it does.
-    awaited: Vec<(u32, OutPoint)>,
+    awaited: BTreeMap<OutPoint, u32>,
     /// Size in bytes and number of hash functions of the last filter.
     last_parameters: Option<(usize, u32)>,
 }
@@ -248,7 +248,7 @@ impl NodeFilter {
             mirror: None,
             generation: 0,
             is_behind: false,
-            awaited: Vec::new(),
+            awaited: BTreeMap::new(),
             last_parameters: None,
         }
     }
@@ -261,15 +261,18 @@ impl NodeFilter {
 
     /// Records outpoints of a block that will be requested again, for [`is_complete_at`](Self::is_complete_at).
     pub(super) fn await_outpoints(&mut self, height: u32, outpoints: &[OutPoint]) {
-        self.awaited.extend(outpoints.iter().map(|outpoint| (height, *outpoint)));
+        self.awaited.extend(outpoints.iter().map(|outpoint| (*outpoint, height)));
     }
 
     /// Returns `true` unless the filter lacks an outpoint of a block up to `height`: the node has not answered
     /// that block again, and has answered this one without the outpoint.
     pub(super) fn is_complete_at(&mut self, height: u32) -> bool {
         let Some(mirror) = &self.mirror else { return true };
-        self.awaited.retain(|(_, outpoint)| !mirror.contains_outpoint(outpoint));
-        self.awaited.iter().all(|(of, _)| *of > height)
+        self.awaited.retain(|outpoint, _| !mirror.contains_outpoint(outpoint));
+        let before = self.awaited.len();
+        // The next filter has them. If none is large enough, that is reported once.
+        self.awaited.retain(|_, of| *of > height);
+        self.awaited.len() == before
     }
 
     /// Handles a closed connection: the node's filter is dropped with it.
