@@ -26,7 +26,7 @@ fn types_can_be_shared_between_threads() {
         WrongField,
     );
     each!(shared, bloom: BloomAnswer, BloomView['static], FillHistogram);
-    each!(shared, certificate: Certificate, Trust['static], VerifiedCertificate);
+    each!(shared, certificate: Certificate, VerifiedCertificate);
     each!(shared, chain_profile: BloomSoundness, ChainProfile, ReceiptsScope, ProfileRange);
     each!(
         shared, files:
@@ -74,7 +74,7 @@ fn types_can_be_shared_between_threads() {
         use chainsieve::eth::anchor::{network, sync_committee};
         shared::<(network::Network, network::Fork, network::Preset)>();
         shared::<(sync_committee::LightClient, sync_committee::Anchor, sync_committee::Update)>();
-        shared::<(sync_committee::Bootstrap, sync_committee::UpdateChunks<'static>)>();
+        shared::<(sync_committee::Bootstrap, sync_committee::Update)>();
         shared::<(sync_committee::Action, sync_committee::Event<'static>)>();
         shared::<(sync_committee::Request, sync_committee::Rank)>();
     }
@@ -97,10 +97,10 @@ fn types_of_anchors_can_be_shared() {
     shared::<Grade>();
     shared::<(account::AccountProof, account::SlotProof, account::ProvenAccount)>();
     shared::<(account::ProofNodes, account::Account)>();
-    shared::<(header_proof::HeaderProof, header_proof::ProvenHeader, header_proof::ProofKind)>();
+    shared::<(header_proof::HeaderProof, header_proof::ProofKind)>();
     shared::<(header_proof::History, header_proof::ForkSlots, header_proof::EpochRecord)>();
     shared::<(header_proof::SummariesProof, header_proof::KnownSummaries)>();
-    shared::<(links::Links, links::Link, links::LinkKind, links::Origin, links::Anchored)>();
+    shared::<(links::Link, links::LinkKind, links::Origin, links::Anchored)>();
     shared::<(plan::Plan, plan::Step, plan::Sources, plan::Milestones, plan::BelievedBlock)>();
     error::<account::StateProofError>();
     error::<account::TrieError>();
@@ -114,27 +114,22 @@ fn errors_are_errors() {
     each!(error, audit: AuditError, EvidenceError, Rejection);
     each!(error, certificate: CertificateError);
     each!(error, files: FileError, FileProblem);
-    each!(error, follow: AnswerError, CursorError, Failure, Fault, StartError);
+    each!(error, follow: AnswerError, Failure, Fault, StartError);
     each!(error, header: ChainError, HeaderError);
     each!(error, index: IndexError);
     each!(error, json: ValueProblem);
     each!(error, log: LogJsonError, LogProblem);
     each!(error, log_query: QueryError, ResolveError);
-    each!(error, provider: SingleBlock);
-    each!(error, receipts: ReceiptsError, VerifyError);
+    each!(error, receipts: ReceiptsError);
     each!(error, transactions: TransactionsError);
     error::<chainsieve::UnknownName>();
     #[cfg(feature = "anchor")]
     {
         use chainsieve::eth::anchor::{network, sync_committee};
         error::<network::NetworkError>();
-        error::<sync_committee::BootstrapError>();
         error::<sync_committee::DecodeError>();
         error::<sync_committee::BeaconHeaderError>();
-        error::<sync_committee::KeyError>();
-        error::<sync_committee::ResponseError>();
-        error::<sync_committee::SszError>();
-        error::<sync_committee::UpdateError>();
+        error::<sync_committee::LightClientError>();
     }
     #[cfg(feature = "alloy-rpc")]
     each!(error, alloy: TrailingWildcard);

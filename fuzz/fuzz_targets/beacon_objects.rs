@@ -3,7 +3,7 @@
 #![no_main]
 
 use chainsieve::eth::anchor::network::{Fork, Network, Preset};
-use chainsieve::eth::anchor::sync_committee::{Bootstrap, Update, UpdateChunks, UpdateKind};
+use chainsieve::eth::anchor::sync_committee::{Bootstrap, Update, UpdateKind};
 use libfuzzer_sys::fuzz_target;
 
 const FORKS: [Fork; 8] = [
@@ -27,7 +27,7 @@ fn examine(update: &Update, network: &Network) {
 
 fuzz_target!(|data: &[u8]| {
     let network = Network::sepolia();
-    for update in UpdateChunks::new(data, &network).flatten() {
+    for update in Update::list_from_ssz(data, &network).unwrap_or_default() {
         examine(&update, &network);
     }
     if let Ok(text) = std::str::from_utf8(data) {

@@ -6,7 +6,7 @@ use chainsieve::eth::audit::{
     Action, Audit, AuditQuestion, Event, EvidenceError, FindingKind, ForgedLog, Forgery,
     OmittedLog, Rejection, Status, WrongField,
 };
-use chainsieve::eth::certificate::{Certificate, CertificateError, Trust};
+use chainsieve::eth::certificate::{Certificate, CertificateError};
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{BlockTag, LogQuery, ResolvedBlocks, Semantics};
@@ -172,9 +172,11 @@ fn that_a_block_has_no_receipts_may_be_said() {
         (LogQuery::new().from_block(100).to_block(101), ChainProfile::ethereum());
     let (certificate, answer) = certified(&run, &query, &profile);
     let anchors = [run.tip()];
-    let AuditQuestion { semantics, blocks, .. } = run.question(&query, &anchors, &profile);
-    let trust = Trust { anchors: &anchors, profile: &profile, query: &query, semantics, blocks };
-    let verify = |certificate: &Certificate| certificate.verify(&trust, None, |_, _| None, None);
+    let question = run.question(&query, &anchors, &profile);
+    let verify = |certificate: &Certificate| {
+        let chain = certificate.chain()?;
+        certificate.verify(AuditQuestion { chain: &chain, ..question }, |_, _| None, None)
+    };
     // Embed the receipts of every examined block, including the empty list of block 101.
     let full = certificate
         .with_receipts(run.block(100).hash, &run.block(100).receipts)
@@ -204,19 +206,19 @@ fn embedded_receipts_without_post_states_are_asked_for_elsewhere() {
     let dropped = dropped.blocks.remove(0).receipts;
     let certificate = certificate.with_receipts(run.tip(), &dropped);
     let anchors = [run.tip()];
-    let AuditQuestion { semantics, blocks, .. } = run.question(&query, &anchors, &profile);
-    let trust = Trust { anchors: &anchors, profile: &profile, query: &query, semantics, blocks };
-    let verified = certificate.verify(&trust, None, |_, _| None, None).unwrap();
+    let chain = certificate.chain().unwrap();
+    let question = AuditQuestion { chain: &chain, ..run.question(&query, &anchors, &profile) };
+    let verified = certificate.verify(question, |_, _| None, None).unwrap();
     assert!(!verified.is_complete());
     let fetch = |_, _| Some(run.blocks[0].receipts.clone());
-    let verified = certificate.verify(&trust, None, fetch, None).unwrap();
+    let verified = certificate.verify(question, fetch, None).unwrap();
     assert!(verified.is_complete());
     assert_eq!(verified.logs, Some(answer));
     // In a block whose receipts have statuses no post-state can be missing: receipts that don't
     // match the root are wrong.
     let modern = profile.clone().with_statuses_since(100);
-    let trust = Trust { profile: &modern, ..trust };
-    let verified = certificate.verify(&trust, None, fetch, None);
+    let question = AuditQuestion { profile: &modern, ..question };
+    let verified = certificate.verify(question, fetch, None);
     assert!(matches!(verified, Err(CertificateError::OtherReceipts { .. })), "{verified:?}");
 }
 

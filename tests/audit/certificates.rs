@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use alloy_primitives::{B256, address, b256};
 use chainsieve::eth::audit::{Audit, AuditError, AuditQuestion, Undecidable};
-use chainsieve::eth::certificate::{Certificate, CertificateError, Trust};
+use chainsieve::eth::certificate::{Certificate, CertificateError, VerifiedCertificate};
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::log::{LocatedLog, digest};
 use chainsieve::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
@@ -32,11 +32,6 @@ impl Issued {
         self.run.question(&self.query, &self.anchors, &self.profile)
     }
 
-    fn trust(&self) -> Trust<'_> {
-        let AuditQuestion { anchors, profile, query, semantics, blocks, .. } = self.question();
-        Trust { anchors, profile, query, semantics, blocks }
-    }
-
     /// Returns the certificate without embedded headers and receipts.
     fn bare(&self) -> Certificate {
         let report = self.run.audit_question(self.question(), &self.answer);
@@ -59,6 +54,15 @@ impl Issued {
     }
 }
 
+/// Verifies a certificate by its own headers and receipts.
+fn prove(
+    certificate: &Certificate,
+    question: AuditQuestion<'_>,
+) -> Result<VerifiedCertificate, CertificateError> {
+    let chain = certificate.chain()?;
+    certificate.verify(AuditQuestion { chain: &chain, ..question }, |_, _| None, None)
+}
+
 fn usdt_transfers() -> Issued {
     let naive = Naive {
         addresses: vec![address!("dac17f958d2ee523a2206206994597c13d831ec7")],
@@ -75,21 +79,22 @@ fn a_full_certificate_proves_itself_to_who_has_the_anchor() {
     let certificate = Certificate::from_json(&issued.full().to_json()).unwrap();
     assert_eq!(certificate, issued.full());
     assert_eq!(certificate.to_json(), issued.full().to_json());
-    let verified = certificate.verify(&issued.trust(), None, |_, _| None, None).unwrap();
+    let verified = prove(&certificate, issued.question()).unwrap();
     assert!(verified.is_complete());
     assert_eq!(verified.logs.as_ref(), Some(&issued.answer));
     assert_eq!(certificate.num_logs(), issued.answer.len() as u64);
     assert!(issued.answer.len() > 20);
     assert_eq!(certificate.digest(), digest(&issued.answer));
     // A verifier who trusts another anchor gets no proof.
-    let trust = Trust { anchors: &[B256::ZERO], ..issued.trust() };
-    let verified = certificate.verify(&trust, None, |_, _| None, None).unwrap();
+    let question = AuditQuestion { anchors: &[B256::ZERO], ..issued.question() };
+    let verified = prove(&certificate, question).unwrap();
     assert!(!verified.is_complete());
     let unanchored = verified.unverified().map(|(_, why)| why);
     assert_eq!(unanchored.collect::<Vec<_>>(), [Undecidable::Unanchored; 2]);
     // An anchor in the middle of the range proves the blocks up to and including the anchor.
-    let trust = Trust { anchors: &[issued.run.blocks[0].hash], ..issued.trust() };
-    let verified = certificate.verify(&trust, None, |_, _| None, None).unwrap();
+    let anchors = &[issued.run.blocks[0].hash];
+    let question = AuditQuestion { anchors, ..issued.question() };
+    let verified = prove(&certificate, question).unwrap();
     let above = (issued.run.last(), Undecidable::Unanchored);
     assert_eq!(verified.unverified().collect::<Vec<_>>(), [above]);
 }
@@ -126,36 +131,32 @@ fn the_golden_file_is_read_forever() {
 fn without_receipts_the_blocks_are_named() {
     let issued = usdt_transfers();
     let bare = issued.bare();
-    assert_eq!(
-        bare.verify(&issued.trust(), None, |_, _| None, None),
-        Err(CertificateError::NoHeaders)
-    );
-    let headers = Some(&issued.run.chain);
-    let verified = bare.verify(&issued.trust(), headers, |_, _| None, None).unwrap();
+    assert_eq!(prove(&bare, issued.question()), Err(CertificateError::NoHeaders));
+    let verified = bare.verify(issued.question(), |_, _| None, None).unwrap();
     let why = Undecidable::ReceiptsNotSupplied;
     let named: Vec<_> = verified.unverified().collect();
     assert_eq!(named, [(17_686_111, why), (17_686_112, why)]);
     assert!(!verified.is_complete() && verified.logs.is_none());
     // Supplying the result separately doesn't replace the missing receipts.
     let result = Some(&issued.answer[..]);
-    let verified = bare.verify(&issued.trust(), headers, |_, _| None, result).unwrap();
+    let verified = bare.verify(issued.question(), |_, _| None, result).unwrap();
     assert!(!verified.is_complete() && verified.logs.is_some());
     // Receipts from another source complete the proof, each for its own block.
     let from = |numbers: &'static [u64]| {
         let run = &issued.run;
         move |number, _| numbers.contains(&number).then(|| run.block(number).receipts.clone())
     };
-    let verified = bare.verify(&issued.trust(), headers, from(&[17_686_112]), None).unwrap();
+    let verified = bare.verify(issued.question(), from(&[17_686_112]), None).unwrap();
     assert_eq!(verified.unverified().collect::<Vec<_>>(), [(17_686_111, why)]);
     assert!(!verified.is_complete());
     let both = || from(&[17_686_111, 17_686_112]);
     for result in [None, result] {
-        let verified = bare.verify(&issued.trust(), headers, both(), result).unwrap();
+        let verified = bare.verify(issued.question(), both(), result).unwrap();
         assert!(verified.is_complete());
     }
     // Receipts of another block prove nothing.
     let wrong = |_, _| Some(issued.run.blocks[0].receipts.clone());
-    let verified = bare.verify(&issued.trust(), headers, wrong, None).unwrap();
+    let verified = bare.verify(issued.question(), wrong, None).unwrap();
     assert_eq!(verified.unverified().collect::<Vec<_>>(), [(17_686_112, why)]);
 }
 
@@ -163,19 +164,22 @@ fn without_receipts_the_blocks_are_named() {
 fn query_profile_and_anchor_are_the_verifiers() {
     let issued = usdt_transfers();
     let full = issued.full();
-    let verify = |trust: &Trust<'_>| full.verify(trust, None, |_, _| None, None);
-    let trust = issued.trust();
+    let verify = |question| prove(&full, question);
+    let question = issued.question();
     let other = issued.query.clone().address(alloy_primitives::Address::ZERO);
-    assert_eq!(verify(&Trust { query: &other, ..trust }), Err(CertificateError::OtherQuery));
-    let alloy = Trust { semantics: Semantics::Alloy, ..trust };
-    assert!(matches!(verify(&alloy), Err(CertificateError::OtherSemantics { .. })));
+    assert_eq!(
+        verify(AuditQuestion { query: &other, ..question }),
+        Err(CertificateError::OtherQuery)
+    );
+    let alloy = AuditQuestion { semantics: Semantics::Alloy, ..question };
+    assert!(matches!(verify(alloy), Err(CertificateError::OtherSemantics { .. })));
     let blocks = ResolvedBlocks::Range { first: 17_686_111, last: 17_686_111 };
-    let fewer = Trust { blocks, ..trust };
+    let fewer = AuditQuestion { blocks, ..question };
     let error = CertificateError::Audit(AuditError::OtherBlocks { blocks });
-    assert_eq!(verify(&fewer), Err(error));
+    assert_eq!(verify(fewer), Err(error));
     let partly =
         ChainProfile::assumed("doubt", BloomSoundness::Unsound, ReceiptsScope::NotEveryLog);
-    let verified = verify(&Trust { profile: &partly, ..trust }).unwrap();
+    let verified = verify(AuditQuestion { profile: &partly, ..question }).unwrap();
     assert_eq!(verified.unverified().count(), 2);
     assert!(!verified.is_complete() && verified.logs.is_none());
 }
@@ -191,9 +195,8 @@ fn a_false_result_is_neither_certified_nor_passed() {
     // This certificate combines an honest report with the false result.
     let honest = issued.run.audit_question(issued.question(), &issued.answer);
     let forged = Certificate::from_report(&issued.question(), &honest, &false_answer).unwrap();
-    let headers = Some(&issued.run.chain);
     let receipts = |number, _: B256| Some(issued.run.block(number).receipts.clone());
-    let verify = |result| forged.verify(&issued.trust(), headers, receipts, result);
+    let verify = |result| forged.verify(issued.question(), receipts, result);
     assert_eq!(verify(None), Err(CertificateError::NotSo("result.logs")));
     assert!(matches!(verify(Some(&false_answer)), Err(CertificateError::Refuted(_))));
     assert_eq!(verify(Some(&issued.answer)), Err(CertificateError::NotSo("result.logs")));
@@ -201,7 +204,7 @@ fn a_false_result_is_neither_certified_nor_passed() {
     let mut other = issued.answer.clone();
     other[2].log.data.data = vec![1].into();
     let forged = Certificate::from_report(&issued.question(), &honest, &other).unwrap();
-    let error = forged.verify(&issued.trust(), headers, receipts, None);
+    let error = forged.verify(issued.question(), receipts, None);
     assert_eq!(error, Err(CertificateError::NotSo("result.digest")));
 }
 
@@ -233,9 +236,7 @@ fn a_change_of_any_member_is_noticed() {
     assert_eq!(pointers.len(), 16 + 2 + 2 + 144 + 133);
     let holds = |json: &Value| {
         let certificate = Certificate::from_json(&json.to_string());
-        certificate.is_ok_and(|certificate| {
-            certificate.verify(&issued.trust(), None, |_, _| None, None).is_ok()
-        })
+        certificate.is_ok_and(|certificate| prove(&certificate, issued.question()).is_ok())
     };
     assert!(holds(&json));
     let mut labels = Vec::new();
@@ -323,7 +324,7 @@ fn members_are_all_there_once_and_known() {
     let views = fewer.run.blocks.iter().map(audit_runs::Block::view).collect::<Vec<_>>();
     let needless = fewer.bare().with_headers(&views).with_receipts(block.hash, &block.receipts);
     assert_eq!(
-        needless.verify(&fewer.trust(), None, |_, _| None, None),
+        prove(&needless, fewer.question()),
         Err(CertificateError::NeedlessReceipts(block.hash))
     );
 }
@@ -354,7 +355,7 @@ fn every_run_of_the_corpus_is_certified() {
         for naive in queries {
             let issued = Issued::new(run.take().expect("put back after each query"), &naive);
             let certificate = Certificate::from_json(&issued.full().to_json()).unwrap();
-            let verified = certificate.verify(&issued.trust(), None, |_, _| None, None).unwrap();
+            let verified = prove(&certificate, issued.question()).unwrap();
             assert!(verified.is_complete(), "{first}: {naive:?}");
             assert_eq!(verified.logs, Some(issued.answer));
             *complete.entry(first).or_insert(0) += 1;

@@ -8,7 +8,7 @@ use alloy_consensus::private::alloy_eips::Encodable2718 as _;
 use alloy_primitives::{B256, Bloom};
 use alloy_rlp::Encodable as _;
 use chainsieve::eth::bloom::BloomView;
-use chainsieve::eth::receipts::{BlockReceipts, BloomAgreement, ReceiptsError, VerifyError};
+use chainsieve::eth::receipts::{BlockReceipts, BloomAgreement, ReceiptsError};
 
 use testkit::eth::corpus::{EthBlock, EthCorpus, Format};
 
@@ -105,7 +105,7 @@ fn lies_are_found(block: &EthBlock, encodings: &[Vec<u8>]) {
         verified.map(|verified| verified.header_bloom())
     };
     let name = &block.name;
-    let refused = |result: &Result<_, VerifyError>| matches!(result, Err(VerifyError::RootMismatch { expected, .. }) if *expected == root);
+    let refused = |result: &Result<_, ReceiptsError>| matches!(result, Err(ReceiptsError::RootMismatch { expected, .. }) if *expected == root);
     let count = encodings.len();
     for at in (0..count).step_by(1 + count / 6) {
         let without = [&encodings[..at], &encodings[at + 1..]].concat();
@@ -143,7 +143,7 @@ fn lies_are_found(block: &EthBlock, encodings: &[Vec<u8>]) {
         let mut proof = verified.proof(at as u64).expect("there is such a receipt");
         let expected = receipts.iter().nth(at);
         assert_eq!(proof.verify(root).as_ref().ok(), expected, "{name}: {at}");
-        let hash = matches!(proof.verify(B256::ZERO), Err(VerifyError::Hash { node: 0, .. }));
+        let hash = matches!(proof.verify(B256::ZERO), Err(ReceiptsError::Hash { node: 0, .. }));
         assert!(hash, "{name}: {at} under another root");
         proof.transaction_index += 1;
         assert!(proof.verify(root).is_err(), "{name}: {at} for the next");

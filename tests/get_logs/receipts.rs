@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use alloy_consensus::{ReceiptEnvelope, TxReceipt as _};
 use alloy_rlp::Encodable as _;
 use bitcoin::hashes::{Hash as _, sha256};
-use chainsieve::eth::receipts::{BlockReceipts, BloomAgreement, Outcome, VerifyError};
+use chainsieve::eth::receipts::{BlockReceipts, BloomAgreement, Outcome, ReceiptsError};
 
 use testkit::eth::log_chains::Corpus;
 
@@ -68,7 +68,7 @@ fn receipts_are_under_the_roots_of_their_headers() {
                 let rest = BlockReceipts::from_slim_list(&self::slim(&rest)).expect("receipts");
                 let rest = rest.after_byzantium();
                 let error = rest.verify(view.receipts_root(), view.logs_bloom());
-                let is_mismatch = matches!(error, Err(VerifyError::RootMismatch { .. }));
+                let is_mismatch = matches!(error, Err(ReceiptsError::RootMismatch { .. }));
                 assert!(is_mismatch, "{at}: without the last receipt");
             }
             let old = block.receipts.iter().filter(|r| matches!(r.outcome, Outcome::PostState(_)));

@@ -110,8 +110,7 @@ fn records_of_headers_and_proofs() {
         let header = HeaderView::decode(rlp).expect("a header");
         let proof = HeaderProof::decode_record(record).expect("a record");
         assert_eq!(proof.encode_record(), *record, "{}", header.number());
-        let proven = proof.verify(&header, &history).expect("a proof");
-        assert_eq!(proven.block.number, header.number());
+        assert!(proof.verify(&header, &history).is_ok(), "{}", header.number());
         let name = format!("history/headers/{}.proof.ssz", header.number());
         assert_eq!(proof.encode(), corpus.read(&name), "{name}");
     }

@@ -5,7 +5,7 @@ use chainsieve::eth::anchor::Grade;
 use chainsieve::eth::anchor::header_proof::{
     EpochRecord, ForkSlots, HeaderProof, HeaderProofError, History, KnownSummaries, ProofKind,
 };
-use chainsieve::eth::header::{BlockRef, HeaderView};
+use chainsieve::eth::header::HeaderView;
 
 use crate::corpus::{Anchors, HeaderCase, gloas_history, nodes};
 use crate::slow_ssz::{self, Lists, Node, branch, hash, merkleize, mix_in_length};
@@ -60,13 +60,8 @@ fn each_proves_its_header() {
         let grade = if embedded { Grade::ReleaseCheckpoint } else { Grade::OwnWord };
         if let Some(rlp) = &case.header {
             let header = HeaderView::decode(rlp).expect(name);
-            let proven = proof.verify(&header, &case.history).expect(name);
-            let block = BlockRef { number: case.number, hash: case.hash };
-            assert_eq!(
-                (proven.block, proven.kind, proven.grade),
-                (block, case.kind, grade),
-                "{name}"
-            );
+            assert_eq!((header.number(), header.hash()), (case.number, case.hash), "{name}");
+            assert_eq!(proof.verify(&header, &case.history), Ok(grade), "{name}");
         }
         if case.kind == ProofKind::Accumulator {
             let refused = proof.verify_hash(case.hash, &case.history);
@@ -243,10 +238,8 @@ fn a_slot_without_a_block_does_not_stand_for_the_block() {
         HeaderProof::decode(ProofKind::CapellaSummaries, &ssz.concat()).expect("a proof")
     };
     assert_eq!(made(&roots, 2).encode(), case.ssz);
-    assert_eq!(
-        made(&roots, 2).verify(&header, &case.history).map(|it| it.block.hash),
-        Ok(case.hash)
-    );
+    assert_eq!(header.hash(), case.hash);
+    assert!(made(&roots, 2).verify(&header, &case.history).is_ok());
 
     let mut repeated = roots;
     repeated[3] = repeated[2];

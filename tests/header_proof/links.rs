@@ -8,7 +8,9 @@ use chainsieve::eth::anchor::account_proof::StateProofError;
 use chainsieve::eth::anchor::header_proof::{
     HeaderProof, HeaderProofError, History, ProofKind, SummariesProof,
 };
-use chainsieve::eth::anchor::links::{Link, LinkKind, LinkProblem, LinkVerifier, Links, Origin};
+use chainsieve::eth::anchor::links::{
+    self, Link, LinkKind, LinkProblem, LinkVerifier, Origin, verify,
+};
 use chainsieve::eth::anchor::sync_committee::Checkpoint;
 use chainsieve::eth::header::HeaderView;
 use serde_json::Value;
@@ -27,7 +29,7 @@ fn checkpoint(root: B256, slot: u64) -> Checkpoint {
 }
 
 /// The chain `deneb_summaries`: from a signed state to a block 49 periods older.
-fn by_summaries(corpus: &Anchors) -> (Origin, Links) {
+fn by_summaries(corpus: &Anchors) -> (Origin, Vec<Link>) {
     let chain = corpus.json("chains/deneb_summaries/chain.json");
     let root: B256 = text(&chain["trusted_block_root"]).parse().expect("a root");
     let steps = chain["steps"].as_array().expect("steps");
@@ -48,11 +50,11 @@ fn by_summaries(corpus: &Anchors) -> (Origin, Links) {
             proof: HeaderProof::decode(ProofKind::DenebSummaries, &ssz).expect("a proof"),
         },
     ];
-    (origin, Links { links })
+    (origin, links)
 }
 
 /// The chain `fulu_2935`: from a finalised execution header to a block 18 blocks older.
-fn by_contract(corpus: &Anchors) -> (Origin, Links) {
+fn by_contract(corpus: &Anchors) -> (Origin, Vec<Link>) {
     let update = corpus.json("chains/fulu_2935/finality_update.json");
     let finalized = &update["data"]["finalized_header"];
     let origin = Origin {
@@ -72,7 +74,7 @@ fn by_contract(corpus: &Anchors) -> (Origin, Links) {
         },
         Link::Parents { headers: vec![bytes(corpus, "proofs/eip2935/26069527.header.rlp")] },
     ];
-    (origin, Links { links })
+    (origin, links)
 }
 
 #[test]
@@ -80,7 +82,7 @@ fn by_the_summaries_of_a_signed_state() {
     let Some(corpus) = Anchors::open() else { return };
     let (origin, links) = by_summaries(&corpus);
     let expected = &corpus.json("chains/deneb_summaries/chain.json")["expect"];
-    let anchored = links.verify(&origin, History::mainnet()).expect("a chain");
+    let anchored = verify(&links, &origin, History::mainnet()).expect("a chain");
     assert_eq!(anchored.number, expected["execution_number"].as_u64());
     assert_eq!(anchored.hash.to_string(), text(&expected["execution_hash"]));
     assert!(text(&expected["grade"]).starts_with(anchored.grade.name()));
@@ -93,23 +95,23 @@ fn by_the_summaries_of_a_signed_state() {
     // The proof for another block of the same period is refused.
     let mut other = links.clone();
     let ssz = corpus.read("chains/deneb_summaries/22017690.proof.ssz");
-    if let Link::HeaderProof { proof, .. } = &mut other.links[1] {
+    if let Link::HeaderProof { proof, .. } = &mut other[1] {
         *proof = HeaderProof::decode(ProofKind::DenebSummaries, &ssz).expect("a proof");
     }
-    let refused = other.verify(&origin, History::mainnet()).expect_err("another block");
+    let refused = verify(&other, &origin, History::mainnet()).expect_err("another block");
     assert_eq!(refused.link, 1);
     assert!(matches!(refused.problem, LinkProblem::HeaderProof(HeaderProofError::Time { .. })));
 
     // Without the summaries, or without a state to find them in.
-    let only = Links { links: links.links[1..].to_vec() };
-    let refused = only.verify(&origin, History::mainnet()).expect_err("no summaries");
+    let only = links[1..].to_vec();
+    let refused = verify(&only, &origin, History::mainnet()).expect_err("no summaries");
     let unknown = HeaderProofError::UnknownPeriod { slot: 11_233_368, known: 0 };
     assert_eq!((refused.link, refused.problem), (0, LinkProblem::HeaderProof(unknown)));
     let blind = Origin { beacon_state: None, ..origin };
-    let refused = links.verify(&blind, History::mainnet()).expect_err("no state");
+    let refused = verify(&links, &blind, History::mainnet()).expect_err("no state");
     assert_eq!((refused.link, refused.problem), (0, LinkProblem::NoBeaconState));
     let elsewhere = Origin { beacon_state: Some(B256::ZERO), ..origin };
-    let refused = links.verify(&elsewhere, History::mainnet()).expect_err("another state");
+    let refused = verify(&links, &elsewhere, History::mainnet()).expect_err("another state");
     let other = LinkProblem::HeaderProof(HeaderProofError::OtherState {
         computed: origin.beacon_state.expect("a state"),
         expected: B256::ZERO,
@@ -122,7 +124,7 @@ fn by_the_history_contract_of_a_finalised_block() {
     let Some(corpus) = Anchors::open() else { return };
     let (origin, links) = by_contract(&corpus);
     let expected = &corpus.json("chains/fulu_2935/chain.json")["expect"];
-    let anchored = links.verify(&origin, History::mainnet()).expect("a chain");
+    let anchored = verify(&links, &origin, History::mainnet()).expect("a chain");
     assert_eq!(anchored.number, expected["execution_number"].as_u64());
     assert_eq!(anchored.hash.to_string(), text(&expected["execution_hash"]));
     assert_eq!(anchored.grade, Grade::HistoryOfFinalized);
@@ -132,22 +134,22 @@ fn by_the_history_contract_of_a_finalised_block() {
     // The same links are worth what the verifier's own origin is worth.
     for grade in [Grade::OwnWord, Grade::OneProvider, Grade::Forced, Grade::ReleaseCheckpoint] {
         let weak = Origin { grade, ..origin };
-        let anchored = links.verify(&weak, History::mainnet()).expect("a chain");
+        let anchored = verify(&links, &weak, History::mainnet()).expect("a chain");
         assert_eq!(anchored.grade, grade);
     }
     let elsewhere = Origin { block_hash: Some(anchored.hash), ..origin };
-    let refused = links.verify(&elsewhere, History::mainnet()).expect_err("another block");
+    let refused = verify(&links, &elsewhere, History::mainnet()).expect_err("another block");
     assert!(matches!(refused.problem, LinkProblem::OtherHeader { index: 0, .. }), "{refused}");
     let nothing = Origin { block_hash: None, ..origin };
-    let refused = links.verify(&nothing, History::mainnet()).expect_err("no block");
+    let refused = verify(&links, &nothing, History::mainnet()).expect_err("no block");
     assert_eq!((refused.link, refused.problem), (0, LinkProblem::NoBlock));
 
     // A number out of range, although its slot is in the proof.
     let mut outside = links;
-    if let Link::HistoryContract { number, .. } = &mut outside.links[0] {
+    if let Link::HistoryContract { number, .. } = &mut outside[0] {
         *number -= 8191;
     }
-    let refused = outside.verify(&origin, History::mainnet()).expect_err("out of range");
+    let refused = verify(&outside, &origin, History::mainnet()).expect_err("out of range");
     let out =
         matches!(refused.problem, LinkProblem::HistoryContract(StateProofError::OutOfRange { .. }));
     assert!(out, "{refused}");
@@ -171,8 +173,8 @@ fn by_an_embedded_list() {
         let ssz = corpus.read(&format!("history/headers/{number}.proof.ssz"));
         let header = bytes(&corpus, &format!("history/headers/{number}.header.rlp"));
         let proof = HeaderProof::decode(kind, &ssz).expect("a proof");
-        let links = Links { links: vec![Link::HeaderProof { header, proof }] };
-        let anchored = links.verify(&origin, History::mainnet()).expect("a chain");
+        let links = vec![Link::HeaderProof { header, proof }];
+        let anchored = verify(&links, &origin, History::mainnet()).expect("a chain");
         assert_eq!(anchored.number, Some(number));
         assert_eq!(anchored.grade, Grade::ReleaseCheckpoint);
         assert_eq!(anchored.by, [LinkKind::HeaderProof(kind)]);
@@ -199,8 +201,8 @@ fn by_parent_hashes() {
         checkpoint: None,
     };
     let verify = |headers: &[Bytes]| {
-        let links = Links { links: vec![Link::Parents { headers: headers.to_vec() }] };
-        links.verify(&origin, History::mainnet())
+        let links = vec![Link::Parents { headers: headers.to_vec() }];
+        verify(&links, &origin, History::mainnet())
     };
     for count in 1..=run.len() {
         let anchored = verify(&run[..count]).expect("a chain");
@@ -238,10 +240,10 @@ fn by_parent_hashes() {
     }
     println!("parents changed: {refused} refused");
     // Without links, the origin's block is as good as the origin.
-    let anchored = Links::default().verify(&origin, History::mainnet()).expect("the origin");
+    let anchored = links::verify(&[], &origin, History::mainnet()).expect("the origin");
     assert_eq!((anchored.grade, anchored.number), (Grade::Finalized, None));
     let nothing = Origin { block_hash: None, ..origin };
-    let refused = Links::default().verify(&nothing, History::mainnet()).expect_err("nothing");
+    let refused = links::verify(&[], &nothing, History::mainnet()).expect_err("nothing");
     assert_eq!((refused.link, refused.problem), (0, LinkProblem::NoBlock));
 }
 
@@ -252,20 +254,20 @@ fn a_stranger_checks_them_from_their_bytes() {
     let Some(corpus) = Anchors::open() else { return };
     for (origin, links) in [by_summaries(&corpus), by_contract(&corpus)] {
         let json = serde_json::to_string(&links).expect("JSON");
-        let read: Links = serde_json::from_str(&json).expect("links");
+        let read: Vec<Link> = serde_json::from_str(&json).expect("links");
         assert_eq!(read, links);
-        let whole = links.verify(&origin, History::mainnet()).expect("a chain");
-        assert_eq!(read.verify(&origin, History::mainnet()).as_ref(), Ok(&whole));
+        let whole = verify(&links, &origin, History::mainnet()).expect("a chain");
+        assert_eq!(verify(&read, &origin, History::mainnet()).as_ref(), Ok(&whole));
         let (mut malformed, mut refused) = (0, 0);
         let step = if json.len() > 50_000 { 41 } else { 1 };
         for at in (0..json.len()).step_by(step) {
             let mut changed = json.clone().into_bytes();
             changed[at] = if changed[at] == b'1' { b'2' } else { b'1' };
             let changed = String::from_utf8(changed).expect("ASCII");
-            match serde_json::from_str::<Links>(&changed) {
+            match serde_json::from_str::<Vec<Link>>(&changed) {
                 Err(_) => malformed += 1,
                 Ok(other) if other == links => panic!("{at}: nothing changed"),
-                Ok(other) => match other.verify(&origin, History::mainnet()) {
+                Ok(other) => match verify(&other, &origin, History::mainnet()) {
                     Err(_) => refused += 1,
                     Ok(found) => panic!("{at}: accepted {found:?}"),
                 },
@@ -281,10 +283,10 @@ fn a_stranger_checks_them_from_their_bytes() {
 fn a_refused_link_changes_nothing() {
     let Some(corpus) = Anchors::open() else { return };
     for (origin, links) in [by_summaries(&corpus), by_contract(&corpus)] {
-        let whole = links.verify(&origin, History::mainnet()).expect("a chain");
+        let whole = verify(&links, &origin, History::mainnet()).expect("a chain");
         let mut verifier = LinkVerifier::new(origin, History::mainnet());
         let block = |verifier: &LinkVerifier| verifier.block().cloned();
-        for (index, link) in links.links.iter().enumerate() {
+        for (index, link) in links.iter().enumerate() {
             let before = block(&verifier);
             // The first header is the right one, the second is not its parent.
             let own = match link {

@@ -1,7 +1,7 @@
 //! Certificates from untrusted sources.
 
 use chainsieve::eth::audit::{Audit, AuditQuestion};
-use chainsieve::eth::certificate::{Certificate, Trust};
+use chainsieve::eth::certificate::Certificate;
 use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::header::{HeaderView, LinkedHeaders};
 use chainsieve::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
@@ -87,14 +87,18 @@ impl Asked {
             }
         };
         let anchor = self.chain.last_hash().expect("a block");
-        let trust = Trust {
-            anchors: &[anchor],
-            profile: &self.profile,
-            query: &self.query,
-            semantics: Semantics::Geth,
-            blocks: Self::BLOCKS,
+        let verify = || {
+            let chain = certificate.chain()?;
+            let question = AuditQuestion {
+                chain: &chain,
+                anchors: &[anchor],
+                query: &self.query,
+                blocks: Self::BLOCKS,
+                semantics: Semantics::Geth,
+                profile: &self.profile,
+            };
+            certificate.verify(question, |_, _| None, None)
         };
-        let verify = || certificate.verify(&trust, None, |_, _| None, None);
         let verified = survives("verifying", text.as_bytes(), 400, 200_000, verify);
         let complete = verified.is_ok_and(|verified| {
             let logs = verified.logs.as_ref().map(Vec::len);

@@ -5,8 +5,8 @@ use std::time::Duration;
 use chainsieve::alloy_primitives::{Address, B256, Bytes, Log};
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::follow::{
-    Action, Answer, Config, Cursor, CursorError, Event, Failure, Fault, FollowNote, Follower,
-    Indexed, Question, Source, StartError,
+    Action, Answer, Config, Cursor, Event, Failure, Fault, FollowNote, Follower, Indexed, Question,
+    Source, StartError,
 };
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log::LocatedLog;
@@ -497,11 +497,11 @@ fn a_cursor_that_is_damaged_is_refused() {
     let text = settled(&world, exact()).follower.cursor().unwrap().to_json();
     assert_eq!(Cursor::from_json(&text).unwrap().to_json(), text);
     for end in 0..text.len() {
-        assert!(matches!(Cursor::from_json(&text[..end]), Err(CursorError::Json(_))), "{end}");
+        assert!(matches!(Cursor::from_json(&text[..end]), Err(StartError::Json(_))), "{end}");
     }
     for other in [0, 3] {
         let text = text.replacen("\"version\":2", &format!("\"version\":{other}"), 1);
-        assert_eq!(Cursor::from_json(&text), Err(CursorError::Version(other)));
+        assert_eq!(Cursor::from_json(&text), Err(StartError::Version(other)));
     }
     for at in (0..text.len()).step_by(3) {
         let mut bytes = text.clone().into_bytes();

@@ -8,7 +8,6 @@ use alloy_rlp::{Encodable, Header as RlpHeader};
 use chainsieve::eth::bloom::BloomView;
 use chainsieve::eth::receipts::{
     BlockReceipts, BloomAgreement, Outcome, ReceiptLimits, ReceiptsError, ReceiptsReader,
-    VerifyError,
 };
 use serde::de::DeserializeSeed as _;
 
@@ -172,17 +171,17 @@ fn dropped_post_states_are_undecidable() {
     for receipts in undecidable {
         assert_eq!(
             receipts.after_byzantium().verify(root, no_bloom()).err(),
-            Some(VerifyError::NoOutcome { receipt: 0 })
+            Some(ReceiptsError::NoOutcome { receipt: 0 })
         );
     }
     let made_up = without(|receipt| receipt["status"] = "0x1".into());
     let error = made_up.verify(root, no_bloom()).expect_err("another root");
     assert!(
-        matches!(error, VerifyError::PostStatesMayBeMissing { expected, .. } if expected == root)
+        matches!(error, ReceiptsError::PostStatesMayBeMissing { expected, .. } if expected == root)
     );
     assert!(error.is_undecidable());
     let error = made_up.after_byzantium().verify(root, no_bloom()).expect_err("another root");
-    assert!(matches!(error, VerifyError::RootMismatch { receipts: 3, .. }));
+    assert!(matches!(error, ReceiptsError::RootMismatch { receipts: 3, .. }));
 
     let mut both = json_of(&receipts);
     both.as_array_mut().expect("an array").iter_mut().for_each(|receipt| {
@@ -204,7 +203,7 @@ fn other_roots_of_later_blocks_are_mismatches() {
         let computed = calculate_receipt_root(&receipts);
         assert_eq!(
             error,
-            VerifyError::RootMismatch { receipts: receipts.len(), computed, expected: root }
+            ReceiptsError::RootMismatch { receipts: receipts.len(), computed, expected: root }
         );
     }
     let none = BlockReceipts::from_rlp_list(&[0xc0]).expect("no receipts");
@@ -316,7 +315,10 @@ fn unknown_types_are_read_on_request() {
     assert_eq!(read.encodings().expect("outcomes"), encodings);
     // Another root may be due to other fields, and accuses nobody.
     let error = read.verify(B256::ZERO, no_bloom()).expect_err("another root");
-    assert!(matches!(error, VerifyError::UnknownType { receipt: 0, receipt_type: 0x55, .. }));
+    assert!(matches!(
+        error,
+        ReceiptsError::RootOfUnknownType { receipt: 0, receipt_type: 0x55, .. }
+    ));
     assert!(error.is_undecidable());
     // No type is above 0x7f (EIP-2718), and type 0 has no byte.
     for receipt_type in [0, 0x80, 0xbf] {

@@ -5,7 +5,7 @@ use alloy_rlp::Encodable as _;
 use alloy_trie::nodes::{ExtensionNode, LeafNode, RlpNode};
 use alloy_trie::proof::verify_proof;
 use alloy_trie::{EMPTY_ROOT_HASH, Nibbles};
-use chainsieve::eth::receipts::{BlockReceipts, ReceiptProof, VerifyError};
+use chainsieve::eth::receipts::{BlockReceipts, ReceiptProof, ReceiptsError};
 
 use crate::blocks::{self, RealBlock};
 
@@ -50,12 +50,12 @@ fn tampered_ones_are_refused() {
         let root = block.header.receipts_root;
         for (at, proof) in some_proofs(&block).into_iter().enumerate() {
             assert!(proof.verify(root).is_ok());
-            assert!(matches!(proof.verify(B256::ZERO), Err(VerifyError::Hash { node: 0, .. })));
+            assert!(matches!(proof.verify(B256::ZERO), Err(ReceiptsError::Hash { node: 0, .. })));
             for index in [proof.transaction_index ^ 1, proof.transaction_index + 128, u64::MAX] {
                 let moved = ReceiptProof { transaction_index: index, ..proof.clone() };
                 let refused = moved.verify(root);
                 let off =
-                    matches!(refused, Err(VerifyError::Path { .. } | VerifyError::Hash { .. }));
+                    matches!(refused, Err(ReceiptsError::Path { .. } | ReceiptsError::Hash { .. }));
                 assert!(off, "{index}: {refused:?}");
             }
             for node in 0..proof.nodes.len() {
@@ -76,17 +76,16 @@ fn tampered_ones_are_refused() {
                         bytes[byte] ^= 1;
                         nodes[node] = bytes.into();
                     });
-                    let is_hash =
-                        matches!(flipped, Err(VerifyError::Hash { node: bad, .. }) if bad == node);
+                    let is_hash = matches!(flipped, Err(ReceiptsError::Hash { node: bad, .. }) if bad == node);
                     assert!(is_hash, "{flipped:?}");
                 }
             }
             let mut longer = proof.clone();
             longer.nodes.push(Bytes::new());
             let nodes = longer.nodes.len();
-            assert_eq!(longer.verify(root), Err(VerifyError::TooLong { nodes, leaf: nodes - 1 }));
+            assert_eq!(longer.verify(root), Err(ReceiptsError::TooLong { nodes, leaf: nodes - 1 }));
             let none = ReceiptProof { nodes: Vec::new(), ..proof };
-            assert_eq!(none.verify(root), Err(VerifyError::TooShort { nodes: 0 }));
+            assert_eq!(none.verify(root), Err(ReceiptsError::TooShort { nodes: 0 }));
         }
     }
 }
@@ -105,7 +104,7 @@ fn cut_ones_are_refused() {
                 let cut = ReceiptProof { nodes, ..proof.clone() };
                 let refused = cut.verify(root).expect_err(&block.name);
                 let is_cut =
-                    matches!(refused, VerifyError::Hash { .. } | VerifyError::TooShort { .. });
+                    matches!(refused, ReceiptsError::Hash { .. } | ReceiptsError::TooShort { .. });
                 assert!(is_cut, "{}: {refused:?}", block.name);
                 // Nor does alloy's verifier read it as a proof that the block lacks the receipt.
                 let absent = verify_proof(root, key, None, &cut.nodes);
@@ -151,7 +150,7 @@ fn tries_that_no_receipts_make() {
     let leaf = |key: &[u8], value: &[u8]| {
         alloy_rlp::encode(LeafNode::new(Nibbles::from_nibbles(key), value.to_vec()))
     };
-    let malformed = |error| matches!(error, VerifyError::Malformed { node: 0, .. });
+    let malformed = |error| matches!(error, ReceiptsError::Malformed { node: 0, .. });
     for node in [
         &[][..],
         &[0xc0],
@@ -164,11 +163,11 @@ fn tries_that_no_receipts_make() {
     ] {
         assert!(malformed(refused(&[node.to_vec()])), "{node:x?}");
     }
-    assert!(matches!(refused(&[vec![0x80]]), VerifyError::Path { node: 0, .. }));
+    assert!(matches!(refused(&[vec![0x80]]), ReceiptsError::Path { node: 0, .. }));
     assert_eq!(keccak256([0x80]), EMPTY_ROOT_HASH);
-    assert!(matches!(refused(&[leaf(&[8, 1, 8], &[7; 40])]), VerifyError::Path { .. }));
-    assert!(matches!(refused(&[leaf(&[8, 1, 8, 0], &[7; 40])]), VerifyError::Receipt(_)));
-    assert!(matches!(refused(&[leaf(&[8, 1, 8, 0], &[])]), VerifyError::Receipt(_)));
+    assert!(matches!(refused(&[leaf(&[8, 1, 8], &[7; 40])]), ReceiptsError::Path { .. }));
+    assert!(matches!(refused(&[leaf(&[8, 1, 8, 0], &[7; 40])]), ReceiptsError::Field { .. }));
+    assert!(matches!(refused(&[leaf(&[8, 1, 8, 0], &[])]), ReceiptsError::Field { .. }));
 
     // Extensions whose paths are together longer than any key.
     let long = |child: B256| {
@@ -180,7 +179,7 @@ fn tries_that_no_receipts_make() {
     };
     let last = long(B256::ZERO);
     let first = long(keccak256(&last));
-    assert!(matches!(refused(&[first, last]), VerifyError::Path { node: 0, .. }));
+    assert!(matches!(refused(&[first, last]), ReceiptsError::Path { node: 0, .. }));
 
     // A chain of extensions with empty paths is followed to its last node, which is an error.
     let empty = |child: B256| {
@@ -192,7 +191,7 @@ fn tries_that_no_receipts_make() {
         let parent = empty(keccak256(&nodes[0]));
         nodes.insert(0, parent);
     }
-    assert_eq!(refused(&nodes), VerifyError::TooShort { nodes: 101 });
+    assert_eq!(refused(&nodes), ReceiptsError::TooShort { nodes: 101 });
 }
 
 #[test]

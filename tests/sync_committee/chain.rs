@@ -9,9 +9,8 @@ use blst::min_pk::SecretKey;
 use chainsieve::eth::anchor::Grade;
 use chainsieve::eth::anchor::network::{Fork, Network};
 use chainsieve::eth::anchor::sync_committee::{
-    Action, BeaconHeaderError, BlobGas, Bootstrap, BootstrapError, BoundExecution, Event, Evidence,
-    ExecutionProof, KeyError, LightClient, Participation, PublicKey, Request, SyncCommittee,
-    UpdateError,
+    Action, BeaconHeaderError, BlobGas, Bootstrap, BoundExecution, Event, Evidence, ExecutionProof,
+    LightClient, LightClientError, Participation, PublicKey, Request, SyncCommittee,
 };
 
 use testkit::eth::beacon_world::{Draft, MEMBERS, Members, Tree, World, at, checkpoint, infinity};
@@ -115,7 +114,7 @@ fn a_finality_update_across_periods() {
     let actions = world.apply(&mut client, older).expect("valid");
     assert_eq!(summary(&actions), (None, None, Some(4)));
     let error = world.apply(&mut client, older).expect_err("known");
-    assert_eq!(error, UpdateError::NotNewer { attested: at(3, 12), finalized: at(3, 16) });
+    assert_eq!(error, LightClientError::NotNewer { attested: at(3, 12), finalized: at(3, 16) });
 }
 
 #[test]
@@ -160,7 +159,11 @@ fn fork_versions_at_each_boundary() {
         {
             let version = Some(wrong);
             let refused = world.apply(&mut client.clone(), Draft { version, ..draft });
-            assert_eq!(refused, Err(UpdateError::Signature { participants: MEMBERS }), "{period}");
+            assert_eq!(
+                refused,
+                Err(LightClientError::Signature { participants: MEMBERS }),
+                "{period}"
+            );
             let version = Some(right);
             let actions = world.apply(&mut client.clone(), Draft { version, ..draft });
             assert_eq!(summary(&actions.expect("valid")).1, Some(draft.attested), "{period}");
@@ -255,7 +258,8 @@ fn forced_updates_need_time_and_are_named_so() {
 fn updates_of_unknown_committees() {
     let world = World::new();
     let mut client = world.start(at(2, 10));
-    let unknown = |found, first, last| Err(UpdateError::UnknownCommittee { found, first, last });
+    let unknown =
+        |found, first, last| Err(LightClientError::UnknownCommittee { found, first, last });
     let apply = |client: &mut LightClient, draft| world.apply(client, draft);
     assert_eq!(apply(&mut client, Draft::full(at(3, 20), at(3, 8))), unknown(3, 2, 2));
     assert_eq!(apply(&mut client, Draft::full(at(1, 20), at(1, 8))), unknown(1, 2, 2));
@@ -279,7 +283,7 @@ fn another_next_committee() {
     next.committee = Arc::new(keys);
     let now = world.network.time_of_slot(at(3, 41));
     let error = client.handle(Event::Update(&other), now);
-    assert_eq!(error, Err(UpdateError::OtherCommittee { period: 4 }));
+    assert_eq!(error, Err(LightClientError::OtherCommittee { period: 4 }));
 }
 
 /// The state of the first epochs names the genesis block by a root of zero.
@@ -304,22 +308,22 @@ fn bootstraps_are_proven_by_the_trusted_root() {
     assert_eq!(start(&good, now), Ok(()));
     let early = now.saturating_sub(Duration::from_secs(1));
     let (slot, current_slot) = (at(4, 6), at(4, 5));
-    assert_eq!(start(&good, early), Err(BootstrapError::Future { slot, current_slot }));
-    let future = BootstrapError::Future { slot, current_slot: 0 };
+    assert_eq!(start(&good, early), Err(LightClientError::FutureCheckpoint { slot, current_slot }));
+    let future = LightClientError::FutureCheckpoint { slot, current_slot: 0 };
     assert_eq!(start(&good, Duration::ZERO), Err(future));
     let other = world.bootstrap(at(4, 7));
     let found = other.header.beacon.root();
-    assert_eq!(start(&other, now), Err(BootstrapError::OtherRoot { found, trusted }));
+    assert_eq!(start(&other, now), Err(LightClientError::OtherRoot { found, trusted }));
     let mut bad = good.clone();
     bad.committee = Arc::clone(&world.members(5).committee);
-    assert_eq!(start(&bad, now), Err(BootstrapError::CommitteeBranch));
+    assert_eq!(start(&bad, now), Err(LightClientError::CommitteeBranch));
     let mut bad = good.clone();
     bad.committee_branch[1] = B256::repeat_byte(1);
-    assert_eq!(start(&bad, now), Err(BootstrapError::CommitteeBranch));
+    assert_eq!(start(&bad, now), Err(LightClientError::CommitteeBranch));
     let mut bad = good;
     bad.header.execution = ExecutionProof::Absent;
     let old = BeaconHeaderError::OldContainer { slot, fork: Fork::Electra };
-    assert_eq!(start(&bad, now), Err(BootstrapError::Header(old)));
+    assert_eq!(start(&bad, now), Err(LightClientError::Header(old)));
 }
 
 /// The age of a checkpoint is stated in every result, and is no error.
@@ -352,7 +356,10 @@ fn old_checkpoints_are_stale() {
     }
 }
 
-fn start_of(world: &World, committee: &Arc<SyncCommittee>) -> Result<LightClient, BootstrapError> {
+fn start_of(
+    world: &World,
+    committee: &Arc<SyncCommittee>,
+) -> Result<LightClient, LightClientError> {
     let slot = at(2, 0);
     let (header, committee_branch) = checkpoint(&world.network, slot, committee);
     let bootstrap = Bootstrap { header, committee: Arc::clone(committee), committee_branch };
@@ -381,7 +388,7 @@ fn invalid_keys() {
         let mut committee = SyncCommittee::clone(valid);
         committee.keys[5] = PublicKey::new(key);
         let error = start_of(&world, &Arc::new(committee)).expect_err("an invalid key");
-        assert!(matches!(error, BootstrapError::Key(KeyError { index: 5, .. })), "{error}");
+        assert!(matches!(error, LightClientError::Key { index: 5 }), "{error}");
     }
 }
 
@@ -405,7 +412,7 @@ fn keys_that_cancel_out() {
     update.aggregate.signature = infinity();
     let now = world.network.time_of_slot(at(2, 6));
     let error = client.handle(Event::Update(&update), now);
-    assert_eq!(error, Err(UpdateError::Signature { participants: MEMBERS }));
+    assert_eq!(error, Err(LightClientError::Signature { participants: MEMBERS }));
 }
 
 /// Any number of participants, with any of them absent, verifies as the other library signs.

@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use chainsieve::eth::anchor::network::{Fork, Network, Preset};
 use chainsieve::eth::anchor::sync_committee::{
-    Anchor, Bootstrap, BootstrapError, DecodeError, Event, LightClient, Update, UpdateChunks,
-    UpdateError, UpdateKind,
+    Anchor, Bootstrap, DecodeError, Event, LightClient, LightClientError, Update, UpdateKind,
 };
 use testkit::{Rng, mutated};
 
@@ -121,20 +120,22 @@ impl Layout {
     }
 }
 
-fn reason(error: &UpdateError) -> &'static str {
+fn reason(error: &LightClientError) -> &'static str {
     match error {
-        UpdateError::NoParticipants => "no participants",
-        UpdateError::Attested(_) => "attested",
-        UpdateError::Finalized(_) => "finalized",
-        UpdateError::SlotOrder { .. } => "slot order",
-        UpdateError::Future { .. } => "future",
-        UpdateError::UnknownCommittee { .. } => "unknown committee",
-        UpdateError::NotNewer { .. } => "not newer",
-        UpdateError::FinalityBranch => "finality branch",
-        UpdateError::OtherCommittee { .. } => "other committee",
-        UpdateError::CommitteeBranch => "committee branch",
-        UpdateError::Signature { .. } => "signature",
-        UpdateError::Key(_) => "key",
+        LightClientError::OtherRoot { .. } => "root",
+        LightClientError::Header(_) => "header",
+        LightClientError::NoParticipants => "no participants",
+        LightClientError::Attested(_) => "attested",
+        LightClientError::Finalized(_) => "finalized",
+        LightClientError::SlotOrder { .. } => "slot order",
+        LightClientError::Future { .. } => "future",
+        LightClientError::UnknownCommittee { .. } => "unknown committee",
+        LightClientError::NotNewer { .. } => "not newer",
+        LightClientError::FinalityBranch => "finality branch",
+        LightClientError::OtherCommittee { .. } => "other committee",
+        LightClientError::CommitteeBranch => "committee branch",
+        LightClientError::Signature { .. } => "signature",
+        LightClientError::Key { .. } => "key",
         _ => "unknown reason",
     }
 }
@@ -322,16 +323,6 @@ fn each_byte_of_the_updates_of_gloas() {
     assert!(counts["accepted"] < 64, "{counts:?}");
 }
 
-/// Returns the reason for which a changed bootstrap is refused.
-fn bootstrap_reason(error: &BootstrapError) -> &'static str {
-    match error {
-        BootstrapError::OtherRoot { .. } => "root",
-        BootstrapError::Header(_) => "header",
-        BootstrapError::CommitteeBranch => "committee branch",
-        _ => "unknown reason",
-    }
-}
-
 #[test]
 fn each_byte_of_bootstraps() {
     let Some(anchors) = Anchors::open() else { return };
@@ -359,7 +350,7 @@ fn each_byte_of_bootstraps() {
                 Err(_) => "decode",
                 Ok(bootstrap) => {
                     let client = LightClient::new(network.clone(), trusted, &bootstrap, now);
-                    bootstrap_reason(&client.expect_err("a changed bootstrap"))
+                    reason(&client.expect_err("a changed bootstrap"))
                 }
             };
             let expected = match field {
@@ -426,14 +417,10 @@ fn hostile_answers() {
     let network = Network::mainnet();
     let body = anchors.read("light_client/rest/updates_1379_count_14.ssz");
     let mut rng = Rng::new(6);
-    let count = |body: &[u8]| {
-        let chunks: Vec<_> = UpdateChunks::new(body, &network).collect();
-        let failed = chunks.iter().position(Result::is_err);
-        assert!(failed.is_none_or(|at| at + 1 == chunks.len()), "ends after an error");
-        if let Some(Err(error)) = chunks.last() {
-            assert_eq!(error.index, chunks.len() - 1);
-        }
-        (chunks.len(), failed.is_some())
+    let count = |body: &[u8]| match Update::list_from_ssz(body, &network) {
+        Ok(updates) => (updates.len(), false),
+        Err(DecodeError::InList { index, .. }) => (index + 1, true),
+        Err(error) => panic!("{error}"),
     };
     assert_eq!(count(&body), (14, false));
     assert_eq!(count(&[]), (0, false));
@@ -445,11 +432,12 @@ fn hostile_answers() {
         assert_eq!(count(&long), (1, true));
     }
     let short = [&[3, 0, 0, 0, 0, 0, 0, 0], &body[8..]].concat();
-    let error = UpdateChunks::new(&short, &network).next().expect("a chunk").expect_err("3 bytes");
-    assert_eq!(error.problem, DecodeError::NoDigest(3));
+    let problem = Box::new(DecodeError::NoDigest(3));
+    let expected = DecodeError::InList { index: 0, problem };
+    assert_eq!(Update::list_from_ssz(&short, &network), Err(expected));
     let mut other = body.clone();
     other[8] ^= 1;
-    let error = UpdateChunks::new(&other, &network).next().expect("a chunk").expect_err("a digest");
+    let error = Update::list_from_ssz(&other, &network).expect_err("a digest");
     assert!(error.to_string().contains("unknown on this network"), "{error}");
     for _ in 0..100 {
         count(&mutated(&mut rng, &body));

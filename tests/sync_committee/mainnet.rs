@@ -5,8 +5,8 @@ use std::time::Duration;
 use alloy_primitives::{B256, keccak256};
 use chainsieve::eth::anchor::network::{Fork, Network};
 use chainsieve::eth::anchor::sync_committee::{
-    Action, Anchor, Bootstrap, BoundExecution, Event, Evidence, Finality, LightClient, Request,
-    Update, UpdateChunks, UpdateError, UpdateKind,
+    Action, Anchor, Bootstrap, BoundExecution, Event, Evidence, Finality, LightClient,
+    LightClientError, Request, Update, UpdateKind,
 };
 use serde_json::Value;
 
@@ -53,7 +53,7 @@ fn apply(
     client: &mut LightClient,
     anchors: &Anchors,
     name: &str,
-) -> Result<Vec<Action>, UpdateError> {
+) -> Result<Vec<Action>, LightClientError> {
     let update = update(anchors, name);
     let now = client.network().time_of_slot(update.signature_slot);
     client.handle(Event::Update(&update), now)
@@ -179,7 +179,7 @@ fn early_updates_do_not_move_the_committee() {
     assert!(!client.is_next_committee_known());
     assert_eq!(client.request(client.network().time_of_slot(12_877_834)), before);
     let error = apply(&mut client, &anchors, "electra/update_1573").expect_err("a period later");
-    let expected = UpdateError::UnknownCommittee { found: 1573, first: 1572, last: 1572 };
+    let expected = LightClientError::UnknownCommittee { found: 1573, first: 1572, last: 1572 };
     assert_eq!(error, expected);
     assert!(error.is_about_progress());
 
@@ -201,7 +201,8 @@ fn objects_of_other_periods() {
         let period = number(&anchors.files[&format!("{FOLDER}{name}.ssz")]["signature_period"]);
         let refused = update(&anchors, name);
         let now = client.network().time_of_slot(15_308_190);
-        let expected = UpdateError::UnknownCommittee { found: period, first: 1711, last: 1711 };
+        let expected =
+            LightClientError::UnknownCommittee { found: period, first: 1711, last: 1711 };
         assert_eq!(client.handle(Event::Update(&refused), now), Err(expected), "{name}");
     }
     let name = "fulu/finality_15308190";
@@ -227,8 +228,7 @@ fn twenty_eight_periods_from_two_answers() {
         let now = network.time_of_slot((first + 14) * 8192);
         assert_eq!(client.request(now), Request::Updates { start_period: first, count: 14 });
         let body = anchors.read(&format!("light_client/rest/{name}.ssz"));
-        for update in UpdateChunks::new(&body, &network) {
-            let update = update.expect(name);
+        for update in Update::list_from_ssz(&body, &network).expect(name) {
             let now = network.time_of_slot(update.signature_slot);
             for action in client.handle(Event::Update(&update), now).expect(name) {
                 if let Action::NextCommittee { period } = action {
@@ -250,7 +250,7 @@ fn twenty_eight_periods_from_two_answers() {
     let later = start(&anchors, "deneb/bootstrap_11526688");
     assert_eq!(network.period_of_slot(later.finalized().beacon.slot), 1407);
     let body = anchors.read("light_client/rest/updates_1393_count_14.ssz");
-    let last = UpdateChunks::new(&body, &network).last().expect("an update").expect("valid");
+    let last = Update::list_from_ssz(&body, &network).expect("valid").pop().expect("an update");
     let committee = last.next_committee.expect("a committee").committee;
     let name = format!("{FOLDER}deneb/bootstrap_11526688.ssz");
     assert_eq!(committee, anchors.bootstrap(&name, &network).committee);

@@ -6,7 +6,8 @@ use std::time::Duration;
 use alloy_primitives::B256;
 use chainsieve::eth::anchor::network::Fork;
 use chainsieve::eth::anchor::sync_committee::{
-    BeaconHeaderError, Event, Evidence, ExecutionProof, Finality, LightClient, Update, UpdateError,
+    BeaconHeaderError, Event, Evidence, ExecutionProof, Finality, LightClient, LightClientError,
+    Update,
 };
 
 use testkit::eth::beacon_world::{Draft, MEMBERS, World, at, infinity};
@@ -31,7 +32,7 @@ impl Refusals {
     }
 
     /// Returns the reason why the changed update is refused.
-    fn refuse(&mut self, change: impl FnOnce(&World, &mut Update)) -> UpdateError {
+    fn refuse(&mut self, change: impl FnOnce(&World, &mut Update)) -> LightClientError {
         let mut update = self.world.update(self.draft);
         change(&self.world, &mut update);
         let error = self.client.handle(Event::Update(&update), self.now).expect_err("refused");
@@ -54,8 +55,11 @@ fn finality(update: &mut Update) -> &mut Finality {
 #[test]
 fn slots() {
     let mut refusals = Refusals::new();
-    let order =
-        |finalized, attested, signature| UpdateError::SlotOrder { finalized, attested, signature };
+    let order = |finalized, attested, signature| LightClientError::SlotOrder {
+        finalized,
+        attested,
+        signature,
+    };
     assert_eq!(
         refusals.refuse(|_, update| update.signature_slot = ATTESTED),
         order(FINALIZED, ATTESTED, ATTESTED)
@@ -66,11 +70,11 @@ fn slots() {
     assert_eq!(refusals.refuse(later), order(ATTESTED + 1, ATTESTED, ATTESTED + 1));
     assert_eq!(
         refusals.refuse(|_, update| update.signature_slot = at(3, 41)),
-        UpdateError::Future { signature_slot: at(3, 41), current_slot: at(3, 40) }
+        LightClientError::Future { signature_slot: at(3, 41), current_slot: at(3, 40) }
     );
     // A server may be ahead of the caller's clock, but it makes no wrong branch.
-    assert!(UpdateError::Future { signature_slot: 1, current_slot: 0 }.is_about_progress());
-    assert!(!UpdateError::FinalityBranch.is_about_progress());
+    assert!(LightClientError::Future { signature_slot: 1, current_slot: 0 }.is_about_progress());
+    assert!(!LightClientError::FinalityBranch.is_about_progress());
     refusals.end();
 }
 
@@ -86,12 +90,12 @@ fn headers() {
     };
     assert_eq!(
         refusals.refuse(|_, update| execution(update, gas)),
-        UpdateError::Attested(BeaconHeaderError::ExecutionBranch { slot: ATTESTED })
+        LightClientError::Attested(BeaconHeaderError::ExecutionBranch { slot: ATTESTED })
     );
     let old = BeaconHeaderError::OldContainer { slot: ATTESTED, fork: Fork::Deneb };
     assert_eq!(
         refusals.refuse(|_, update| update.attested.execution = ExecutionProof::Absent),
-        UpdateError::Attested(old.clone())
+        LightClientError::Attested(old.clone())
     );
     let no_blobs = |proof: &mut ExecutionProof| {
         let ExecutionProof::Header(header, _) = proof else { panic!("{proof:?}") };
@@ -99,7 +103,7 @@ fn headers() {
     };
     assert_eq!(
         refusals.refuse(|_, update| execution(update, no_blobs)),
-        UpdateError::Attested(old)
+        LightClientError::Attested(old)
     );
     let branch = |_: &World, update: &mut Update| {
         let header = finality(update).header.as_mut().expect("a header");
@@ -110,7 +114,7 @@ fn headers() {
     };
     assert_eq!(
         refusals.refuse(branch),
-        UpdateError::Finalized(BeaconHeaderError::ExecutionBranch { slot: FINALIZED })
+        LightClientError::Finalized(BeaconHeaderError::ExecutionBranch { slot: FINALIZED })
     );
     refusals.end();
 }
@@ -118,7 +122,7 @@ fn headers() {
 #[test]
 fn branches() {
     let mut refusals = Refusals::new();
-    let wrong = UpdateError::FinalityBranch;
+    let wrong = LightClientError::FinalityBranch;
     let change = |_: &World, update: &mut Update| finality(update).branch[2].0[0] ^= 1;
     assert_eq!(refusals.refuse(change), wrong);
     // A branch may be padded in front, with zeros only, and not cut.
@@ -136,17 +140,17 @@ fn branches() {
         let next = update.next_committee.as_mut().expect("a committee");
         next.committee = world.members(5).committee.clone();
     };
-    assert_eq!(refusals.refuse(committee), UpdateError::CommitteeBranch);
+    assert_eq!(refusals.refuse(committee), LightClientError::CommitteeBranch);
     refusals.end();
 }
 
 #[test]
 fn signatures() {
     let mut refusals = Refusals::new();
-    let by = |participants| UpdateError::Signature { participants };
+    let by = |participants| LightClientError::Signature { participants };
     assert_eq!(
         refusals.refuse(|_, update| update.aggregate.bits.fill(0)),
-        UpdateError::NoParticipants
+        LightClientError::NoParticipants
     );
     let signature = |update: &mut Update, change: fn(&mut [u8; 96])| {
         change(&mut update.aggregate.signature.0);
@@ -185,6 +189,6 @@ fn known_blocks() {
     let older = Draft::full(FINALIZED, at(3, 4));
     assert_eq!(
         refusals.world.apply(&mut refusals.client, older),
-        Err(UpdateError::NotNewer { attested: FINALIZED, finalized: FINALIZED })
+        Err(LightClientError::NotNewer { attested: FINALIZED, finalized: FINALIZED })
     );
 }

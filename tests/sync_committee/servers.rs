@@ -33,10 +33,10 @@ use std::time::Duration;
 
 use chainsieve::eth::anchor::network::Fork;
 use chainsieve::eth::anchor::sync::{
-    Action, Answer, Config, Event, OpenQuestion, Question, QuestionId, Refusal, Syncer,
+    Action, Answer, Config, Event, OpenQuestion, Question, QuestionId, Syncer,
 };
 use chainsieve::eth::anchor::sync_committee::{
-    self, Bootstrap, BootstrapError, BoundExecution, Evidence, ExecutionProof, LightClient,
+    self, Bootstrap, BoundExecution, Evidence, ExecutionProof, LightClient, LightClientError,
     Request, SyncCommittee, Update,
 };
 use serde_json::json;
@@ -404,7 +404,7 @@ impl Run {
                 Action::Client(_) => {}
                 Action::Refused { server, refusal } => {
                     let kind = self.servers[server].kind;
-                    let is_accused = refusal.is_proven() && kind.is_honest();
+                    let is_accused = !refusal.is_about_progress() && kind.is_honest();
                     assert!(!is_accused, "{kind:?} is accused: {refusal}");
                     self.servers[server].failed_at = Some(self.steady);
                 }
@@ -953,8 +953,8 @@ fn a_clock_that_is_late_at_the_start() {
     let answer = Event::Answer(id, Answer::Bootstrap(&bootstrap));
     match &syncer.handle(answer, late)[..] {
         [Action::Refused { refusal, .. }, Action::RoundEnded { answered: 0 }] => {
-            let Refusal::Bootstrap(error) = refusal else { panic!("{refusal}") };
-            assert!(matches!(**error, BootstrapError::Future { .. }) && !refusal.is_proven());
+            assert!(matches!(refusal, LightClientError::FutureCheckpoint { .. }), "{refusal}");
+            assert!(refusal.is_about_progress());
         }
         other => panic!("{other:?}"),
     }

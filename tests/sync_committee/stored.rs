@@ -160,7 +160,7 @@ fn contradictions() {
             let keys = stored[committee]["keys"].as_str().expect("hex");
             stored[committee]["keys"] = json!(format!("0xff{}", &keys[4..]));
         });
-        assert!(matches!(error, StoredError::Key(_)), "{error}");
+        assert!(matches!(error, StoredError::Key { .. }), "{error}");
     }
     // A member that is not there is never taken for one without a value.
     for member in ["next_committee", "trust", "optimistic", "current_max_participants"] {

@@ -22,7 +22,7 @@ use std::time::Duration;
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::anchor::network::{Fork, Network};
 use chainsieve::eth::anchor::sync_committee::{
-    Anchor, Bootstrap, BoundExecution, Event, LightClient, Update, UpdateError, UpdateKind,
+    Anchor, Bootstrap, BoundExecution, Event, LightClient, LightClientError, Update, UpdateKind,
 };
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
@@ -354,13 +354,13 @@ fn heads(client: &LightClient) -> [Head; 2] {
 }
 
 /// Returns the reason of a refusal as the tests count it.
-fn reason(error: &UpdateError) -> String {
+fn reason(error: &LightClientError) -> String {
     match error {
-        UpdateError::NotNewer { .. } => "not newer".into(),
-        UpdateError::UnknownCommittee { found, first, .. } if found < first => {
+        LightClientError::NotNewer { .. } => "not newer".into(),
+        LightClientError::UnknownCommittee { found, first, .. } if found < first => {
             "committee of a past period".into()
         }
-        UpdateError::UnknownCommittee { .. } => "committee of a later period".into(),
+        LightClientError::UnknownCommittee { .. } => "committee of a later period".into(),
         other => {
             let text = format!("{other:?}");
             text.split([' ', '(', '{']).next().unwrap_or_default().to_owned()

@@ -119,16 +119,6 @@ impl fmt::Display for LinkKind {
     }
 }
 
-/// Links from an origin to a block.
-///
-/// `serde` writes and reads the list of links.
-#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
-#[serde(transparent)]
-pub struct Links {
-    /// The links, in the order in which they are checked.
-    pub links: Vec<Link>,
-}
-
 /// A block to which links lead from an origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "the grade tells how far the block can be believed"]
@@ -198,28 +188,26 @@ pub enum LinkProblem {
     HeaderProof(HeaderProofError),
 }
 
-impl Links {
-    /// Verifies all links, one after the other, and returns the block to which they lead.
-    ///
-    /// `history` is what the verifier knows without these links: [`Network::history`]. A link with
-    /// summaries replaces the summaries in it.
-    ///
-    /// # Errors
-    /// Returns the first link that does not hold.
-    ///
-    /// # Cost
-    /// In proportion to the bytes of the links. Nothing is kept but the list of summaries.
-    ///
-    /// [`Network::history`]: super::network::Network::history
-    pub fn verify(&self, origin: &Origin, history: History) -> Result<Anchored, LinkError> {
-        let mut verifier = LinkVerifier::new(*origin, history);
-        self.links.iter().try_for_each(|link| verifier.follow(link))?;
-        verifier.end()
-    }
+/// Verifies links from an origin to a block, one after the other, and returns the block.
+///
+/// `history` is what the verifier knows without these links: [`Network::history`]. A link with
+/// summaries replaces the summaries in it.
+///
+/// # Errors
+/// Returns the first link that does not hold.
+///
+/// # Cost
+/// In proportion to the bytes of the links. Nothing is kept but the list of summaries.
+///
+/// [`Network::history`]: super::network::Network::history
+pub fn verify(links: &[Link], origin: &Origin, history: History) -> Result<Anchored, LinkError> {
+    let mut verifier = LinkVerifier::new(*origin, history);
+    links.iter().try_for_each(|link| verifier.follow(link))?;
+    verifier.end()
 }
 
-/// Verifies links one after the other, as they arrive. [`Links::verify`] is the same for links that
-/// are all there.
+/// Verifies links one after the other, as they arrive. [`verify`] is the same for links that are all
+/// there.
 #[derive(Debug, Clone)]
 pub struct LinkVerifier {
     origin: Origin,
@@ -314,8 +302,8 @@ impl LinkVerifier {
             }
             Link::HeaderProof { header, proof } => {
                 let header = decode(header, 0)?;
-                let proven = proof.verify(&header, &self.history);
-                let proven = proven.map_err(LinkProblem::HeaderProof)?;
+                let grade = proof.verify(&header, &self.history);
+                let grade = grade.map_err(LinkProblem::HeaderProof)?;
                 // A proof starts from a list, not from the block before it.
                 let mut by = Vec::new();
                 let uses_summaries = proof.kind().uses_summaries();
@@ -324,9 +312,9 @@ impl LinkVerifier {
                 }
                 by.push(LinkKind::HeaderProof(proof.kind()));
                 self.block = Some(Anchored {
-                    hash: proven.block.hash,
-                    number: Some(proven.block.number),
-                    grade: proven.grade,
+                    hash: header.hash(),
+                    number: Some(header.number()),
+                    grade,
                     by,
                     checkpoint: self
                         .origin

@@ -8,7 +8,7 @@
 //! | hops over the contract | the state of older blocks | 6.2 kB for each 8,191 blocks back |
 //! | header proof | a server of proofs, and from Capella on the summaries, for complete periods | 1.5 kB with the header, 64 bytes for each period |
 //!
-//! The evidence for the block is a chain of links ([`Links`](super::links::Links)), one for each
+//! The evidence for the block is a chain of links ([`Link`](super::links::Link)), one for each
 //! step. One list of summaries replaces all hops: from September 2026 back to Prague these are
 //! about 440.
 

@@ -51,9 +51,7 @@ use core::time::Duration;
 use alloy_primitives::B256;
 
 use super::network::Network;
-use super::sync_committee::{
-    self, Bootstrap, BootstrapError, LightClient, Request, Update, UpdateError,
-};
+use super::sync_committee::{self, Bootstrap, LightClient, LightClientError, Request, Update};
 use crate::steady_clock::SteadyClock;
 
 /// Longest time for which a server is not asked after failures.
@@ -143,8 +141,8 @@ pub enum Action {
     Refused {
         /// Index of the server.
         server: usize,
-        /// The reason. [`Refusal::is_proven`] tells the two cases apart.
-        refusal: Refusal,
+        /// The reason. [`LightClientError::is_about_progress`] tells the two cases apart.
+        refusal: LightClientError,
     },
     /// Every server that was due was asked for its newest update.
     RoundEnded {
@@ -152,29 +150,6 @@ pub enum Action {
         /// bring anything new. With 0, nothing is known about newer blocks.
         answered: usize,
     },
-}
-
-/// Reason why an object of a server is invalid.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Refusal {
-    /// The bootstrap is not proven by the trusted root.
-    #[error(transparent)]
-    Bootstrap(#[from] Box<BootstrapError>),
-    /// An update is invalid.
-    #[error(transparent)]
-    Update(#[from] Box<UpdateError>),
-    /// A bootstrap was requested and updates were sent, or the other way round.
-    #[error("an object of another kind than requested")]
-    OtherKind,
-}
-
-impl Refusal {
-    /// Returns `true` if the object is invalid for every client. If `false`, an honest server can have
-    /// sent it: the caller's clock is late, and the object's slot has not started.
-    pub fn is_proven(&self) -> bool {
-        !matches!(self, Self::Bootstrap(error) if matches!(**error, BootstrapError::Future { .. }))
-    }
 }
 
 /// What is believed: a root until a server has the bootstrap, then a light client.
@@ -485,7 +460,7 @@ impl Syncer {
                 };
                 self.update(&updates[..updates.len().min(most)], now.clock)
             }
-            _ => (false, Some(Refusal::OtherKind)),
+            _ => (false, Some(LightClientError::OtherKind)),
         };
         match self.part {
             // All servers may have more now, also those that had nothing before.
@@ -493,7 +468,7 @@ impl Syncer {
             _ => self.has_moved |= progress && question != Question::Light(Request::Optimistic),
         }
         if let Some(refusal) = refusal {
-            self.servers[server].is_refused |= refusal.is_proven();
+            self.servers[server].is_refused |= !refusal.is_about_progress();
             self.actions.push(Action::Refused { server, refusal });
             return self.failed(server, now.steady);
         }
@@ -513,7 +488,7 @@ impl Syncer {
     }
 
     /// Starts the light client. Returns `true` if it did.
-    fn begin(&mut self, bootstrap: &Bootstrap, now: Duration) -> (bool, Option<Refusal>) {
+    fn begin(&mut self, bootstrap: &Bootstrap, now: Duration) -> (bool, Option<LightClientError>) {
         let ClientState::Root(network, root) = &self.state else { return (false, None) };
         match LightClient::new(network.clone(), *root, bootstrap, now) {
             Ok(client) => {
@@ -521,12 +496,12 @@ impl Syncer {
                 self.actions.push(Action::Started);
                 (true, None)
             }
-            Err(error) => (false, Some(Box::new(error).into())),
+            Err(error) => (false, Some(error)),
         }
     }
 
     /// Applies updates up to the first invalid one. Returns `true` if one of them brought progress.
-    fn update(&mut self, updates: &[Update], now: Duration) -> (bool, Option<Refusal>) {
+    fn update(&mut self, updates: &[Update], now: Duration) -> (bool, Option<LightClientError>) {
         let ClientState::Client(client) = &mut self.state else { return (false, None) };
         let mut progress = false;
         for update in updates {
@@ -540,7 +515,7 @@ impl Syncer {
                 }
                 // An honest server that lags sends what is known already.
                 Err(error) if error.is_about_progress() => {}
-                Err(error) => return (progress, Some(Box::new(error).into())),
+                Err(error) => return (progress, Some(error)),
             }
         }
         (progress, None)

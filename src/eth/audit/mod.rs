@@ -74,7 +74,7 @@ use crate::eth::chain_profile::ChainProfile;
 use crate::eth::header::{BlockRef, ChainBlock, LinkedHeaders};
 use crate::eth::log::LocatedLog;
 use crate::eth::log_query::{BlockSelection, BlockTag, LogQuery, ResolvedBlocks, Semantics};
-use crate::eth::receipts::{BlockReceipts, VerifiedReceipts, VerifyError};
+use crate::eth::receipts::{BlockReceipts, ReceiptsError, VerifiedReceipts};
 use crate::eth::transactions;
 
 use answer::Answer;
@@ -213,7 +213,7 @@ pub enum Rejection {
     UnknownBlock,
     /// The receipts are not those of the block.
     #[error(transparent)]
-    Receipts(VerifyError),
+    Receipts(ReceiptsError),
     /// The transactions are not those of the block.
     #[error("the transactions have the root {computed}, the header has {expected}")]
     Transactions {

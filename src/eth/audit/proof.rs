@@ -11,7 +11,7 @@ use crate::eth::bloom;
 use crate::eth::header::HeaderView;
 use crate::eth::log::LocatedLog;
 use crate::eth::log_query::{BlockSelection, BlockTag, LogQuery, Semantics};
-use crate::eth::receipts::{Receipt, ReceiptProof, VerifyError};
+use crate::eth::receipts::{Receipt, ReceiptProof, ReceiptsError};
 
 /// A log that is in a block, matches the query and is missing in the answer.
 ///
@@ -75,7 +75,7 @@ pub enum EvidenceError {
     },
     /// The proof does not prove a receipt of the block.
     #[error(transparent)]
-    Proof(#[from] VerifyError),
+    Proof(#[from] ReceiptsError),
     /// The finding has no receipt proof. The finding claims that the block has no transaction with
     /// the log's index, which the header alone does not prove.
     #[error("no receipt proof")]

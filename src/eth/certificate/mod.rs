@@ -52,7 +52,7 @@ use crate::eth::log::{self, LocatedLog};
 use crate::eth::log_query::{LogQuery, QueryError, Semantics, read_query};
 use crate::eth::receipts::{BlockReceipts, ReceiptsError};
 
-pub use verify::{Trust, VerifiedCertificate};
+pub use verify::VerifiedCertificate;
 
 /// The name of the format: the member `format` of every certificate.
 pub const FORMAT: &str = "chainsieve-log-certificate";

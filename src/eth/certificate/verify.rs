@@ -10,27 +10,10 @@ use super::{Certificate, CertificateError};
 use crate::eth::audit::{
     Action, Audit, AuditQuestion, AuditReport, Event, Status, Undecidable, Verdict,
 };
-use crate::eth::chain_profile::ChainProfile;
 use crate::eth::header::{ChainError, HeaderView, LinkedHeaders};
 use crate::eth::log::{self, LocatedLog};
-use crate::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
+use crate::eth::log_query::ResolvedBlocks;
 use crate::eth::receipts::BlockReceipts;
-
-/// The data that a verifier supplies. No part of this data may come from the certificate.
-#[derive(Debug, Clone, Copy)]
-pub struct Trust<'a> {
-    /// Trusted block hashes.
-    pub anchors: &'a [B256],
-    /// The properties of the chain: which logs the filters and the receipts roots in its headers
-    /// cover.
-    pub profile: &'a ChainProfile,
-    /// The query whose result the verifier wants to know.
-    pub query: &'a LogQuery,
-    /// The rules by which a log matches.
-    pub semantics: Semantics,
-    /// The query's blocks, resolved to numbers or a hash.
-    pub blocks: ResolvedBlocks,
-}
 
 /// The result of verifying a certificate that nothing contradicts.
 ///
@@ -65,8 +48,8 @@ impl VerifiedCertificate {
 impl Certificate {
     /// Verifies the certificate, as far as headers, receipts and result allow.
     ///
-    /// - `headers`: the verifier's own headers. If `None`, the embedded headers are used. In both
-    ///   cases only the anchors make headers authentic.
+    /// - `question`: what the verifier wants to know, and trusts. Only its chain may come from the
+    ///   certificate ([`chain`](Self::chain)): the anchors alone make headers authentic.
     /// - `receipts`: returns the receipts of a block by number and hash. The verifier calls this
     ///   function for blocks without embedded receipts, and for blocks whose embedded receipts lack
     ///   the post-states from before Byzantium. The source may be untrusted: receipts of another
@@ -81,40 +64,24 @@ impl Certificate {
     /// Returns a [`CertificateError`] that names the first contradiction.
     pub fn verify(
         &self,
-        trust: &Trust<'_>,
-        headers: Option<&LinkedHeaders>,
+        question: AuditQuestion<'_>,
         mut receipts: impl FnMut(u64, B256) -> Option<BlockReceipts>,
         result: Option<&[LocatedLog]>,
     ) -> Result<VerifiedCertificate, CertificateError> {
         // A certificate for another query would be valid, but it would answer the wrong question.
-        if *trust.query != self.query {
+        if *question.query != self.query {
             return Err(CertificateError::OtherQuery);
         }
-        if trust.semantics != self.semantics {
-            let (expected, found) = (trust.semantics, self.semantics);
+        if question.semantics != self.semantics {
+            let (expected, found) = (question.semantics, self.semantics);
             return Err(CertificateError::OtherSemantics { expected, found });
         }
-        let embedded;
-        let chain = if let Some(chain) = headers {
-            chain
-        } else {
-            embedded = self.chain()?;
-            &embedded
-        };
-        let question = AuditQuestion {
-            chain,
-            anchors: trust.anchors,
-            query: trust.query,
-            blocks: trust.blocks,
-            semantics: trust.semantics,
-            profile: trust.profile,
-        };
         let audit = match result {
             Some(logs) => Audit::new(question, logs),
             None => Audit::collecting(question),
         };
         let mut audit = audit.map_err(CertificateError::Audit)?;
-        self.check_ends(chain, &trust.blocks)?;
+        self.check_ends(question.chain, &question.blocks)?;
         self.send_receipts(&mut audit, &mut receipts)?;
         let (report, collected, is_whole) = audit.end();
         if report.counts.blocks != self.blocks {

@@ -259,8 +259,8 @@ impl Parts {
                     result.proofs += 1;
                     // The headers before a proven one are its ancestors.
                     if at >= result.shown {
-                        let grade = result.grade.unwrap_or(proven.grade);
-                        result.grade = Some(grade.min(proven.grade));
+                        let grade = result.grade.unwrap_or(proven);
+                        result.grade = Some(grade.min(proven));
                         result.shown = at + 1;
                     }
                 }

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
+use alloy_primitives::B256;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -14,6 +15,7 @@ use super::chain::{Batch, Chain, Reorg};
 use super::rules::Subject;
 use crate::eth::header::BlockRef;
 use crate::eth::log::LocatedLog;
+use crate::eth::log_query::{BlockTag, Semantics};
 
 /// Version of the stored format.
 const VERSION: u32 = 2;
@@ -35,10 +37,41 @@ pub struct Cursor {
     pub(super) anchored: Option<BlockRef>,
 }
 
-/// Error when reading a cursor.
+/// Reason why a follower cannot start: from its query, or from a stored cursor.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum CursorError {
+pub enum StartError {
+    /// The query selects one block by its hash.
+    #[error("the query is for the single block {0}; only a range can be followed")]
+    OneBlock(B256),
+    /// The last block is a tag that moves, such as `finalized`.
+    #[error(
+        "the last block is {}: it has to be a number, or the latest block",
+        .0.name().unwrap_or("a number")
+    )]
+    End(BlockTag),
+    /// The cursor belongs to another chain.
+    #[error("the cursor is of chain {cursor}, not of chain {chain}")]
+    OtherChain {
+        /// Chain id of the cursor.
+        cursor: u64,
+        /// Configured chain id.
+        chain: u64,
+    },
+    /// The cursor belongs to another query.
+    #[error("the cursor is of another query, {0}")]
+    OtherQuery(String),
+    /// The query of the cursor was matched with other semantics.
+    #[error("the cursor's query was matched with other semantics, {0}")]
+    OtherSemantics(Semantics),
+    /// The cursor begins at another block than the configured one.
+    #[error("the cursor begins at block {cursor}, not at block {from}")]
+    OtherStart {
+        /// First block of the cursor.
+        cursor: u64,
+        /// Configured first block.
+        from: u64,
+    },
     /// The text is not JSON, or a member is missing or has the wrong type.
     #[error("not a cursor: {0}")]
     Json(String),
@@ -78,7 +111,7 @@ struct Wire<L> {
 #[derive(Serialize, Deserialize)]
 struct WireBlock<L> {
     number: u64,
-    hash: alloy_primitives::B256,
+    hash: B256,
     /// `true` if the block may have been delivered without being acknowledged.
     unsure: bool,
     logs: Vec<L>,
@@ -116,9 +149,9 @@ impl StoredLog for LocatedLog {
 }
 
 impl<L: StoredLog> WireBlock<L> {
-    fn read(self, version: u32) -> Result<Block, CursorError> {
+    fn read(self, version: u32) -> Result<Block, StartError> {
         let Self { number, hash, unsure, logs } = self;
-        let error = |reason: String| CursorError::Log { block: number, reason };
+        let error = |reason: String| StartError::Log { block: number, reason };
         let mut read = Vec::with_capacity(logs.len());
         for log in logs {
             let mut log = log.read().map_err(error)?;
@@ -181,20 +214,20 @@ impl Cursor {
     /// Decodes the output of [`to_json`](Self::to_json).
     ///
     /// # Errors
-    /// Returns [`CursorError`] if the text is not a valid cursor.
-    pub fn from_json(text: &str) -> Result<Self, CursorError> {
+    /// Returns a [`StartError`] if the text is not a valid cursor.
+    pub fn from_json(text: &str) -> Result<Self, StartError> {
         #[derive(Deserialize)]
         struct Head {
             version: u32,
         }
-        let json = |error: serde_json::Error| CursorError::Json(error.to_string());
+        let json = |error: serde_json::Error| StartError::Json(error.to_string());
         let Head { version } = serde_json::from_str(text).map_err(json)?;
         check(version)?;
         let wire: Wire<Box<RawValue>> = serde_json::from_str(text).map_err(json)?;
         Self::of_wire(wire)
     }
 
-    fn of_wire<L: StoredLog>(wire: Wire<L>) -> Result<Self, CursorError> {
+    fn of_wire<L: StoredLog>(wire: Wire<L>) -> Result<Self, StartError> {
         check(wire.version)?;
         let read = |blocks: Vec<WireBlock<L>>| {
             let blocks = blocks.into_iter().map(|block| block.read(wire.version));
@@ -205,7 +238,7 @@ impl Cursor {
             let [before, after] = pair else { continue };
             if before.at.number >= after.at.number || (before.unsure && !after.unsure) {
                 let (before, after) = (before.at.number, after.at.number);
-                return Err(CursorError::Order { before, after });
+                return Err(StartError::Order { before, after });
             }
         }
         let reorg = wire
@@ -221,11 +254,11 @@ impl Cursor {
     }
 }
 
-fn check(version: u32) -> Result<(), CursorError> {
+fn check(version: u32) -> Result<(), StartError> {
     if (WITH_CLAIMS..=VERSION).contains(&version) {
         Ok(())
     } else {
-        Err(CursorError::Version(version))
+        Err(StartError::Version(version))
     }
 }
 

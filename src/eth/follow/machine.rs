@@ -9,12 +9,11 @@ use core::time::Duration;
 
 use alloy_primitives::B256;
 use serde_json::value::RawValue;
-use thiserror::Error;
 
 use super::anchors::Anchors;
 use super::blocks::Block;
 use super::chain::{Batch, Chain, Seen, Want};
-use super::cursor::Cursor;
+use super::cursor::{Cursor, StartError};
 use super::pace::Pace;
 use super::rules::{Refused, Subject};
 use super::start::{Next, Start};
@@ -35,43 +34,6 @@ const SAVE_AFTER: Duration = Duration::from_secs(2);
 /// Number of times that the transactions of blocks are requested, if all providers lag behind these
 /// blocks or can't be reached. Then the logs are delivered without: they are proven already.
 const TRANSACTION_TRIES: u32 = 3;
-
-/// Reason why a follower cannot start.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// The query selects one block by its hash.
-    #[error("the query is for the single block {0}; only a range can be followed")]
-    OneBlock(B256),
-    /// The last block is a tag that moves, such as `finalized`.
-    #[error(
-        "the last block is {}: it has to be a number, or the latest block",
-        .0.name().unwrap_or("a number")
-    )]
-    End(BlockTag),
-    /// The cursor belongs to another chain.
-    #[error("the cursor is of chain {cursor}, not of chain {chain}")]
-    OtherChain {
-        /// Chain id of the cursor.
-        cursor: u64,
-        /// Configured chain id.
-        chain: u64,
-    },
-    /// The cursor belongs to another query.
-    #[error("the cursor is of another query, {0}")]
-    OtherQuery(String),
-    /// The query of the cursor was matched with other semantics.
-    #[error("the cursor's query was matched with other semantics, {0}")]
-    OtherSemantics(Semantics),
-    /// The cursor begins at another block than the configured one.
-    #[error("the cursor begins at block {cursor}, not at block {from}")]
-    OtherStart {
-        /// First block of the cursor.
-        cursor: u64,
-        /// Configured first block.
-        from: u64,
-    },
-}
 
 /// Kind of update to deliver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -59,11 +59,11 @@ use crate::eth::chain_profile::ChainProfile;
 use crate::eth::header::{BlockRef, ChainError, HeaderBuf};
 use crate::eth::log::LocatedLog;
 use crate::eth::log_query::{BlockSelection, BlockTag, LogQuery, Semantics};
-use crate::eth::receipts::{BlockReceipts, VerifyError};
+use crate::eth::receipts::{BlockReceipts, ReceiptsError};
 use crate::eth::transactions::{BlockTransactions, TransactionsError};
 
-pub use cursor::{Cursor, CursorError};
-pub use machine::{Follower, StartError};
+pub use cursor::{Cursor, StartError};
+pub use machine::Follower;
 
 /// Configuration of a [`Follower`]: the chain, the queries, and how to follow them.
 #[derive(Debug, Clone)]
@@ -561,7 +561,7 @@ pub enum AnswerError {
     OutOfRange,
     /// Receipts do not match the block's receipts root.
     #[error("not the receipts of the block: {0}")]
-    Receipts(VerifyError),
+    Receipts(ReceiptsError),
     /// Transactions do not match the block's transactions root.
     #[error("not the transactions of the block: {0}")]
     Transactions(TransactionsError),

@@ -17,7 +17,7 @@ use crate::eth::log::LocatedLog;
 use crate::steady_clock::SteadyClock;
 
 pub use limit::Limit;
-pub use windows::{SingleBlock, WindowAction, WindowEvent, WindowSize, Windows};
+pub use windows::{WindowAction, WindowEvent, WindowSize, Windows};
 
 /// The logs that only one of two answers contains.
 ///

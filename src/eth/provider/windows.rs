@@ -4,8 +4,6 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-use thiserror::Error;
-
 use super::Limit;
 
 /// Number of blocks in the first window. Alchemy and Tenderly state a limit of 2,000 blocks in
@@ -100,18 +98,11 @@ pub enum WindowEvent<'a> {
 pub enum WindowAction {
     /// Request the logs of these blocks.
     Ask(RangeInclusive<u64>),
-    /// The end: every block has an answer, or the provider refuses a single block.
-    End(Result<(), SingleBlock>),
+    /// The end: every block has an answer.
+    End,
+    /// The end: the provider refuses this single block, so no smaller window is possible.
+    Refused(u64),
 }
-
-/// The provider refuses a single block, so no smaller window is possible.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("the provider refuses a single block, {0}")]
-#[non_exhaustive]
-pub struct SingleBlock(
-    /// Number of the refused block.
-    pub u64,
-);
 
 impl Windows {
     /// Creates the windows of a range. An empty range ends at the first event.
@@ -131,20 +122,20 @@ impl Windows {
     /// | [`Limit::SuggestedRange`] that begins with the window and is smaller | the suggested range, once; then at most twice its size |
     /// | any other limit | half the blocks; the size may grow again |
     ///
-    /// If a window of one block is refused, the range ends with the error [`SingleBlock`].
+    /// If a window of one block is refused, the range ends with [`WindowAction::Refused`].
     #[must_use]
     pub fn handle(&mut self, event: WindowEvent<'_>) -> Vec<WindowAction> {
         match event {
             WindowEvent::Begin => {}
             WindowEvent::Answered { logs } => self.answered(logs),
             WindowEvent::Limited(limit) => {
-                if let Err(error) = self.limited(limit) {
+                if let Err(block) = self.limited(limit) {
                     self.next = None;
-                    return vec![WindowAction::End(Err(error))];
+                    return vec![WindowAction::Refused(block)];
                 }
             }
         }
-        vec![self.current().map_or(WindowAction::End(Ok(())), WindowAction::Ask)]
+        vec![self.current().map_or(WindowAction::End, WindowAction::Ask)]
     }
 
     /// Returns the current window; `None` if all blocks have answers.
@@ -165,12 +156,13 @@ impl Windows {
         }
     }
 
-    /// Records that the current window was refused, and shrinks it.
-    fn limited(&mut self, limit: &Limit) -> Result<(), SingleBlock> {
+    /// Records that the current window was refused, and shrinks it. Returns the number of the block if the
+    /// window is a single block.
+    fn limited(&mut self, limit: &Limit) -> Result<(), u64> {
         let Some(window) = self.current() else { return Ok(()) };
         let blocks = (window.end() - window.start()).saturating_add(1);
         if blocks <= 1 {
-            return Err(SingleBlock(*window.start()));
+            return Err(*window.start());
         }
         self.once = None;
         match *limit {
@@ -257,7 +249,7 @@ mod tests {
                             prop_assert_eq!(smaller.start(), window.start());
                             prop_assert!(smaller.end() < window.end());
                         }
-                        [WindowAction::End(Err(SingleBlock(block)))] => {
+                        [WindowAction::Refused(block)] => {
                             prop_assert_eq!((block, block), (window.start(), window.end()));
                             // The range is given up.
                             prop_assert_eq!(windows.current(), None);
@@ -290,6 +282,6 @@ mod tests {
         }
         let mut later = Windows::new(&(7..=7), windows.size());
         assert_eq!(later.current(), Some(7..=7));
-        assert_eq!(later.limited(&Limit::Unspecified), Err(SingleBlock(7)));
+        assert_eq!(later.limited(&Limit::Unspecified), Err(7));
     }
 }

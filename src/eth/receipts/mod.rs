@@ -141,7 +141,7 @@ impl BlockReceipts {
     /// Receipts of earlier blocks have post-states, which many nodes no longer store. Some honest
     /// nodes send a status instead, and then the computed root differs from the header's root. If
     /// such statuses can be the reason for a wrong root, [`verify`](Self::verify) returns
-    /// [`VerifyError::PostStatesMayBeMissing`]. A caller of this function declares that such
+    /// [`ReceiptsError::PostStatesMayBeMissing`]. A caller of this function declares that such
     /// statuses can't be the reason for a wrong root.
     #[must_use]
     pub fn after_byzantium(self) -> Self {
@@ -149,7 +149,8 @@ impl BlockReceipts {
     }
 }
 
-/// Error of decoding the receipts of a block from RLP or JSON.
+/// Error of decoding the receipts of a block from RLP or JSON, or of verifying them, or the proof of one,
+/// under a root.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiptsError {
@@ -209,12 +210,6 @@ pub enum ReceiptsError {
         /// The index that occurs twice.
         transaction_index: u64,
     },
-}
-
-/// Reason why receipts, or the proof of a receipt, are not those of a block with a given root.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum VerifyError {
     /// The given receipts are not exactly the receipts of a block with this root.
     #[error("{receipts} receipts have the root {computed}, the header has {expected}")]
     RootMismatch {
@@ -237,7 +232,7 @@ pub enum VerifyError {
     #[error(
         "undecidable: receipt {receipt} is of the unknown type {receipt_type:#04x}, and the receipts have the root {computed}, the header has {expected}"
     )]
-    UnknownType {
+    RootOfUnknownType {
         /// Index of the first such receipt.
         receipt: usize,
         /// Its type byte.
@@ -300,18 +295,17 @@ pub enum VerifyError {
         /// Number of the node that is the leaf, from 1.
         leaf: usize,
     },
-    /// The leaf contains no valid receipt of a known type.
-    #[error(transparent)]
-    Receipt(ReceiptsError),
 }
 
-impl VerifyError {
+impl ReceiptsError {
     /// Returns `true` if an honest source can cause this error. Every other error shows that the receipts, or
     /// the proof of one, are not those of the header.
     pub const fn is_undecidable(&self) -> bool {
         matches!(
             self,
-            Self::NoOutcome { .. } | Self::UnknownType { .. } | Self::PostStatesMayBeMissing { .. }
+            Self::NoOutcome { .. }
+                | Self::RootOfUnknownType { .. }
+                | Self::PostStatesMayBeMissing { .. }
         )
     }
 }

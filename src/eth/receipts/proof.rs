@@ -10,7 +10,7 @@ use chainsieve_lanes::simd::Backend;
 
 use super::rlp::LogBlooms;
 use super::rlp::decode_one;
-use super::{Receipt, VerifiedReceipts, VerifyError};
+use super::{Receipt, ReceiptsError, VerifiedReceipts};
 use crate::eth::trie_path::{self, TrieStep};
 
 /// A Merkle-Patricia proof of one receipt, for a verifier that has the header but no receipts.
@@ -74,32 +74,32 @@ impl ReceiptProof {
     /// [`transaction_index`](Self::transaction_index).
     ///
     /// # Errors
-    /// Returns a [`VerifyError`] if the nodes do not lead from the root to a receipt.
-    pub fn verify(&self, receipts_root: B256) -> Result<Receipt, VerifyError> {
+    /// Returns a [`ReceiptsError`] if the nodes do not lead from the root to a receipt.
+    pub fn verify(&self, receipts_root: B256) -> Result<Receipt, ReceiptsError> {
         let key = key(self.transaction_index);
         let mut walked = 0;
         let mut expected = receipts_root;
         for (node, rlp) in self.nodes.iter().enumerate() {
             let computed = B256::new(keccak256(rlp));
             if computed != expected {
-                return Err(VerifyError::Hash { node, computed, expected });
+                return Err(ReceiptsError::Hash { node, computed, expected });
             }
-            let off = VerifyError::Path { node, transaction_index: self.transaction_index };
-            let malformed = |error| VerifyError::Malformed { node, error };
+            let off = ReceiptsError::Path { node, transaction_index: self.transaction_index };
+            let malformed = |error| ReceiptsError::Malformed { node, error };
             expected = match trie_path::step(rlp, &key, &mut walked).map_err(malformed)? {
                 TrieStep::Down(hash) => hash,
                 TrieStep::Value(encoding) => {
                     let (nodes, leaf) = (self.nodes.len(), node + 1);
                     if nodes != leaf {
-                        return Err(VerifyError::TooLong { nodes, leaf });
+                        return Err(ReceiptsError::TooLong { nodes, leaf });
                     }
                     let index = usize::try_from(self.transaction_index).unwrap_or(usize::MAX);
-                    return decode_one(index, &encoding).map_err(VerifyError::Receipt);
+                    return decode_one(index, &encoding);
                 }
                 TrieStep::Absent => return Err(off),
             };
         }
-        Err(VerifyError::TooShort { nodes: self.nodes.len() })
+        Err(ReceiptsError::TooShort { nodes: self.nodes.len() })
     }
 }
 

@@ -10,7 +10,7 @@ use chainsieve_lanes::simd::Backend;
 use super::proof::key;
 use super::rlp::LogBlooms;
 use super::rlp::is_known;
-use super::{BlockReceipts, Outcome, VerifyError};
+use super::{BlockReceipts, Outcome, ReceiptsError};
 use crate::eth::bloom::{self, BloomView};
 use crate::eth::chain_profile::ChainProfile;
 use crate::eth::header::{BlockRef, ChainBlock};
@@ -127,7 +127,7 @@ impl BlockReceipts {
     /// [`unsound_receipt`](VerifiedReceipts::unsound_receipt).
     ///
     /// # Errors
-    /// Returns a [`VerifyError`] if the root differs or cannot be computed.
+    /// Returns a [`ReceiptsError`] if the root differs or cannot be computed.
     ///
     /// # Cost
     /// Computes the hashes of the trie, and about one hash for each distinct value of the logs.
@@ -149,7 +149,7 @@ impl BlockReceipts {
         &'a self,
         receipts_root: B256,
         header_bloom: BloomView<'_>,
-    ) -> Result<VerifiedReceipts<'a>, VerifyError> {
+    ) -> Result<VerifiedReceipts<'a>, ReceiptsError> {
         self.verify_as(self.after_byzantium, receipts_root, header_bloom)
     }
 
@@ -159,14 +159,14 @@ impl BlockReceipts {
     /// [from Byzantium or later](ChainProfile::has_statuses).
     ///
     /// # Errors
-    /// Returns a [`VerifyError`] if the root differs or cannot be computed.
+    /// Returns a [`ReceiptsError`] if the root differs or cannot be computed.
     pub fn verify_by_profile<'a>(
         &'a self,
         profile: &ChainProfile,
         number: u64,
         receipts_root: B256,
         header_bloom: BloomView<'_>,
-    ) -> Result<VerifiedReceipts<'a>, VerifyError> {
+    ) -> Result<VerifiedReceipts<'a>, ReceiptsError> {
         let after_byzantium = self.after_byzantium || profile.has_statuses(number);
         self.verify_as(after_byzantium, receipts_root, header_bloom)
     }
@@ -177,7 +177,7 @@ impl BlockReceipts {
     /// The logs of the result have their position in the chain.
     ///
     /// # Errors
-    /// Returns a [`VerifyError`] if the root differs or cannot be computed.
+    /// Returns a [`ReceiptsError`] if the root differs or cannot be computed.
     ///
     /// # Examples
     /// Transfers of USDC in mainnet block 17,686,111:
@@ -206,7 +206,7 @@ impl BlockReceipts {
     pub fn verify_block<'a, 'b>(
         &'a self,
         block: impl Into<ChainBlock<'b>>,
-    ) -> Result<VerifiedBlock<'a>, VerifyError> {
+    ) -> Result<VerifiedBlock<'a>, ReceiptsError> {
         let block = block.into();
         let verified = self.verify(block.receipts_root, block.bloom.into())?;
         Ok(verified.in_block(block.into(), block.timestamp))
@@ -217,11 +217,11 @@ impl BlockReceipts {
         after_byzantium: bool,
         receipts_root: B256,
         header_bloom: BloomView<'_>,
-    ) -> Result<VerifiedReceipts<'a>, VerifyError> {
+    ) -> Result<VerifiedReceipts<'a>, ReceiptsError> {
         // Without status and post-state the encoding of a receipt is unknown, and so is the root.
         let no_outcome = |receipt: &super::Receipt| receipt.outcome == Outcome::Unknown;
         if let Some(receipt) = self.iter().position(no_outcome) {
-            return Err(VerifyError::NoOutcome { receipt });
+            return Err(ReceiptsError::NoOutcome { receipt });
         }
         let blooms = LogBlooms::of(Backend::best(), self);
         let computed = self.root(&blooms);
@@ -283,11 +283,11 @@ impl BlockReceipts {
         }
     }
 
-    fn mismatch(&self, after_byzantium: bool, computed: B256, expected: B256) -> VerifyError {
+    fn mismatch(&self, after_byzantium: bool, computed: B256, expected: B256) -> ReceiptsError {
         let unknown = |receipt: &super::Receipt| !is_known(receipt.receipt_type);
         if let Some(receipt) = self.iter().position(unknown) {
             let receipt_type = self.entries[receipt].receipt.receipt_type;
-            return VerifyError::UnknownType { receipt, receipt_type, computed, expected };
+            return ReceiptsError::RootOfUnknownType { receipt, receipt_type, computed, expected };
         }
         let is_status = |receipt: &super::Receipt| matches!(receipt.outcome, Outcome::Status(_));
         // Typed receipts did not exist before Byzantium. So a block that has only legacy receipts
@@ -297,9 +297,9 @@ impl BlockReceipts {
             && self.iter().all(|receipt| receipt.receipt_type == 0)
             && self.iter().any(is_status);
         if before_byzantium {
-            VerifyError::PostStatesMayBeMissing { computed, expected }
+            ReceiptsError::PostStatesMayBeMissing { computed, expected }
         } else {
-            VerifyError::RootMismatch { receipts: self.len(), computed, expected }
+            ReceiptsError::RootMismatch { receipts: self.len(), computed, expected }
         }
     }
 }

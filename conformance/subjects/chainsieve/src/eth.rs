@@ -1,17 +1,18 @@
 //! Answers to the areas of Ethereum.
 
 use chainsieve::alloy_primitives::{Address, B256, Bytes, Log};
+use chainsieve::eth::audit::AuditQuestion;
 use chainsieve::eth::bloom::{
     self, BloomView, accrue, accrue_bloom, accrue_log, accrue_logs, accrue_value, positions,
     positions_of_each_on,
 };
-use chainsieve::eth::certificate::{Certificate, Trust, VerifiedCertificate};
+use chainsieve::eth::certificate::{Certificate, VerifiedCertificate};
 use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::header::{HeaderBuf, HeaderError, HeaderView, bloom_at_fixed_place};
 use chainsieve::eth::log_query::{
     BlockSelection, BlockTag, CompiledQuery, LogQuery, QueryLimits, ResolvedBlocks, Semantics,
 };
-use chainsieve::eth::receipts::{BlockReceipts, VerifyError};
+use chainsieve::eth::receipts::{BlockReceipts, ReceiptsError};
 use chainsieve::hash::{keccak256, keccak256_each};
 use chainsieve::simd::Backend;
 use serde_json::{Value, json};
@@ -342,7 +343,7 @@ fn receipts_root(question: &Question<'_>) -> Result<Value, Refusal> {
     let receipts = BlockReceipts::from_encodings(&encodings).map_err(invalid)?.after_byzantium();
     // The library compares roots, and names the computed one if it is another.
     let root = match receipts.verify(B256::ZERO, BloomView::from_wire(&[])) {
-        Err(VerifyError::RootMismatch { computed, .. }) => computed,
+        Err(ReceiptsError::RootMismatch { computed, .. }) => computed,
         Err(error) => return Err(invalid(error)),
         Ok(_) => B256::ZERO,
     };
@@ -379,7 +380,9 @@ fn verify_certificate(question: &Question<'_>) -> Result<Value, Refusal> {
             ResolvedBlocks::Range { first: number(from, first), last: number(to, last) }
         }
     };
-    let trust = Trust {
+    let chain = certificate.chain().map_err(invalid)?;
+    let trust = AuditQuestion {
+        chain: &chain,
         // Other trusted hashes, in no order.
         anchors: &[B256::repeat_byte(0xff), B256::repeat_byte(0xfe), anchor],
         profile: &profile,
@@ -389,8 +392,7 @@ fn verify_certificate(question: &Question<'_>) -> Result<Value, Refusal> {
     };
     let mut asked = 0;
     let verified = certificate.verify(
-        &trust,
-        None,
+        trust,
         |_, _| {
             asked += 1;
             None
@@ -399,7 +401,7 @@ fn verify_certificate(question: &Question<'_>) -> Result<Value, Refusal> {
     );
     let verified = verified.map_err(invalid)?;
     let complete = verified.is_complete();
-    verify_by_own_data(question, &certificate, &trust, &verified)?;
+    verify_by_own_data(question, &certificate, trust, &verified)?;
     let receipts = receipts_of(question)?;
     let is_needed = receipts.len() as u64 + asked <= verified.report.counts.examined;
     same("no receipts are asked for that are there", &is_needed, &true)?;
@@ -423,21 +425,18 @@ fn receipts_of(question: &Question<'_>) -> Result<Vec<(B256, BlockReceipts)>, Re
 fn verify_by_own_data(
     question: &Question<'_>,
     certificate: &Certificate,
-    trust: &Trust<'_>,
+    trust: AuditQuestion<'_>,
     verified: &VerifiedCertificate,
 ) -> Result<(), Refusal> {
     let complete = Some(verified.is_complete());
     let is_complete = |verified: Result<VerifiedCertificate, _>| {
         verified.ok().as_ref().map(VerifiedCertificate::is_complete)
     };
-    let chain = certificate.chain().map_err(invalid)?;
-    let other = certificate.verify(trust, Some(&chain), |_, _| None, None);
-    same("with given headers", &is_complete(other), &complete)?;
     if let Some(logs) = &verified.logs {
         same("removed", &logs.iter().any(|log| log.removed), &false)?;
         let reversed: Vec<_> = logs.iter().rev().cloned().collect();
         for logs in [logs, &reversed] {
-            let other = certificate.verify(trust, None, |_, _| None, Some(logs));
+            let other = certificate.verify(trust, |_, _| None, Some(logs));
             same("with given logs", &is_complete(other), &complete)?;
         }
     }
@@ -448,5 +447,5 @@ fn verify_by_own_data(
         members.remove("receipts");
     }
     let bare = Certificate::from_json(&bare.to_string()).map_err(invalid)?;
-    same("with given receipts", &is_complete(bare.verify(trust, None, given, None)), &complete)
+    same("with given receipts", &is_complete(bare.verify(trust, given, None)), &complete)
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, anyhow};
 use chainsieve::eth::audit::{Audit, AuditQuestion, AuditReport, Status, Undecidable};
-use chainsieve::eth::certificate::{Certificate, CertificateError, Trust};
+use chainsieve::eth::certificate::{Certificate, CertificateError};
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{BlockSelection, LogQuery, ResolvedBlocks};
@@ -35,7 +35,6 @@ pub(crate) fn run(args: &VerifyCertificateArgs) -> anyhow::Result<Report> {
         read_chain(&args.headers, args.format, query::bounds(&query).0, false)?.0
     };
     let semantics = args.query.semantics;
-    let trust = Trust { anchors, profile: &profile, query: &query, semantics, blocks };
     let question = AuditQuestion {
         chain: &chain,
         anchors,
@@ -56,7 +55,7 @@ pub(crate) fn run(args: &VerifyCertificateArgs) -> anyhow::Result<Report> {
         }
         found
     };
-    let verified = certificate.verify(&trust, Some(&chain), fetch, result.as_deref());
+    let verified = certificate.verify(question, fetch, result.as_deref());
     let (report, logs, error) = match verified {
         Ok(verified) => (Some(verified.report), verified.logs, None),
         Err(

@@ -302,7 +302,7 @@ impl BeaconClient {
                 }
                 Action::Refused { server, refusal } => {
                     let server = &self.servers[server];
-                    let (is_proven, why) = (refusal.is_proven(), refusal.to_string());
+                    let (is_proven, why) = (!refusal.is_about_progress(), refusal.to_string());
                     let note = if is_proven { Note::Refused } else { Note::NoChain };
                     server.transport.note(&note(why.clone()));
                     let server = server.endpoint().to_string();

@@ -7,7 +7,7 @@ use chainsieve::alloy_primitives::{B256, Bytes};
 use chainsieve::eth::anchor::account_proof::AccountProof;
 use chainsieve::eth::anchor::header_proof::HeaderProof;
 use chainsieve::eth::anchor::history_contract;
-use chainsieve::eth::anchor::links::{Anchored, Link, LinkError, LinkVerifier, Links, Origin};
+use chainsieve::eth::anchor::links::{self, Anchored, Link, LinkError, LinkVerifier, Origin};
 use chainsieve::eth::anchor::network::Network;
 use chainsieve::eth::anchor::plan::{BelievedBlock, Milestones, Plan, Sources, Step, plan};
 use chainsieve::eth::anchor::sync_committee::Anchor;
@@ -32,7 +32,7 @@ pub struct LinkedBlock {
     /// What the links start from. A stranger compares it with what their own light client knows.
     pub origin: Origin,
     /// The links from there to the block.
-    pub links: Links,
+    pub links: Vec<Link>,
 }
 
 impl LinkedBlock {
@@ -42,7 +42,7 @@ impl LinkedBlock {
     /// # Errors
     /// Returns the first link that does not hold.
     pub fn verify(&self, origin: &Origin, network: &Network) -> Result<Anchored, LinkError> {
-        self.links.verify(origin, network.history())
+        links::verify(&self.links, origin, network.history())
     }
 }
 
@@ -243,7 +243,7 @@ impl Search<'_, '_> {
         let shown = verifier.end();
         let shown =
             shown.map_err(|error| self.failed(Some(error.to_string()), Missing::Headers))?;
-        Ok((shown, LinkedBlock { origin, links: Links { links } }))
+        Ok((shown, LinkedBlock { origin, links }))
     }
 
     /// Fetches the link of a step that starts from the block of this header. The first one that holds

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::anchor::header_proof::SummariesProof;
 use chainsieve::eth::anchor::network::{Fork, Network};
-use chainsieve::eth::anchor::sync_committee::{Bootstrap, Update, UpdateChunks, UpdateKind};
+use chainsieve::eth::anchor::sync_committee::{Bootstrap, Update, UpdateKind};
 
 use crate::nodes::transport::{Bytes, Transport};
 use crate::nodes::{Endpoint, Options, RpcError};
@@ -82,9 +82,9 @@ impl BeaconServer {
         let limit = count.clamp(1, 128) * MAX_UPDATE;
         self.object(what, &path, limit, |form| match form {
             // Each update has the digest of its fork.
-            Form::Ssz(bytes, _) => UpdateChunks::new(bytes, &self.network)
-                .collect::<Result<_, _>>()
-                .map_err(|error| error.to_string()),
+            Form::Ssz(bytes, _) => {
+                Update::list_from_ssz(bytes, &self.network).map_err(|error| error.to_string())
+            }
             Form::Json(text) => Update::list_from_json(text, self.network.preset())
                 .map_err(|error| error.to_string()),
         })

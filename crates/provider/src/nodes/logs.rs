@@ -46,7 +46,7 @@ impl Node {
                 }
             };
             self.keep_window_size(windows.size());
-            if let Some(WindowAction::End(Err(_))) = actions.last() {
+            if let Some(WindowAction::Refused(_)) = actions.last() {
                 return refused.map_or(Ok(()), |error| Err(error.into()));
             }
         }

@@ -9,7 +9,7 @@ use chainsieve::eth::chain_profile::ReceiptsScope;
 use chainsieve::eth::header::{BlockRef, ChainBlock};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{LogQuery, Semantics};
-use chainsieve::eth::receipts::{BlockReceipts, BloomAgreement, VerifyError};
+use chainsieve::eth::receipts::{BlockReceipts, BloomAgreement, ReceiptsError};
 
 use super::memory::{Flights, Kept, Size, kept};
 use super::source::{FilterTrust, Found, Missing, Part, Source, Wrong};
@@ -170,7 +170,7 @@ fn verify(
     filters: &FilterTrust,
     block: &ChainBlock<'_>,
     receipts: BlockReceipts,
-) -> Result<BlockReceipts, VerifyError> {
+) -> Result<BlockReceipts, ReceiptsError> {
     let (number, root) = (block.number, block.receipts_root);
     let profile = &filters.profile;
     let verified = receipts.verify_by_profile(profile, number, root, block.bloom.into())?;

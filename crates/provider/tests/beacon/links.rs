@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chainsieve::alloy_primitives::{B256, hex};
 use chainsieve::eth::anchor::Grade;
-use chainsieve::eth::anchor::links::{Anchored, Link, LinkKind, Links, Origin};
+use chainsieve::eth::anchor::links::{Anchored, Link, LinkKind, Origin};
 use chainsieve_provider::{
     BeaconClient, BeaconError, LinkOptions, LinkedBlock, Node, Provider, Stop,
 };
@@ -487,7 +487,7 @@ fn reordered_links_are_refused_or_lead_to_the_chain() {
     let origin = Origin::from(known.finalized());
     let number = HOPS[0] - 5;
     let linked = CLIENT.link(number, LinkOptions::new(&nodes.nodes)).expect("honest").1;
-    let [contract, parents] = &linked.links.links[..] else { panic!("{:?}", linked.links) };
+    let [contract, parents] = &linked.links[..] else { panic!("{:?}", linked.links) };
     let Link::Parents { headers } = parents else { panic!("{parents:?}") };
     let some = |keep: &dyn Fn(usize) -> bool| {
         let kept = headers.iter().enumerate().filter(|(index, _)| keep(*index));
@@ -515,7 +515,7 @@ fn reordered_links_are_refused_or_lead_to_the_chain() {
     ];
     for (name, links, expected) in cases {
         let mut changed = linked.clone();
-        changed.links = Links { links };
+        changed.links = links;
         let shown = changed.verify(&origin, known.network()).ok();
         let shown = shown.map(|shown| (shown.number, shown.hash));
         let expected = expected.map(|(number, block)| (number, CHAIN.hash(block)));

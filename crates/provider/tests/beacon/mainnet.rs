@@ -8,9 +8,7 @@ use chainsieve::eth::anchor::Grade;
 use chainsieve::eth::anchor::header_proof::{HeaderProof, ProofKind};
 use chainsieve::eth::anchor::links::LinkKind;
 use chainsieve::eth::anchor::network::{Fork, Network};
-use chainsieve::eth::anchor::sync_committee::{
-    Anchor, Bootstrap, Update, UpdateChunks, UpdateKind,
-};
+use chainsieve::eth::anchor::sync_committee::{Anchor, Bootstrap, Update, UpdateKind};
 use chainsieve_provider::{AnchorSource, BeaconClient, BeaconError, LinkOptions, Provider};
 use serde_json::Value;
 use testkit::eth::beacon_server::{BeaconData, BeaconServer, Quirk};
@@ -109,8 +107,7 @@ fn twenty_eight_periods_of_deneb() {
     let root = data.add_bootstrap(bootstrap);
     for name in ["updates_1379_count_14", "updates_1393_count_14"] {
         let body = corpus(&format!("light_client/rest/{name}.ssz")).expect("a corpus");
-        for update in UpdateChunks::new(&body, &network) {
-            let update = update.expect(name);
+        for update in Update::list_from_ssz(&body, &network).expect(name) {
             data.updates.insert(network.period_of_slot(update.attested.beacon.slot), update);
         }
     }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use chainsieve::eth::anchor::network::{Fork, Network, Preset};
-use chainsieve::eth::anchor::sync_committee::{Bootstrap, Update, UpdateChunks, UpdateKind};
+use chainsieve::eth::anchor::sync_committee::{Bootstrap, Update, UpdateKind};
 use serde_json::Value;
 use testkit::eth::beacon_objects::{
     bootstrap_json, bootstrap_ssz, update_chunks, update_json, update_ssz,
@@ -70,8 +70,7 @@ fn objects_of_mainnet_and_sepolia() {
     let network = Network::mainnet();
     for name in ["updates_1379_count_14", "updates_1393_count_14"] {
         let body = std::fs::read(root.join(format!("light_client/rest/{name}.ssz"))).expect(name);
-        let updates: Vec<_> =
-            UpdateChunks::new(&body, &network).collect::<Result<_, _>>().expect(name);
+        let updates = Update::list_from_ssz(&body, &network).expect(name);
         assert_eq!(update_chunks(&updates, &network), body, "{name}");
     }
     // What a node answered as JSON.
@@ -133,6 +132,6 @@ fn objects_of_the_made_up_chain() {
     assert_eq!(forks, FORKS[1..]);
     let updates: Vec<_> = setup.data.updates.values().cloned().collect();
     let body = update_chunks(&updates, network);
-    let read: Vec<_> = UpdateChunks::new(&body, network).collect::<Result<_, _>>().expect("chunks");
+    let read = Update::list_from_ssz(&body, network).expect("chunks");
     assert_eq!(read, updates);
 }

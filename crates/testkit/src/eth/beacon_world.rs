@@ -13,8 +13,8 @@ use blst::min_pk::{AggregatePublicKey, SecretKey};
 use chainsieve::eth::anchor::network::{Fork, Network, Preset};
 use chainsieve::eth::anchor::sync_committee::{
     Action, BeaconHeader, BlobGas, Bootstrap, Event, ExecutionHeader, ExecutionProof, Finality,
-    LightClient, LightClientHeader, NextCommittee, PublicKey, Signature, SyncAggregate,
-    SyncCommittee, Update, UpdateError,
+    LightClient, LightClientError, LightClientHeader, NextCommittee, PublicKey, Signature,
+    SyncAggregate, SyncCommittee, Update,
 };
 use serde_json::{Value, json};
 
@@ -357,7 +357,7 @@ impl World {
         &self,
         client: &mut LightClient,
         draft: Draft,
-    ) -> Result<Vec<Action>, UpdateError> {
+    ) -> Result<Vec<Action>, LightClientError> {
         let now = self.network.time_of_slot(draft.signature_slot);
         client.handle(Event::Update(&self.update(draft)), now)
     }

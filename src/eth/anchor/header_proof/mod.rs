@@ -170,18 +170,6 @@ struct Wire {
     ssz: Bytes,
 }
 
-/// A header that is part of the chain, and the reason to believe so.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ProvenHeader {
-    /// Number and hash of the block.
-    pub block: BlockRef,
-    /// How far the block can be believed.
-    pub grade: Grade,
-    /// The kind of the proof.
-    pub kind: ProofKind,
-}
-
 impl HeaderProof {
     /// Decodes the SSZ of a proof of this kind.
     ///
@@ -277,7 +265,7 @@ impl HeaderProof {
         }
     }
 
-    /// Verifies that the header's block is part of the chain.
+    /// Verifies that the header's block is part of the chain, and returns how far it can be believed.
     ///
     /// The header is hashed as received. For a beacon block from before Gloas, the slot in the
     /// proof must be that of the header's timestamp. Otherwise, the slot after a block could take
@@ -292,7 +280,7 @@ impl HeaderProof {
         &self,
         header: &HeaderView<'_>,
         history: &History,
-    ) -> Result<ProvenHeader, HeaderProofError> {
+    ) -> Result<Grade, HeaderProofError> {
         let block = BlockRef { number: header.number(), hash: header.hash() };
         self.verify_block(block, header.timestamp(), history)
     }
@@ -303,9 +291,9 @@ impl HeaderProof {
         block: BlockRef,
         timestamp: u64,
         history: &History,
-    ) -> Result<ProvenHeader, HeaderProofError> {
+    ) -> Result<Grade, HeaderProofError> {
         let BlockRef { number, hash } = block;
-        let grade = match &self.form {
+        match &self.form {
             Form::Accumulator { branch } => {
                 let (merge, epoch) = (history.merge_block(), number / EPOCH_BLOCKS);
                 let root = history.epoch_root(epoch).filter(|_| number < merge);
@@ -316,7 +304,7 @@ impl HeaderProof {
                 if !merkle_branch::is_valid(hash.0, branch, gindex, root.0) {
                     return Err(HeaderProofError::Epoch { epoch });
                 }
-                Grade::ReleaseCheckpoint
+                Ok(Grade::ReleaseCheckpoint)
             }
             Form::Beacon(form) => {
                 let slot = form.slot;
@@ -330,10 +318,9 @@ impl HeaderProof {
                 if !fits {
                     return Err(HeaderProofError::Time { slot, timestamp });
                 }
-                self.verify_beacon(form, hash, history)?
+                self.verify_beacon(form, hash, history)
             }
-        };
-        Ok(ProvenHeader { block, grade, kind: self.kind })
+        }
     }
 
     /// Verifies that a block with this hash is part of the chain, without its header.

@@ -11,9 +11,8 @@ use bls12_381::{
     G1Affine, G1Projective, G2Affine, G2Prepared, G2Projective, Gt, multi_miller_loop,
 };
 use sha2::Sha256;
-use thiserror::Error;
 
-use super::ssz::{Container, SszError, byte_leaves, merkle_root};
+use super::ssz::{Container, DecodeError, byte_leaves, merkle_root};
 use crate::eth::anchor::merkle_branch;
 use crate::eth::anchor::network::{Network, Preset};
 
@@ -49,7 +48,7 @@ impl fmt::Debug for SyncCommittee {
 
 impl SyncCommittee {
     /// Reads the committee from the fixed part of a container.
-    pub(super) fn decode(fields: &mut Container<'_>, preset: Preset) -> Result<Self, SszError> {
+    pub(super) fn decode(fields: &mut Container<'_>, preset: Preset) -> Result<Self, DecodeError> {
         let keys = fields.take(48 * preset.sync_committee_size())?;
         let keys = keys.as_chunks().0.iter().map(|key| PublicKey::new(*key)).collect();
         Ok(Self { keys, aggregate: PublicKey::new(fields.array()?) })
@@ -69,15 +68,6 @@ impl SyncCommittee {
     pub(super) fn is_empty(&self) -> bool {
         self.keys.iter().chain([&self.aggregate]).all(PublicKey::is_zero)
     }
-}
-
-/// Reason why a key of a sync committee is invalid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("key {index} of the sync committee is not a point of the curve, or is infinity")]
-#[non_exhaustive]
-pub struct KeyError {
-    /// Index of the key in the committee.
-    pub index: usize,
 }
 
 /// A sync committee whose keys are decompressed, so that a period pays for it once.
@@ -101,14 +91,17 @@ impl Committee {
     /// A key that is not on the curve, or is infinity, is refused. The check that a key is in the
     /// right subgroup is skipped: the chain made that check when it accepted the deposit.
     ///
+    /// # Errors
+    /// Returns the index of the first invalid key.
+    ///
     /// # Cost
     /// One square root for each key, about 20 ms for 512 keys.
-    pub(super) fn new(listed: Arc<SyncCommittee>) -> Result<Self, KeyError> {
+    pub(super) fn new(listed: Arc<SyncCommittee>) -> Result<Self, usize> {
         let mut points = Vec::with_capacity(listed.keys.len());
         for (index, key) in listed.keys.iter().enumerate() {
             let point = Option::from(G1Affine::from_compressed_unchecked(&key.0));
             let point = point.filter(|point: &G1Affine| !bool::from(point.is_identity()));
-            points.push(point.ok_or(KeyError { index })?);
+            points.push(point.ok_or(index)?);
         }
         let sum = points.iter().fold(G1Projective::identity(), |sum, point| sum + point);
         Ok(Self { listed, points: points.into(), sum })
@@ -190,7 +183,7 @@ pub struct SyncAggregate {
 }
 
 impl SyncAggregate {
-    pub(super) fn decode(fields: &mut Container<'_>, preset: Preset) -> Result<Self, SszError> {
+    pub(super) fn decode(fields: &mut Container<'_>, preset: Preset) -> Result<Self, DecodeError> {
         let bits = fields.take(preset.sync_committee_size() / 8)?.into();
         Ok(Self { bits, signature: Signature::new(fields.array()?) })
     }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use alloy_primitives::{Address, B256, Bloom, Bytes, U256};
 use thiserror::Error;
 
-use super::ssz::{Container, SszError, byte_leaves, merkle_root, uint64_leaf};
+use super::ssz::{Container, DecodeError, byte_leaves, merkle_root, uint64_leaf};
 use crate::eth::anchor::merkle_branch;
 use crate::eth::anchor::network::{Fork, Network};
 
@@ -44,7 +44,7 @@ pub struct BeaconHeader {
 }
 
 impl BeaconHeader {
-    fn decode(fields: &mut Container<'_>) -> Result<Self, SszError> {
+    fn decode(fields: &mut Container<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
             slot: fields.u64()?,
             proposer_index: fields.u64()?,
@@ -119,7 +119,7 @@ pub struct ExecutionHeader {
 }
 
 impl ExecutionHeader {
-    fn decode(bytes: &[u8], has_blobs: bool) -> Result<Self, SszError> {
+    fn decode(bytes: &[u8], has_blobs: bool) -> Result<Self, DecodeError> {
         let mut fields = Container::new("execution header", bytes);
         let mut header = Self {
             parent_hash: fields.root()?,
@@ -149,10 +149,10 @@ impl ExecutionHeader {
     }
 
     /// Sets the extra data after a check of its length.
-    pub(super) fn set_extra_data(&mut self, bytes: &[u8]) -> Result<(), SszError> {
+    pub(super) fn set_extra_data(&mut self, bytes: &[u8]) -> Result<(), DecodeError> {
         if bytes.len() > EXTRA_DATA_LIMIT {
             let (found, limit) = (bytes.len(), EXTRA_DATA_LIMIT);
-            return Err(SszError::TooLong { what: "extra data", found, limit });
+            return Err(DecodeError::TooLong { what: "extra data", found, limit });
         }
         self.extra_data = Bytes::copy_from_slice(bytes);
         Ok(())
@@ -369,7 +369,7 @@ impl Layout {
 
 impl LightClientHeader {
     /// Decodes a header in the container of `layout`.
-    pub(super) fn decode(bytes: &[u8], layout: Layout) -> Result<Self, SszError> {
+    pub(super) fn decode(bytes: &[u8], layout: Layout) -> Result<Self, DecodeError> {
         let mut fields = Container::new("light-client header", bytes);
         let beacon = BeaconHeader::decode(&mut fields)?;
         let execution = match layout {
@@ -452,7 +452,7 @@ impl LightClientHeader {
 }
 
 /// Reads a branch of fixed length.
-fn nodes<const N: usize>(fields: &mut Container<'_>) -> Result<[B256; N], SszError> {
+fn nodes<const N: usize>(fields: &mut Container<'_>) -> Result<[B256; N], DecodeError> {
     let mut branch = [B256::ZERO; N];
     for node in &mut branch {
         *node = fields.root()?;

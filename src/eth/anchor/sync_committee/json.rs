@@ -17,7 +17,8 @@ use super::committee::{PublicKey, Signature, SyncAggregate, SyncCommittee};
 use super::header::{
     BeaconHeader, BlobGas, ExecutionHeader, ExecutionProof, Layout, LightClientHeader,
 };
-use super::update::{Bootstrap, DecodeError, Update, UpdateKind};
+use super::ssz::DecodeError;
+use super::update::{Bootstrap, Update, UpdateKind};
 use crate::eth::anchor::network::{Fork, Preset};
 use crate::eth::json::{self, Prefix, message};
 
@@ -221,7 +222,7 @@ impl Reader {
             withdrawals_root: B256::new(fields.withdrawals_root.0),
             blob_gas,
         };
-        header.set_extra_data(&fields.extra_data.0).map_err(DecodeError::from)?;
+        header.set_extra_data(&fields.extra_data.0)?;
         Ok(header)
     }
 

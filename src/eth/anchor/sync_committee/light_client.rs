@@ -12,9 +12,9 @@ use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
-use super::committee::{Committee, KeyError, PublicKey, SyncCommittee};
+use super::committee::{Committee, PublicKey, SyncCommittee};
 use super::update::Bootstrap;
-use super::verify::{self, BootstrapError, Known, UpdateError, VerifiedHeader, VerifiedUpdate};
+use super::verify::{self, Known, LightClientError, VerifiedHeader, VerifiedUpdate};
 use super::{Action, Anchor, Checkpoint, Event, Evidence, Participation, Request, Trust};
 use crate::eth::anchor::network::Network;
 use crate::eth::json::message;
@@ -55,7 +55,7 @@ impl LightClient {
     /// of them may have left. `now` is the [current time](crate#time).
     ///
     /// # Errors
-    /// Returns a [`BootstrapError`] if the bootstrap is not proven by the root.
+    /// Returns a [`LightClientError`] if the bootstrap is not proven by the root.
     ///
     /// # Cost
     /// About 1,000 SHA-256 and one square root for each key: about 20 ms for 512 keys.
@@ -64,7 +64,7 @@ impl LightClient {
         trusted_root: B256,
         bootstrap: &Bootstrap,
         now: Duration,
-    ) -> Result<Self, BootstrapError> {
+    ) -> Result<Self, LightClientError> {
         let current_slot = network.slot_at(now).unwrap_or(0);
         let (header, current) = verify::bootstrap(bootstrap, trusted_root, current_slot, &network)?;
         let trust = Trust {
@@ -94,14 +94,18 @@ impl LightClient {
     /// Processes an event. `now` is the [current time](crate#time).
     ///
     /// # Errors
-    /// Returns an [`UpdateError`] if an update is refused. What is known is then unchanged, but for a
+    /// Returns a [`LightClientError`] if an update is refused. What is known is then unchanged, but for a
     /// best update that cannot be forced: it is dropped.
     ///
     /// # Cost
     /// For an update about 3 ms: one hash to the curve and two pairings. An update with a sync
     /// committee costs 1,000 SHA-256 more, and about 20 ms when its committee is taken over.
     #[expect(clippy::needless_pass_by_value, reason = "the shape of every machine's `handle`")]
-    pub fn handle(&mut self, event: Event<'_>, now: Duration) -> Result<Vec<Action>, UpdateError> {
+    pub fn handle(
+        &mut self,
+        event: Event<'_>,
+        now: Duration,
+    ) -> Result<Vec<Action>, LightClientError> {
         let current_slot = self.network.slot_at(now).unwrap_or(0);
         match event {
             Event::Update(update) => {
@@ -204,7 +208,7 @@ impl LightClient {
         &mut self,
         update: VerifiedUpdate,
         now: Duration,
-    ) -> Result<Vec<Action>, UpdateError> {
+    ) -> Result<Vec<Action>, LightClientError> {
         let (attested_slot, finalized_slot) =
             (update.attested.beacon.slot, update.finalized_slot());
         let teaches = self.next.is_none()
@@ -241,7 +245,7 @@ impl LightClient {
     }
 
     /// `process_light_client_store_force_update`.
-    fn force(&mut self, current_slot: u64, now: Duration) -> Result<Vec<Action>, UpdateError> {
+    fn force(&mut self, current_slot: u64, now: Duration) -> Result<Vec<Action>, LightClientError> {
         if self.force_from().is_none_or(|from| current_slot < from) {
             return Ok(Vec::new());
         }
@@ -274,9 +278,11 @@ impl LightClient {
     }
 
     /// Returns how an update moves the sync committees when `finalized_slot` is finalised.
-    fn step(&self, update: &VerifiedUpdate, finalized_slot: u64) -> Result<Step, KeyError> {
-        let next =
-            || update.next_committee.as_ref().map(Arc::clone).map(Committee::new).transpose();
+    fn step(&self, update: &VerifiedUpdate, finalized_slot: u64) -> Result<Step, LightClientError> {
+        let next = || {
+            let next = update.next_committee.as_ref().map(Arc::clone).map(Committee::new);
+            next.transpose().map_err(|index| LightClientError::Key { index })
+        };
         let period = self.period(self.finalized.beacon.slot);
         Ok(match self.next {
             None => Step::Learn(next()?),
@@ -392,8 +398,11 @@ pub enum StoredError {
         expected: usize,
     },
     /// A key of a committee is invalid.
-    #[error(transparent)]
-    Key(#[from] KeyError),
+    #[error("key {index} of the sync committee is not a point of the curve, or is infinity")]
+    Key {
+        /// Index of the key in the committee.
+        index: usize,
+    },
     /// Two members contradict each other.
     #[error("{0}")]
     Contradiction(&'static str),
@@ -447,7 +456,7 @@ impl Keys {
         }
         let keys = keys.iter().copied().map(PublicKey::new).collect();
         let listed = SyncCommittee { keys, aggregate: self.aggregate };
-        Ok(Committee::new(Arc::new(listed))?)
+        Committee::new(Arc::new(listed)).map_err(|index| StoredError::Key { index })
     }
 }
 

@@ -74,18 +74,15 @@ use alloy_primitives::B256;
 
 use super::Grade;
 
-pub use committee::{KeyError, PublicKey, Signature, SyncAggregate, SyncCommittee};
+pub use committee::{PublicKey, Signature, SyncAggregate, SyncCommittee};
 pub use header::{
     BeaconHeader, BeaconHeaderError, BlobGas, BoundExecution, ExecutionHeader, ExecutionProof,
     LightClientHeader,
 };
 pub use light_client::{LightClient, StoredError};
-pub use ssz::SszError;
-pub use update::{
-    Bootstrap, DecodeError, Finality, NextCommittee, Rank, ResponseError, Update, UpdateChunks,
-    UpdateKind,
-};
-pub use verify::{BootstrapError, UpdateError};
+pub use ssz::DecodeError;
+pub use update::{Bootstrap, Finality, NextCommittee, Rank, Update, UpdateKind};
+pub use verify::LightClientError;
 
 /// Input of a [`LightClient`].
 #[derive(Debug, Clone)]

@@ -4,20 +4,26 @@
 //! 4-byte little-endian offset in the place of each of these. Source: `ssz/simple-serialize.md` of
 //! consensus-specs.
 
+use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::vec::Vec;
 
-use alloy_primitives::B256;
+use alloy_primitives::{B256, FixedBytes};
 use thiserror::Error;
 
 use crate::eth::anchor::merkle_branch::parent;
+use crate::eth::anchor::network::Fork;
 
-/// Reason why bytes are not the SSZ of a light-client object.
+/// Reason why bytes or JSON are not a light-client object.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum SszError {
+pub enum DecodeError {
+    /// The fork has no light-client objects.
+    #[error("{0} has no light-client objects")]
+    NoLightClient(Fork),
     /// The bytes end within a field, or have a length that the container does not have.
     #[error("{what}: {found} bytes, expected {expected}")]
-    Length {
+    Size {
         /// The container.
         what: &'static str,
         /// Number of bytes found.
@@ -45,6 +51,59 @@ pub enum SszError {
         /// Maximum number of bytes.
         limit: usize,
     },
+    /// A next sync committee comes without its branch.
+    #[error("a next sync committee without a branch")]
+    CommitteeWithoutBranch,
+    /// A finalised header comes without its branch.
+    #[error("a finalised header without a branch")]
+    FinalizedWithoutBranch,
+    /// The finalised header is in slot 0 but not empty. A state commits to the genesis block as a
+    /// root of zero.
+    #[error("a finalised header of slot 0 that is not empty")]
+    FinalizedGenesis,
+    /// The text is not JSON, or a member is missing or malformed. The message tells the place.
+    #[error("{0}")]
+    Json(String),
+    /// A list or byte string has a length that the fork or preset does not have.
+    #[error("{member}: {found} values, expected {expected}")]
+    Length {
+        /// Name of the member.
+        member: &'static str,
+        /// Number of values found.
+        found: usize,
+        /// Number of values of the fork's container.
+        expected: usize,
+    },
+    /// A member is missing that the fork has.
+    #[error("{member} is missing in an object of {fork}")]
+    Missing {
+        /// Name of the member.
+        member: &'static str,
+        /// Fork that the object claims.
+        fork: Fork,
+    },
+    /// The answer ends within the chunk.
+    #[error("{found} bytes, expected {expected}")]
+    Truncated {
+        /// Number of bytes that are left.
+        found: usize,
+        /// Number of bytes that the chunk states.
+        expected: u64,
+    },
+    /// The chunk is too short for a fork digest.
+    #[error("a chunk of {0} bytes has no fork digest")]
+    NoDigest(u64),
+    /// The digest is that of no fork of the network.
+    #[error("fork digest {0} is unknown on this network")]
+    UnknownDigest(FixedBytes<4>),
+    /// An update of an answer with several is malformed.
+    #[error("update {index} of the answer: {problem}")]
+    InList {
+        /// Index of the update.
+        index: usize,
+        /// Reason why it is malformed.
+        problem: Box<Self>,
+    },
 }
 
 /// Reads the fixed part of a container from left to right.
@@ -62,8 +121,8 @@ impl<'a> Container<'a> {
         Self { what, bytes, rest: bytes, offsets: Vec::new() }
     }
 
-    pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], SszError> {
-        let (taken, rest) = self.rest.split_at_checked(length).ok_or(SszError::Length {
+    pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or(DecodeError::Size {
             what: self.what,
             found: self.bytes.len(),
             expected: self.position() + length,
@@ -76,28 +135,28 @@ impl<'a> Container<'a> {
         self.bytes.len() - self.rest.len()
     }
 
-    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], SszError> {
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let mut array = [0; N];
         array.copy_from_slice(self.take(N)?);
         Ok(array)
     }
 
-    pub(super) fn root(&mut self) -> Result<B256, SszError> {
+    pub(super) fn root(&mut self) -> Result<B256, DecodeError> {
         self.array().map(B256::new)
     }
 
-    pub(super) fn u64(&mut self) -> Result<u64, SszError> {
+    pub(super) fn u64(&mut self) -> Result<u64, DecodeError> {
         self.array().map(u64::from_le_bytes)
     }
 
-    pub(super) fn branch(&mut self, depth: usize) -> Result<Vec<B256>, SszError> {
+    pub(super) fn branch(&mut self, depth: usize) -> Result<Vec<B256>, DecodeError> {
         // The bytes are taken first, so that memory is proportional to the input.
         let bytes = self.take(32 * depth)?;
         Ok(bytes.as_chunks().0.iter().map(|node| B256::new(*node)).collect())
     }
 
     /// Reads the offset of a field of variable size.
-    pub(super) fn offset(&mut self) -> Result<(), SszError> {
+    pub(super) fn offset(&mut self) -> Result<(), DecodeError> {
         let offset = u32::from_le_bytes(self.array()?);
         self.offsets.push(usize::try_from(offset).unwrap_or(usize::MAX));
         Ok(())
@@ -107,15 +166,15 @@ impl<'a> Container<'a> {
     ///
     /// The first of these fields starts at the end of the fixed part, each one ends where the next
     /// one starts, and the last one ends with the container.
-    pub(super) fn end(self) -> Result<Vec<&'a [u8]>, SszError> {
+    pub(super) fn end(self) -> Result<Vec<&'a [u8]>, DecodeError> {
         let (what, found) = (self.what, self.bytes.len());
         let mut start = self.position();
         match self.offsets.first() {
             None if !self.rest.is_empty() => {
-                return Err(SszError::Length { what, found, expected: start });
+                return Err(DecodeError::Size { what, found, expected: start });
             }
             Some(&first) if first != start => {
-                return Err(SszError::Offset { what, found: first, expected: start });
+                return Err(DecodeError::Offset { what, found: first, expected: start });
             }
             _ => {}
         }
@@ -123,7 +182,7 @@ impl<'a> Container<'a> {
         let mut fields = Vec::with_capacity(self.offsets.len());
         for end in ends.take(self.offsets.len()) {
             let field = self.bytes.get(start..end);
-            fields.push(field.ok_or(SszError::Offset { what, found: end, expected: start })?);
+            fields.push(field.ok_or(DecodeError::Offset { what, found: end, expected: start })?);
             start = end;
         }
         Ok(fields)

@@ -1,74 +1,16 @@
 //! Light-client objects: bootstrap and updates, from SSZ.
 
-use alloc::string::String;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use alloy_primitives::{B256, FixedBytes};
-use thiserror::Error;
 
 use super::committee::{SyncAggregate, SyncCommittee};
 use super::header::{Layout, LightClientHeader};
-use super::ssz::{Container, SszError};
+use super::ssz::{Container, DecodeError};
 use crate::eth::anchor::network::{Fork, Network, Preset};
-
-/// Reason why bytes or JSON are not a light-client object.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum DecodeError {
-    /// The fork has no light-client objects.
-    #[error("{0} has no light-client objects")]
-    NoLightClient(Fork),
-    /// The bytes are not SSZ of the container.
-    #[error(transparent)]
-    Ssz(#[from] SszError),
-    /// A next sync committee comes without its branch.
-    #[error("a next sync committee without a branch")]
-    CommitteeWithoutBranch,
-    /// A finalised header comes without its branch.
-    #[error("a finalised header without a branch")]
-    FinalizedWithoutBranch,
-    /// The finalised header is in slot 0 but not empty. A state commits to the genesis block as a
-    /// root of zero.
-    #[error("a finalised header of slot 0 that is not empty")]
-    FinalizedGenesis,
-    /// The text is not JSON, or a member is missing or malformed. The message tells the place.
-    #[error("{0}")]
-    Json(String),
-    /// A list or byte string has a length that the fork or preset does not have.
-    #[error("{member}: {found} values, expected {expected}")]
-    Length {
-        /// Name of the member.
-        member: &'static str,
-        /// Number of values found.
-        found: usize,
-        /// Number of values of the fork's container.
-        expected: usize,
-    },
-    /// A member is missing that the fork has.
-    #[error("{member} is missing in an object of {fork}")]
-    Missing {
-        /// Name of the member.
-        member: &'static str,
-        /// Fork that the object claims.
-        fork: Fork,
-    },
-    /// The answer ends within the chunk.
-    #[error("{found} bytes, expected {expected}")]
-    Truncated {
-        /// Number of bytes that are left.
-        found: usize,
-        /// Number of bytes that the chunk states.
-        expected: u64,
-    },
-    /// The chunk is too short for a fork digest.
-    #[error("a chunk of {0} bytes has no fork digest")]
-    NoDigest(u64),
-    /// The digest is that of no fork of the network.
-    #[error("fork digest {0} is unknown on this network")]
-    UnknownDigest(FixedBytes<4>),
-}
 
 /// `LightClientBootstrap`: a header, and the sync committee of its period.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,7 +91,7 @@ enum HeaderPlace<'a> {
 }
 
 impl<'a> HeaderPlace<'a> {
-    fn read(fields: &mut Container<'a>, layout: Layout) -> Result<Self, SszError> {
+    fn read(fields: &mut Container<'a>, layout: Layout) -> Result<Self, DecodeError> {
         match layout.header_size() {
             Some(size) => fields.take(size).map(Self::Inline),
             None => fields.offset().map(|()| Self::Variable),
@@ -160,7 +102,7 @@ impl<'a> HeaderPlace<'a> {
         self,
         variable: &mut impl Iterator<Item = &'a [u8]>,
         layout: Layout,
-    ) -> Result<LightClientHeader, SszError> {
+    ) -> Result<LightClientHeader, DecodeError> {
         let bytes = match self {
             Self::Inline(bytes) => bytes,
             Self::Variable => variable.next().unwrap_or_default(),
@@ -323,68 +265,44 @@ impl Update {
     }
 }
 
-/// Reason why an answer of several updates is malformed.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("update {index} of the answer: {problem}")]
-#[non_exhaustive]
-pub struct ResponseError {
-    /// Index of the chunk.
-    pub index: usize,
-    /// Reason why it is malformed.
-    pub problem: DecodeError,
-}
-
-/// Iterator over the updates of an answer to `/eth/v1/beacon/light_client/updates` as SSZ, which are one after
-/// the other. It ends after the first error.
-///
-/// | bytes | field |
-/// |---|---|
-/// | 8 | length of the rest of the chunk, little-endian |
-/// | 4 | fork digest of the attested slot |
-/// | length − 4 | the update |
-#[derive(Debug, Clone)]
-pub struct UpdateChunks<'a> {
-    network: &'a Network,
-    rest: &'a [u8],
-    index: usize,
-}
-
-impl<'a> UpdateChunks<'a> {
-    /// Reads the body of an answer. The digests are those of `network`.
-    pub const fn new(body: &'a [u8], network: &'a Network) -> Self {
-        Self { network, rest: body, index: 0 }
-    }
-
-    fn read(&mut self) -> Result<Update, DecodeError> {
-        let truncated = |expected| DecodeError::Truncated { found: self.rest.len(), expected };
-        let (length, rest) = self.rest.split_first_chunk().ok_or(truncated(12))?;
-        let length = u64::from_le_bytes(*length);
-        let chunk = usize::try_from(length).ok().and_then(|length| rest.split_at_checked(length));
-        let (chunk, rest) = chunk.ok_or(truncated(length.saturating_add(8)))?;
-        let (digest, ssz) = chunk.split_first_chunk().ok_or(DecodeError::NoDigest(length))?;
-        let fork = fork_of(self.network, FixedBytes::new(*digest))?;
-        self.rest = rest;
-        Update::from_ssz(ssz, UpdateKind::Full, fork, self.network.preset())
-    }
-}
-
-fn fork_of(network: &Network, digest: FixedBytes<4>) -> Result<Fork, DecodeError> {
-    network.fork_of_digest(digest).ok_or(DecodeError::UnknownDigest(digest))
-}
-
-impl Iterator for UpdateChunks<'_> {
-    type Item = Result<Update, ResponseError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.rest.is_empty() {
-            return None;
+impl Update {
+    /// Decodes the answer to `/eth/v1/beacon/light_client/updates` as SSZ: updates that are one after the
+    /// other. The digests are those of `network`.
+    ///
+    /// | bytes | field |
+    /// |---|---|
+    /// | 8 | length of the rest of the chunk, little-endian |
+    /// | 4 | fork digest of the attested slot |
+    /// | length − 4 | the update |
+    ///
+    /// # Errors
+    /// Returns a [`DecodeError::InList`] for the first update that is malformed.
+    ///
+    /// # Cost
+    /// Allocates about the length of the input.
+    pub fn list_from_ssz(body: &[u8], network: &Network) -> Result<Vec<Self>, DecodeError> {
+        let mut updates = Vec::new();
+        let mut rest = body;
+        while !rest.is_empty() {
+            let update = read_chunk(&mut rest, network).map_err(|problem| DecodeError::InList {
+                index: updates.len(),
+                problem: Box::new(problem),
+            })?;
+            updates.push(update);
         }
-        let index = self.index;
-        self.index += 1;
-        let update = self.read();
-        if update.is_err() {
-            self.rest = &[];
-        }
-        Some(update.map_err(|problem| ResponseError { index, problem }))
+        Ok(updates)
     }
+}
+
+fn read_chunk(body: &mut &[u8], network: &Network) -> Result<Update, DecodeError> {
+    let truncated = |expected| DecodeError::Truncated { found: body.len(), expected };
+    let (length, rest) = body.split_first_chunk().ok_or(truncated(12))?;
+    let length = u64::from_le_bytes(*length);
+    let chunk = usize::try_from(length).ok().and_then(|length| rest.split_at_checked(length));
+    let (chunk, rest) = chunk.ok_or(truncated(length.saturating_add(8)))?;
+    let (digest, ssz) = chunk.split_first_chunk().ok_or(DecodeError::NoDigest(length))?;
+    let digest = FixedBytes::new(*digest);
+    let fork = network.fork_of_digest(digest).ok_or(DecodeError::UnknownDigest(digest))?;
+    *body = rest;
+    Update::from_ssz(ssz, UpdateKind::Full, fork, network.preset())
 }

@@ -6,17 +6,17 @@ use alloy_primitives::B256;
 use thiserror::Error;
 
 use super::Participation;
-use super::committee::{Committee, KeyError, SyncCommittee};
+use super::committee::{Committee, SyncCommittee};
 use super::header::{BeaconHeader, BeaconHeaderError, BoundExecution, LightClientHeader, proves};
 use super::update::Rank;
 use super::update::{Bootstrap, Finality, Update};
 use crate::eth::anchor::network::{Fork, Network};
 
-/// Reason why a bootstrap is refused.
+/// Reason why a bootstrap or an update is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum BootstrapError {
-    /// The root of the header is not the trusted root.
+pub enum LightClientError {
+    /// The root of the bootstrap's header is not the trusted root.
     #[error("the header has root {found}, but the trusted root is {trusted}")]
     OtherRoot {
         /// Root of the header.
@@ -24,29 +24,17 @@ pub enum BootstrapError {
         /// Root that the caller trusts.
         trusted: B256,
     },
-    /// The header does not bind its execution block.
+    /// The bootstrap's header does not bind its execution block.
     #[error(transparent)]
     Header(#[from] BeaconHeaderError),
-    /// The slot of the header has not started.
+    /// The slot of the bootstrap's header has not started.
     #[error("the trusted block is of slot {slot}, but the current slot is {current_slot}")]
-    Future {
+    FutureCheckpoint {
         /// Slot of the header.
         slot: u64,
         /// Slot of the caller's clock.
         current_slot: u64,
     },
-    /// The branch does not lead from the sync committee to the header's state.
-    #[error("the branch of the sync committee is wrong")]
-    CommitteeBranch,
-    /// A key of the sync committee is invalid.
-    #[error(transparent)]
-    Key(#[from] KeyError),
-}
-
-/// Reason why an update is refused.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum UpdateError {
     /// Nobody signed.
     #[error("no member of the sync committee signed")]
     NoParticipants,
@@ -105,8 +93,8 @@ pub enum UpdateError {
         /// Period of the committee.
         period: u64,
     },
-    /// The branch does not lead from the next sync committee to the attested state.
-    #[error("the branch of the next sync committee is wrong")]
+    /// The branch does not lead from the sync committee to the state of the header.
+    #[error("the branch of the sync committee is wrong")]
     CommitteeBranch,
     /// The signature is not that of the participants.
     #[error("the signature is not by the {participants} members whose bits are set")]
@@ -114,19 +102,31 @@ pub enum UpdateError {
         /// Number of participants.
         participants: usize,
     },
-    /// A key of the next sync committee is invalid.
-    #[error(transparent)]
-    Key(#[from] KeyError),
+    /// A key of the sync committee is invalid.
+    #[error("key {index} of the sync committee is not a point of the curve, or is infinity")]
+    Key {
+        /// Index of the key in the committee.
+        index: usize,
+    },
+    /// A bootstrap was requested and updates were sent, or the other way round.
+    #[error("an object of another kind than requested")]
+    OtherKind,
 }
 
-impl UpdateError {
-    /// Returns `true` if an honest server can have sent the update: it may be valid for a client
+impl LightClientError {
+    /// Returns `true` if an honest server can have sent the object: it may be valid for a client
     /// with another clock, or with more or less progress.
     ///
-    /// If `false`, the update is invalid for every client of this [`Network`]. The network's fork
+    /// If `false`, the object is invalid for every client of this [`Network`]. The network's fork
     /// schedule must be up to date for that: after a fork that it lacks, every update is invalid.
     pub const fn is_about_progress(&self) -> bool {
-        matches!(self, Self::Future { .. } | Self::UnknownCommittee { .. } | Self::NotNewer { .. })
+        matches!(
+            self,
+            Self::FutureCheckpoint { .. }
+                | Self::Future { .. }
+                | Self::UnknownCommittee { .. }
+                | Self::NotNewer { .. }
+        )
     }
 }
 
@@ -191,23 +191,24 @@ pub(super) fn bootstrap(
     trusted: B256,
     current_slot: u64,
     network: &Network,
-) -> Result<(VerifiedHeader, Committee), BootstrapError> {
+) -> Result<(VerifiedHeader, Committee), LightClientError> {
     // The root is compared first: under another root, nothing else says anything.
     let found = bootstrap.header.beacon.root();
     if found != trusted {
-        return Err(BootstrapError::OtherRoot { found, trusted });
+        return Err(LightClientError::OtherRoot { found, trusted });
     }
     let header = VerifiedHeader::new(&bootstrap.header, network)?;
     let slot = header.beacon.slot;
     if slot > current_slot {
-        return Err(BootstrapError::Future { slot, current_slot });
+        return Err(LightClientError::FutureCheckpoint { slot, current_slot });
     }
     let gindex = StateIndices::of(network.fork_at_slot(slot)).current_committee;
     let root = bootstrap.committee.root();
     if !proves(root, &bootstrap.committee_branch, gindex, header.beacon.state_root) {
-        return Err(BootstrapError::CommitteeBranch);
+        return Err(LightClientError::CommitteeBranch);
     }
-    Ok((header, Committee::new(Arc::clone(&bootstrap.committee))?))
+    let committee = Committee::new(Arc::clone(&bootstrap.committee));
+    Ok((header, committee.map_err(|index| LightClientError::Key { index })?))
 }
 
 /// What a light client knows when an update arrives.
@@ -231,23 +232,23 @@ impl Known<'_> {
         self,
         update: &Update,
         current_slot: u64,
-    ) -> Result<VerifiedUpdate, UpdateError> {
+    ) -> Result<VerifiedUpdate, LightClientError> {
         let network = self.network;
         let participants = update.aggregate.participants();
         if participants == 0 {
-            return Err(UpdateError::NoParticipants);
+            return Err(LightClientError::NoParticipants);
         }
         let (attested_slot, signature_slot) = (update.attested.beacon.slot, update.signature_slot);
         let finalized_slot = update.finality.as_ref().map_or(0, Finality::slot);
         if !(signature_slot > attested_slot && attested_slot >= finalized_slot) {
-            return Err(UpdateError::SlotOrder {
+            return Err(LightClientError::SlotOrder {
                 finalized: finalized_slot,
                 attested: attested_slot,
                 signature: signature_slot,
             });
         }
         if signature_slot > current_slot {
-            return Err(UpdateError::Future { signature_slot, current_slot });
+            return Err(LightClientError::Future { signature_slot, current_slot });
         }
         let period = network.period_of_slot(self.finalized_slot);
         let signature_period = network.period_of_slot(signature_slot);
@@ -258,7 +259,7 @@ impl Known<'_> {
         };
         let Some(committee) = committee else {
             let last = period + u64::from(self.next.is_some());
-            return Err(UpdateError::UnknownCommittee {
+            return Err(LightClientError::UnknownCommittee {
                 found: signature_period,
                 first: period,
                 last,
@@ -268,21 +269,21 @@ impl Known<'_> {
         let teaches = self.next.is_none() && update.next_committee.is_some() && in_store_period;
         if attested_slot <= self.finalized_slot && !teaches {
             let (attested, finalized) = (attested_slot, self.finalized_slot);
-            return Err(UpdateError::NotNewer { attested, finalized });
+            return Err(LightClientError::NotNewer { attested, finalized });
         }
         let attested =
-            VerifiedHeader::new(&update.attested, network).map_err(UpdateError::Attested)?;
+            VerifiedHeader::new(&update.attested, network).map_err(LightClientError::Attested)?;
         let indices = StateIndices::of(network.fork_at_slot(attested_slot));
         let state_root = attested.beacon.state_root;
         let finalized = match &update.finality {
             None => None,
             Some(Finality { header, branch }) => {
                 let header = header.as_ref().map(|header| VerifiedHeader::new(header, network));
-                let header = header.transpose().map_err(UpdateError::Finalized)?;
+                let header = header.transpose().map_err(LightClientError::Finalized)?;
                 // A state names the genesis block by a root of zero.
                 let root = header.as_ref().map_or(B256::ZERO, |header| header.root);
                 if !proves(root, branch, indices.finalized_root, state_root) {
-                    return Err(UpdateError::FinalityBranch);
+                    return Err(LightClientError::FinalityBranch);
                 }
                 header
             }
@@ -290,16 +291,16 @@ impl Known<'_> {
         if let Some(next) = &update.next_committee {
             let known = self.next.filter(|_| in_store_period);
             if known.is_some_and(|known| *known.committee() != *next.committee) {
-                return Err(UpdateError::OtherCommittee { period: period + 1 });
+                return Err(LightClientError::OtherCommittee { period: period + 1 });
             }
             let root = next.committee.root();
             if !proves(root, &next.branch, indices.next_committee, state_root) {
-                return Err(UpdateError::CommitteeBranch);
+                return Err(LightClientError::CommitteeBranch);
             }
         }
         let aggregate = &update.aggregate;
         if !committee.signed_header(aggregate, attested.root, signature_slot, network) {
-            return Err(UpdateError::Signature { participants });
+            return Err(LightClientError::Signature { participants });
         }
         Ok(VerifiedUpdate {
             attested,

@@ -6,8 +6,8 @@ use anyhow::{Context as _, bail};
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::anchor::network::{Network, Preset};
 use chainsieve::eth::anchor::sync_committee::{
-    Action, Anchor, Bootstrap, BootstrapError, Checkpoint, Event, Evidence, LightClient, Update,
-    UpdateError, UpdateKind,
+    Action, Anchor, Bootstrap, Checkpoint, Event, Evidence, LightClient, LightClientError, Update,
+    UpdateKind,
 };
 use chainsieve_report::calendar::Utc;
 use chainsieve_report::{Exit, Page, Reader, Report, as_text, grouped};
@@ -62,7 +62,7 @@ fn judge(
                 committee_period: Some(network.period_of_slot(bootstrap.header.beacon.slot)),
                 ..Brought::default()
             }),
-            (Object::Bootstrap(_), Err(error @ BootstrapError::Future { .. })) => {
+            (Object::Bootstrap(_), Err(error)) if error.is_about_progress() => {
                 Outcome::Undecided(error.to_string())
             }
             (Object::Bootstrap(_), Err(error)) => Outcome::Refused(error.to_string()),
@@ -89,7 +89,7 @@ fn apply(client: &mut LightClient, update: &Update, now: Duration) -> Outcome {
             }
             Outcome::Accepted(brought)
         }
-        Err(error @ UpdateError::NotNewer { .. }) => Outcome::Older(error.to_string()),
+        Err(error @ LightClientError::NotNewer { .. }) => Outcome::Older(error.to_string()),
         // An honest server may have sent it, for example for another clock.
         Err(error) if error.is_about_progress() => Outcome::Undecided(error.to_string()),
         Err(error) => Outcome::Refused(error.to_string()),

@@ -9,7 +9,7 @@ use chainsieve::eth::audit::{Action, Audit, Event};
 use chainsieve::eth::files::{BlockEntries, FileFormat, JsonValue, JsonValues, body_transactions};
 use chainsieve::eth::header::{BlockRef, LinkedHeaders};
 use chainsieve::eth::log::{LocatedLog, LogJsonError};
-use chainsieve::eth::receipts::{BlockReceipts, VerifyError};
+use chainsieve::eth::receipts::{BlockReceipts, ReceiptsError};
 use chainsieve_report::{Source, excerpt, grouped, named};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -217,8 +217,8 @@ fn root(receipts: &BlockReceipts) -> Option<B256> {
     // that contains the computed root.
     match receipts.verify(B256::ZERO, (&[u8::MAX; 256]).into()) {
         Err(
-            VerifyError::RootMismatch { computed, .. }
-            | VerifyError::PostStatesMayBeMissing { computed, .. },
+            ReceiptsError::RootMismatch { computed, .. }
+            | ReceiptsError::PostStatesMayBeMissing { computed, .. },
         ) => Some(computed),
         _ => None,
     }

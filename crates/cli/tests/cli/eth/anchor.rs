@@ -2,7 +2,7 @@
 //! objects. Objects of other forks and the official cases are tested with the library.
 
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::anchor::links::{Link, Links, Origin};
+use chainsieve::eth::anchor::links::{Link, Origin};
 use chainsieve::eth::anchor::network::{Fork, Network};
 use chainsieve::eth::anchor::sync_committee::{Bootstrap, Event, LightClient, Update, UpdateKind};
 use testkit::eth::beacon_server::{BeaconData, BeaconServer, Quirk};
@@ -88,7 +88,7 @@ impl Known {
         if is_of_another {
             origin.block_hash = Some(B256::repeat_byte(3));
         }
-        let links = Links { links: vec![Link::Parents { headers: vec![header.into()] }] };
+        let links = vec![Link::Parents { headers: vec![header.into()] }];
         json!({ "origin": origin, "links": links }).to_string()
     }
 }
