@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve::bitcoin::p2p::message_blockdata::Inventory;
-use chainsieve::bitcoin::{FeeRate, Network, OutPoint, ScriptBuf, Txid};
+use chainsieve::bitcoin::{FeeRate, Network, OutPoint, ScriptBuf, Transaction, Txid};
 use chainsieve::btc::client::{
     Birthday, BroadcastNews, Event, Finding, Hit, InclusionEvidence, Item, News, Protocol, Update,
     Wallet,
@@ -736,4 +736,93 @@ fn a_block_is_fetched_from_whoever_has_it() {
     }
     world.blocks.sort_by_key(|(hash, _)| *hash != asked[0]);
     assert_eq!(world.blocks, [(asked[0], true), (asked[1], false)]);
+}
+
+/// Replaces all answers in flight: everything is searched again, and another script makes another filter.
+fn supersede(world: &mut World) {
+    world.handle(Event::Rescan(0));
+    world.watch("b", &wallet(&[script(3)], 0));
+}
+
+/// A superseded answer shows a coin in a block that then leaves the chain. In the new branch the coin is in a lower
+/// block, which the node does not have yet when it is asked, and the next block spends it.
+#[test]
+fn a_coin_that_is_lower_in_the_new_branch() {
+    let mut base = Chain::new();
+    mine(&mut base, &[8; 21]);
+    let pay = mined::spend(&[coinbase_of(&base, 1)], &[&script(1)]);
+    let coin = OutPoint { txid: pay.compute_txid(), vout: 0 };
+    let spend = mined::spend(&[coin], &[&script(9)]);
+    let want = [&pay, &spend].map(Transaction::compute_txid);
+    let mut old = base.clone();
+    mine(&mut old, &[10; 3]);
+    old.mine(&script(10), std::slice::from_ref(&pay));
+    let mut new = base;
+    new.mine(&script(11), &[pay]);
+    new.mine(&script(11), &[spend]);
+    mine(&mut new, &[11; 3]);
+    let mut world = World::new(config(Protocol::Bip37), &one(), &[Node::new(&old, None)]);
+    while world.nodes[0].asked_filtered < 26 {
+        world.step();
+    }
+    supersede(&mut world);
+    while world.client.hits(&"a".into()).count() == 0 {
+        world.step();
+    }
+    world.nodes[0].withheld.insert(new.at(22).unwrap().hash);
+    world.switch(0, &new, true);
+    while world.dropped.is_empty() {
+        world.step();
+    }
+    world.nodes[0].withheld.clear();
+    world.run();
+    assert!(world.client.is_caught_up());
+    let found: BTreeSet<_> = world.client.hits(&"a".into()).map(|hit| hit.txid).collect();
+    assert_eq!(found, BTreeSet::from(want));
+}
+
+/// No filter is large enough for coins that superseded answers show. When another wallet is forgotten, their spends
+/// are found.
+#[test]
+fn no_filter_for_coins_of_superseded_answers() {
+    let mut chain = Chain::new();
+    mine(&mut chain, &[8; 4]);
+    let scripts = vec![script(1); 120];
+    let scripts: Vec<_> = scripts.iter().map(|script| &**script).collect();
+    let pay = mined::spend(&[coinbase_of(&chain, 1)], &scripts);
+    // A filter this large has many false positives, so that some of the spends are found by chance.
+    let txid = pay.compute_txid();
+    let spend =
+        |vout: u8| mined::spend(&[OutPoint { txid, vout: vout.into() }], &[&script(100 + vout)]);
+    let spends: Vec<_> = (0..40).map(spend).collect();
+    mine(&mut chain, &[8; 5]);
+    chain.mine(&script(8), &[pay]);
+    chain.mine(&script(8), &spends);
+    mine(&mut chain, &[8; 8]);
+    let [paid, spent] = [10, 11].map(|height| chain.at(height).unwrap().hash);
+    let many = (0..143_890_u32).map(|number| {
+        let bytes = [&[0, 20][..], &number.to_le_bytes(), &[5; 16]].concat();
+        Item::Script(bytes.into())
+    });
+    let many = Wallet::new(Birthday::Height(0), many.collect());
+    let wallets = [("a", wallet(&[script(1)], 0)), ("z", many)];
+    let mut world = World::new(config(Protocol::Bip37), &wallets, &[Node::new(&chain, None)]);
+    world.nodes[0].withheld.insert(spent);
+    while world.nodes[0].asked_filtered < 12 {
+        world.step();
+    }
+    world.nodes[0].withheld = BTreeSet::from([paid]);
+    supersede(&mut world);
+    let is_told = |update: &Update| matches!(update.news, News::Finding(Finding::NoFilter(_)));
+    while !world.updates().iter().any(is_told) {
+        world.step();
+    }
+    assert!(world.dropped.is_empty());
+    world.hang_up(0);
+    world.nodes[0].withheld.clear();
+    world.forget("z");
+    world.run();
+    let found: BTreeSet<_> = world.client.hits(&"a".into()).map(|hit| hit.txid).collect();
+    let own = spends.iter().map(Transaction::compute_txid).chain([txid]);
+    assert_eq!(found, own.collect());
 }

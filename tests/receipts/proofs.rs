@@ -166,8 +166,10 @@ fn tries_that_no_receipts_make() {
     assert!(matches!(refused(&[vec![0x80]]), ReceiptsError::Path { node: 0, .. }));
     assert_eq!(keccak256([0x80]), EMPTY_ROOT_HASH);
     assert!(matches!(refused(&[leaf(&[8, 1, 8], &[7; 40])]), ReceiptsError::Path { .. }));
-    assert!(matches!(refused(&[leaf(&[8, 1, 8, 0], &[7; 40])]), ReceiptsError::Field { .. }));
-    assert!(matches!(refused(&[leaf(&[8, 1, 8, 0], &[])]), ReceiptsError::Field { .. }));
+    let unknown = refused(&[leaf(&[8, 1, 8, 0], &[7; 40])]);
+    assert!(matches!(unknown, ReceiptsError::UnknownType { receipt_type: 7, .. }), "{unknown}");
+    let empty = refused(&[leaf(&[8, 1, 8, 0], &[])]);
+    assert!(matches!(empty, ReceiptsError::Field { .. }), "{empty}");
 
     // Extensions whose paths are together longer than any key.
     let long = |child: B256| {

@@ -121,17 +121,23 @@ impl Requests {
         Some(from)
     }
 
+    /// Returns `true` if an answer is outstanding that will not count.
+    pub(super) fn has_superseded(&self) -> bool {
+        self.sent().any(|request| !request.counts)
+    }
+
     /// Removes as many blocks from the queue as may be in flight, to be sent under filter
     /// `generation` and before this fence.
     ///
     /// Returns no block while less than half of the limit is free. Otherwise, the session would
-    /// send one message for each block.
+    /// send one message for each block. Nor while superseded answers are outstanding: they may show
+    /// coins that the node has inserted into an earlier filter only.
     pub(super) fn send(&mut self, generation: u64, fence: u64, now: Duration) -> Vec<BlockHash> {
         let room = self.max_in_flight.saturating_sub(self.in_flight.len());
         let mut blocks = Vec::new();
         // Each message then requests several blocks. Otherwise, one message would be sent for each
         // answered block.
-        if room * 2 < self.max_in_flight {
+        if room * 2 < self.max_in_flight || self.has_superseded() {
             return blocks;
         }
         while blocks.len() < room {

@@ -204,7 +204,8 @@ pub enum Finding {
     ///
     /// [`is_watchable`]: super::is_watchable
     Unwatchable(ScriptBuf),
-    /// No filter is large enough for all watched elements. The earlier filter stays loaded.
+    /// No filter is large enough for all watched elements. The earlier filter stays loaded, and no block is
+    /// requested until a filter fits: remove watched items, and load one ([`Event::Refresh`]).
     NoFilter(FilterError),
     /// This many outputs or requests exceeded a limit and were dropped.
     LimitReached(usize),

@@ -221,13 +221,24 @@ pub(super) struct NodeFilter {
     /// Number of filters loaded so far, which identifies the filter under which a block was
     /// requested.
     pub(super) generation: u64,
-    /// `true` if the node's filter lacks some of the wallet's elements.
-    pub(super) is_behind: bool,
-    /// Outpoints that superseded answers have shown and the filter lacks, with the heights of their
-    /// blocks. The node inserts them when it answers these blocks again, if it does.
-    awaited: BTreeMap<OutPoint, u32>,
+    /// `No` unless the node's filter lacks some of the wallet's elements, or may do so.
+    pub(super) behind: Behind,
+    /// `false` if no filter is large enough for the wallet's elements. No answer to the earlier filter
+    /// counts then.
+    pub(super) fits: bool,
     /// Size in bytes and number of hash functions of the last filter.
     last_parameters: Option<(usize, u32)>,
+}
+
+/// What is known of elements that the node's filter lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Behind {
+    No,
+    /// There are new elements, which the filter may contain by chance.
+    Unknown,
+    /// The filter lacks elements. They are sent once no superseded answer is outstanding: such an answer may
+    /// show further coins, which the node has inserted into an earlier filter only.
+    Yes,
 }
 
 /// A new filter to send.
@@ -247,8 +258,8 @@ impl NodeFilter {
             address_population,
             mirror: None,
             generation: 0,
-            is_behind: false,
-            awaited: BTreeMap::new(),
+            behind: Behind::No,
+            fits: true,
             last_parameters: None,
         }
     }
@@ -259,28 +270,17 @@ impl NodeFilter {
         self.mirror.as_ref().is_some_and(lacks)
     }
 
-    /// Records outpoints of a block that will be requested again, for [`is_complete_at`](Self::is_complete_at).
-    pub(super) fn await_outpoints(&mut self, height: u32, outpoints: &[OutPoint]) {
-        self.awaited.extend(outpoints.iter().map(|outpoint| (*outpoint, height)));
-    }
-
-    /// Returns `true` unless the filter lacks an outpoint of a block up to `height`: the node has not answered
-    /// that block again, and has answered this one without the outpoint.
-    pub(super) fn is_complete_at(&mut self, height: u32) -> bool {
-        let Some(mirror) = &self.mirror else { return true };
-        self.awaited.retain(|outpoint, _| !mirror.contains_outpoint(outpoint));
-        let before = self.awaited.len();
-        // The next filter has them. If none is large enough, that is reported once.
-        self.awaited.retain(|_, of| *of > height);
-        self.awaited.len() == before
+    /// Returns `true` if no filter is loaded, or one that lacks an element.
+    pub(super) fn lacks_any(&self, elements: &FilterElements) -> bool {
+        let lacks = |mirror: &BloomFilter| elements.iter().any(|it| !mirror.contains(it));
+        self.mirror.as_ref().is_none_or(lacks)
     }
 
     /// Handles a closed connection: the node's filter is dropped with it.
     pub(super) fn disconnect(&mut self) {
         self.mirror = None;
-        self.awaited.clear();
         // The next connection starts by loading all elements.
-        self.is_behind = false;
+        (self.behind, self.fits) = (Behind::No, true);
     }
 
     /// Builds a filter of all elements, to be sent. Returns `None` if there are no elements: an
@@ -290,7 +290,7 @@ impl NodeFilter {
     /// Returns an error if no filter is large enough for the elements. The earlier filter then
     /// stays loaded.
     pub(super) fn load(&mut self, elements: &FilterElements) -> Result<Option<Load>, FilterError> {
-        self.is_behind = false;
+        (self.behind, self.fits) = (Behind::No, true);
         if elements.len() == 0 {
             return Ok(None);
         }
@@ -298,15 +298,13 @@ impl NodeFilter {
         if elements.len() > policy.capacity {
             policy.capacity = elements.len().saturating_add(policy.spare);
         }
-        let mut filter =
-            BloomFilter::new(policy.capacity, policy.fpr, policy.tweak, policy.update)?;
+        let filter = BloomFilter::new(policy.capacity, policy.fpr, policy.tweak, policy.update);
+        let mut filter = filter.inspect_err(|_| self.fits = false)?;
         elements.iter().for_each(|element| filter.insert(element));
         self.policy = policy;
-        let lacks = |mirror: &BloomFilter| elements.iter().any(|it| !mirror.contains(it));
-        let is_late = self.mirror.as_ref().is_some_and(lacks);
+        let is_late = self.mirror.is_some() && self.lacks_any(elements);
         self.generation += 1;
         self.mirror = Some(filter.clone());
-        self.awaited.clear();
         let privacy = self.privacy(&filter, elements);
         Ok(Some(Load { filter, privacy, is_late }))
     }
@@ -354,7 +352,7 @@ impl NodeFilter {
                 added.push(data);
             }
         }
-        self.is_behind = false;
+        self.behind = Behind::No;
         Some(added)
     }
 

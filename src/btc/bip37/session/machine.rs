@@ -12,7 +12,7 @@ use super::blocks::{
     Advance, Fences, Leaf, Missing, OpenBlock, Recent, Request, Requests, Standing,
 };
 use super::event::{Action, ClosedBlock, Event, Finding, Message};
-use super::filter::{FilterElements, FilterPolicy, NodeFilter, is_watchable};
+use super::filter::{Behind, FilterElements, FilterPolicy, NodeFilter, is_watchable};
 use super::report::{MatchStats, Stats};
 use crate::btc::bip37::{BloomFilter, HeaderLink, MerkleBlock, Policy, Proof};
 use crate::btc::headers::BlockAt;
@@ -208,9 +208,8 @@ impl Session {
             self.watch.add(item, History::Unknown);
             let is_labelled = self.watch.num_labelled() > labelled;
             let is_new = new_element || self.watch.num_scripts() > scripts || is_labelled;
-            // The node's filter lacks the element until the next filter or `filteradd` is sent.
             if new_element {
-                self.filter.is_behind = true;
+                self.filter.behind = Behind::Unknown;
             }
             // Blocks are filtered again even if the filter already contained the element, because
             // payments to the new script were treated as foreign. If the script was known only from
@@ -268,55 +267,60 @@ impl Session {
                     self.requests.refilter_in_flight();
                 }
             }
-            Err(error) => {
-                // Filtering again with the same filter would never end.
-                self.requests.refilter = None;
-                self.advance.is_behind = false;
-                report(actions, Finding::NoFilter(error));
-            }
+            Err(error) => report(actions, Finding::NoFilter(error)),
         }
     }
 
     /// Sends the elements that the node's filter lacks, and reports from which block to filter
-    /// again if they were sent too late.
+    /// again if blocks are answered without them.
     fn catch_up(&mut self, actions: &mut Actions) {
-        // The node finds only transactions that match the elements it was sent. New elements are
-        // sent before further blocks are requested, or those blocks would have to be filtered
-        // again.
-        if self.filter.is_behind {
-            match self.filter.add(&self.elements) {
-                Some(added) => {
-                    // The node answers the requests in flight with the earlier filter, which lacks
-                    // these elements.
-                    if !added.is_empty() {
-                        self.requests.refilter_in_flight();
-                    }
-                    let added = added.into_iter().map(Message::FilterAdd);
-                    actions.extend(added.map(Action::Send));
-                }
-                // The policy or the sizes do not allow `filteradd`, so the whole filter is sent.
-                None => self.load(actions),
+        if self.filter.behind == Behind::Unknown {
+            self.filter.behind = Behind::No;
+            if self.filter.lacks_any(&self.elements) {
+                self.filter.behind = Behind::Yes;
+                self.requests.refilter_in_flight();
             }
+        }
+        let is_idle = self.requests.num_pending() == 0 && !self.is_refilter_open;
+        let refilter = self.requests.take_refilter();
+        if self.filter.behind == Behind::Yes && !self.requests.has_superseded() {
+            self.send_elements(actions);
         }
         // The gap limit is a rule about indices: blocks that were answered before a keychain
         // advanced may pay to its new scripts. They are filtered again only after all pending
         // blocks, which may advance keychains further. Otherwise, a wallet would start over at
         // each step of a keychain.
-        let is_idle = self.requests.num_pending() == 0 && !self.is_refilter_open;
         if is_idle && let Some(first) = self.advance.take_behind() {
             self.is_refilter_open = true;
             report(actions, Finding::RefilterEarlier(first));
         }
-        if let Some(from) = self.requests.take_refilter() {
+        if let Some(from) = refilter {
             self.is_refilter_open = true;
             report(actions, Finding::Refilter(from));
         }
     }
 
+    /// Sends the elements that the node's filter lacks.
+    fn send_elements(&mut self, actions: &mut Actions) {
+        // An element may have been removed since. A filter without it would reveal it by the difference.
+        if !self.filter.lacks_any(&self.elements) {
+            self.filter.behind = Behind::No;
+            return;
+        }
+        match self.filter.add(&self.elements) {
+            Some(added) => {
+                actions.extend(added.into_iter().map(Message::FilterAdd).map(Action::Send));
+            }
+            // The policy or the sizes do not allow `filteradd`, so the whole filter is sent.
+            None => self.load(actions),
+        }
+    }
+
     /// Requests as many blocks as may be in flight, followed by a fence.
     fn send_requests(&mut self, now: Duration, actions: &mut Actions) {
-        // Without a filter, Core does not answer requests for filtered blocks.
-        if self.filter.mirror.is_none() {
+        // Without a filter, Core does not answer requests for filtered blocks. Answers to one that lacks
+        // elements would not count.
+        if self.filter.mirror.is_none() || self.filter.behind != Behind::No || !self.filter.fits {
             return;
         }
         let blocks = self.requests.send(self.filter.generation, self.fences.next(), now);
@@ -420,8 +424,10 @@ impl Session {
                 continue;
             }
             report(actions, Finding::NotDelivered { block: block.hash, index, txid });
-            // A missing transaction may arrive later.
-            self.missing.insert(txid, block, index);
+            // A missing transaction may arrive later. That of a block which left the chain is unconfirmed.
+            if request.is_in_chain {
+                self.missing.insert(txid, block, index);
+            }
             undelivered = undelivered.or(Some(txid));
         }
         // The node inserted outpoints for these transactions when it matched the block. Answers
@@ -434,11 +440,6 @@ impl Session {
             let place = TxPosition { block, index };
             let Request { counts, is_in_chain, .. } = request;
             self.confirmed(Confirmed { place, counts, is_in_chain }, txid, tx, actions);
-        }
-        // The node may not have answered a lower block again whose superseded answer showed a coin.
-        if request.counts && !self.filter.is_complete_at(block.height) {
-            self.filter.is_behind = true;
-            self.requests.refilter_from(block);
         }
         // The block is also recorded for keychains that were advanced by earlier blocks or by
         // unconfirmed transactions, because the new scripts of these keychains are still awaited.
@@ -490,13 +491,12 @@ impl Session {
         }
         let needed = self.elements.learn(&self.watch, txid, &relevance);
         // The node's filter lacks these outpoints, so later blocks may have been answered without
-        // their spends.
+        // their spends. A superseded block is requested again.
         if self.filter.lacks(&needed) {
+            self.filter.behind = Behind::Yes;
+            self.requests.refilter_in_flight();
             if counts {
-                self.filter.is_behind = true;
                 self.requests.refilter_from(block);
-            } else {
-                self.filter.await_outpoints(block.height, &needed);
             }
         }
         self.advance(&relevance, Some(block), actions);

@@ -35,8 +35,11 @@
 //! - The gap limit of BIP44 is a rule about indices, not about time: a key may be used in a block
 //!   before the block that advanced its keychain. Once all requested blocks are answered, the
 //!   session starts over from the lowest block that it was ever asked for.
-//! - A filter without the outpoint of an output was loaded while the block with the output was in
-//!   flight.
+//! - The node answers a block without the outpoint of an output of the wallet in its filter.
+//!
+//! Answers in flight are then superseded. Until all of them have arrived, no block is requested: they may
+//! show further coins. The next filter has what they have shown, whether or not the node answers their
+//! blocks again.
 //!
 //! A session knows only the blocks that it was asked for. If the wallet was searched by an earlier
 //! session, the caller itself must request the blocks from the wallet's birthday on again whenever

@@ -165,6 +165,8 @@ pub(super) struct World {
     loaded: Option<BloomFilter>,
     /// The answers that the node sent, each with the filter as loaded.
     pub(super) answers: Vec<(BloomFilter, MerkleBlock)>,
+    /// Number of `filterload` and `filteradd` messages that the session sent.
+    pub(super) sent_filters: usize,
 }
 
 impl World {
@@ -182,6 +184,7 @@ impl World {
             deferred: VecDeque::new(),
             loaded: None,
             answers: Vec::new(),
+            sent_filters: 0,
         }
     }
 
@@ -208,7 +211,12 @@ impl World {
     pub(super) fn event(&mut self, event: Event) {
         for action in self.session.handle(event, Duration::ZERO) {
             match action {
-                Action::Send(message) => self.to_node.push_back(message),
+                Action::Send(message) => {
+                    let is_filter =
+                        matches!(message, Message::FilterLoad(_) | Message::FilterAdd(_));
+                    self.sent_filters += usize::from(is_filter);
+                    self.to_node.push_back(message);
+                }
                 Action::Report(finding) => self.findings.push(finding),
             }
         }
