@@ -6,7 +6,10 @@ use std::process::Command;
 #[test]
 fn the_vectors_are_what_the_generator_writes() {
     if env::var_os("CHAINSIEVE_CORPUS").is_none() {
-        assert!(env::var_os("CI").is_none(), "CHAINSIEVE_CORPUS must name the folder of the corpus");
+        assert!(
+            env::var_os("CI").is_none(),
+            "CHAINSIEVE_CORPUS must name the folder of the corpus"
+        );
         println!("no corpus");
         return;
     }

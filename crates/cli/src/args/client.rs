@@ -9,15 +9,15 @@ use chainsieve_report::args::{Choice, choice, count, network};
 use chainsieve_report::calendar;
 use clap::Args;
 
-use super::WatchArgs;
 use super::cf::HeaderAt;
+use super::{WatchArgs, folder};
 
 /// The peers to connect to, and the folder of the client's state.
 #[derive(Debug, Args)]
 pub(crate) struct PeerArgs {
     /// The folder of headers and state, created if missing [default: a folder for each network in
     /// the platform's data folder]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = folder)]
     pub(crate) data: Option<PathBuf>,
     /// Connect only to this peer; may be given again [default: peers from the network's DNS seeds]
     #[arg(long, value_name = "HOST[:PORT]")]

@@ -47,6 +47,11 @@ const LONG_VERSION: &str = concat!(
 );
 
 /// Returns the last part of the command's `--help`; `-h` ends with the exit codes.
+/// Reads a folder that may be created. A folder with the name of a URL would show the URL to whoever lists it.
+fn folder(text: &str) -> Result<PathBuf, &'static str> {
+    if text.contains("://") { Err("a folder, not a URL") } else { Ok(text.into()) }
+}
+
 fn after_help() -> String {
     format!(
         "{EXIT_CODES}

@@ -10,6 +10,7 @@ use clap::{Arg, Args, Subcommand};
 
 use super::query::hash;
 use super::{RpcArgs, endpoint};
+use crate::args::folder;
 
 /// Help text about a light client, for commands that take anchors from it.
 macro_rules! beacon_help {
@@ -50,7 +51,7 @@ pub(crate) struct BeaconArgs {
     #[arg(long, value_name = "HEADER", requires = "beacon", hide_short_help = true)]
     pub(crate) beacon_header: Vec<Secret>,
     /// The folder in which `eth anchor sync` keeps its light client
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = folder)]
     pub(crate) data: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) checkpoint: CheckpointArgs,
