@@ -246,9 +246,6 @@ pub(super) struct Load {
     pub(super) filter: BloomFilter,
     /// The information that the filter reveals to an observer, if the filter's parameters are new.
     pub(super) privacy: Option<PrivacyReport>,
-    /// `true` if the earlier filter lacked an element, so that blocks in flight are answered
-    /// without it.
-    pub(super) is_late: bool,
 }
 
 impl NodeFilter {
@@ -302,11 +299,10 @@ impl NodeFilter {
         let mut filter = filter.inspect_err(|_| self.fits = false)?;
         elements.iter().for_each(|element| filter.insert(element));
         self.policy = policy;
-        let is_late = self.mirror.is_some() && self.lacks_any(elements);
         self.generation += 1;
         self.mirror = Some(filter.clone());
         let privacy = self.privacy(&filter, elements);
-        Ok(Some(Load { filter, privacy, is_late }))
+        Ok(Some(Load { filter, privacy }))
     }
 
     /// Returns what the filter reveals to an observer, if its parameters differ from the last
@@ -352,7 +348,7 @@ impl NodeFilter {
                 added.push(data);
             }
         }
-        self.behind = Behind::No;
+        (self.behind, self.fits) = (Behind::No, true);
         Some(added)
     }
 

@@ -261,11 +261,6 @@ impl Session {
                     report(actions, Finding::Privacy(privacy));
                 }
                 actions.push(Action::Send(Message::FilterLoad(load.filter)));
-                // Blocks in flight are answered without the elements that the earlier filter
-                // lacked.
-                if load.is_late {
-                    self.requests.refilter_in_flight();
-                }
             }
             Err(error) => report(actions, Finding::NoFilter(error)),
         }
@@ -430,11 +425,8 @@ impl Session {
             }
             undelivered = undelivered.or(Some(txid));
         }
-        // The node inserted outpoints for these transactions when it matched the block. Answers
-        // that are superseded will be requested again.
-        if request.counts {
-            self.filter.follow(request.generation, open.transactions());
-        }
+        // The node inserted outpoints for these transactions when it matched the block.
+        self.filter.follow(request.generation, open.transactions());
         let OpenBlock { proof, delivered, .. } = open;
         for (index, (txid, tx)) in delivered {
             let place = TxPosition { block, index };

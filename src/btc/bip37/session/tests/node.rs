@@ -167,6 +167,8 @@ pub(super) struct World {
     pub(super) answers: Vec<(BloomFilter, MerkleBlock)>,
     /// Number of `filterload` and `filteradd` messages that the session sent.
     pub(super) sent_filters: usize,
+    /// Number of findings that the caller has dealt with.
+    pub(super) handled: usize,
 }
 
 impl World {
@@ -185,6 +187,7 @@ impl World {
             loaded: None,
             answers: Vec::new(),
             sent_filters: 0,
+            handled: 0,
         }
     }
 
