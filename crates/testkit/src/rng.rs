@@ -6,8 +6,8 @@ use alloy_primitives::{Address, B256};
 /// Increment of the generator's state from one number to the next.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Returns the distance between the cases that a test with many random cases takes: 1 with
-/// `CHAINSIEVE_CASES=all`, as in `.ci/run`, and `sparse` otherwise.
+/// Returns the distance between the cases that a test with many cases takes: 1 with
+/// `CHAINSIEVE_CASES=all`, as in `.ci/full cases`, and `sparse` otherwise.
 ///
 /// # Panics
 /// If the variable has another value.
