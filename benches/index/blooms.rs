@@ -137,7 +137,7 @@ impl Chain {
 
     /// Generates the blooms of one range.
     fn fill(&self, nth: usize, filters: &mut [Filter]) {
-        let mut random = Rng::new(nth as u64 * 0x5851_f42d_4c95_7f2d + 1);
+        let mut random = Rng::new((nth as u64).wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1));
         for (block, filter) in (nth * STRETCH..).zip(filters) {
             let seed = random.u64();
             if seed.is_multiple_of(300_000) {
