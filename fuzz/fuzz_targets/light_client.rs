@@ -13,7 +13,7 @@ use chainsieve::bitcoin::p2p::message::{NetworkMessage, RawNetworkMessage};
 use chainsieve::bitcoin::p2p::{Magic, ServiceFlags};
 use chainsieve::bitcoin::{Network, ScriptBuf};
 use chainsieve::btc::client::{
-    Action, Birthday, Config, Event, Item, StoredFiles, LightClient, PeerInfo, Protocol, Wallet,
+    Action, Birthday, Config, Event, Item, LightClient, PeerInfo, Protocol, StoredFiles, Wallet,
     WatchId,
 };
 use chainsieve::btc::peer::PeerId;

@@ -4,7 +4,7 @@
 
 use bitcoin::Network;
 use bitcoin::consensus::deserialize;
-use chainsieve::btc::bip37::{MerkleBlock, Policy, Proof, MerkleBlockError};
+use chainsieve::btc::bip37::{MerkleBlock, MerkleBlockError, Policy, Proof};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|payload: &[u8]| {
