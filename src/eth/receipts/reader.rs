@@ -171,7 +171,7 @@ impl ReceiptsReader {
 
     /// Reads receipts of unknown types, too, as if they had the fields that those of all types have so far.
     /// If they have others, their root differs, which [`verify`](BlockReceipts::verify) reports as
-    /// [`ReceiptsError::RootOfUnknownType`](super::ReceiptsError::RootOfUnknownType).
+    /// [`ReceiptsError::RootOfUnknownType`].
     #[must_use]
     pub const fn any_type(self) -> Self {
         Self { types: Types::Any, ..self }
