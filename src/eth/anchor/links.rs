@@ -23,7 +23,7 @@ use super::header_proof::{
 };
 use super::history_contract;
 use super::sync_committee::{Anchor, Checkpoint};
-use crate::eth::header::{HeaderError, HeaderView};
+use crate::eth::header::{BlockRef, HeaderError, HeaderView};
 
 /// What a verifier believes before the first link, and how far.
 ///
@@ -302,7 +302,8 @@ impl LinkVerifier {
             }
             Link::HeaderProof { header, proof } => {
                 let header = decode(header, 0)?;
-                let grade = proof.verify(&header, &self.history);
+                let block = BlockRef { number: header.number(), hash: header.hash() };
+                let grade = proof.verify_block(block, header.timestamp(), &self.history);
                 let grade = grade.map_err(LinkProblem::HeaderProof)?;
                 // A proof starts from a list, not from the block before it.
                 let mut by = Vec::new();
@@ -312,8 +313,8 @@ impl LinkVerifier {
                 }
                 by.push(LinkKind::HeaderProof(proof.kind()));
                 self.block = Some(Anchored {
-                    hash: header.hash(),
-                    number: Some(header.number()),
+                    hash: block.hash,
+                    number: Some(block.number),
                     grade,
                     by,
                     checkpoint: self

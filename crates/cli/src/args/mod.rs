@@ -46,12 +46,12 @@ const LONG_VERSION: &str = concat!(
     "Filters: Bloom, cuckoo, fuse, ribbon, Parquet, Guava, xor_singleheader"
 );
 
-/// Returns the last part of the command's `--help`; `-h` ends with the exit codes.
 /// Reads a folder that may be created. A folder with the name of a URL would show the URL to whoever lists it.
 fn folder(text: &str) -> Result<PathBuf, &'static str> {
     if text.contains("://") { Err("a folder, not a URL") } else { Ok(text.into()) }
 }
 
+/// Returns the last part of the command's `--help`; `-h` ends with the exit codes.
 fn after_help() -> String {
     format!(
         "{EXIT_CODES}

@@ -130,8 +130,8 @@ impl Requests {
     /// `generation` and before this fence.
     ///
     /// Returns no block while less than half of the limit is free. Otherwise, the session would
-    /// send one message for each block. Nor while superseded answers are outstanding: they may show
-    /// coins that the node has inserted into an earlier filter only.
+    /// send one message for each block. It returns none either while superseded answers are
+    /// outstanding: they may show coins that the node has inserted into an earlier filter only.
     pub(super) fn send(&mut self, generation: u64, fence: u64, now: Duration) -> Vec<BlockHash> {
         let room = self.max_in_flight.saturating_sub(self.in_flight.len());
         let mut blocks = Vec::new();

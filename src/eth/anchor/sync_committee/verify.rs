@@ -26,7 +26,7 @@ pub enum LightClientError {
     },
     /// The bootstrap's header does not bind its execution block.
     #[error(transparent)]
-    Header(#[from] BeaconHeaderError),
+    Header(BeaconHeaderError),
     /// The slot of the bootstrap's header has not started.
     #[error("the trusted block is of slot {slot}, but the current slot is {current_slot}")]
     FutureCheckpoint {
@@ -197,7 +197,8 @@ pub(super) fn bootstrap(
     if found != trusted {
         return Err(LightClientError::OtherRoot { found, trusted });
     }
-    let header = VerifiedHeader::new(&bootstrap.header, network)?;
+    let header =
+        VerifiedHeader::new(&bootstrap.header, network).map_err(LightClientError::Header)?;
     let slot = header.beacon.slot;
     if slot > current_slot {
         return Err(LightClientError::FutureCheckpoint { slot, current_slot });
