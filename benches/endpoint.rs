@@ -1,6 +1,6 @@
 //! The endpoint beside the node behind it: the same questions straight and through, over loopback.
 //!
-//! `cargo bench -p benches --bench endpoint -- [--quick] [--json FILE]`
+//! `cargo bench -p benches --bench endpoint -- [--once | --quick] [--json FILE]`
 //!
 //! The node has a made-up chain, of which one block in twenty has logs of one address. It answers
 //! from memory. Every answer is compared before anything is timed.

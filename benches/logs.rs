@@ -1,6 +1,6 @@
 //! What proven transaction hashes cost: `Provider::logs` with and without them.
 //!
-//! `cargo bench -p benches --bench logs -- [--quick] [--json FILE]`
+//! `cargo bench -p benches --bench logs -- [--once | --quick] [--json FILE]`
 //!
 //! The node has a made-up chain and answers from memory, receipts by `eth_getBlockReceipts`. It is on
 //! this machine, or as far away as a provider. Blocks with logs are as full as those of mainnet: 150

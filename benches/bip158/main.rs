@@ -1,7 +1,7 @@
 //! BIP158 against `bitcoin`'s `bip158`: matching, building, decoding and rescanning; and against
 //! binary fuse filters of the same blocks.
 //!
-//! `cargo bench -p benches --bench bip158 -- [--quick] [--json FILE] [PART …]`
+//! `cargo bench -p benches --bench bip158 -- [--once | --quick] [--json FILE] [PART …]`
 
 mod build;
 mod decode;

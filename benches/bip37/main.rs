@@ -1,7 +1,7 @@
 //! BIP37 against a plain loop over crate `mur3` (as fast as Bitcoin Core's own code), against
 //! crate `chain-gang`, and against `bitcoin`'s merkle blocks.
 //!
-//! `cargo bench -p benches --bench bip37 -- [--quick] [--json FILE] [PART …]`
+//! `cargo bench -p benches --bench bip37 -- [--once | --quick] [--json FILE] [PART …]`
 
 mod block;
 mod element;

@@ -1,7 +1,7 @@
 //! Ethereum: hashes, headers, receipts, queries over blooms and signatures of sync committees,
 //! compared with the usual alternatives.
 //!
-//! `cargo bench -p benches --bench eth -- [--quick] [--json FILE] [PART …]`
+//! `cargo bench -p benches --bench eth -- [--once | --quick] [--json FILE] [PART …]`
 
 mod anchors;
 mod headers;

@@ -1,7 +1,7 @@
 //! Benchmarks that compare the membership filters with the packages that users could use instead of
 //! them.
 //!
-//! `cargo bench -p benches --bench filter -- [--quick] [--full] [--json FILE] [PART …]`
+//! `cargo bench -p benches --bench filter -- [--once | --quick] [--full] [--json FILE] [PART …]`
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,

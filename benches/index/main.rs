@@ -1,6 +1,6 @@
 //! The bit-sliced index of a whole chain: the speed of building and querying, and the size.
 //!
-//! `cargo bench -p benches --bench index -- [--quick | --full] [--json FILE] [PART …]`
+//! `cargo bench -p benches --bench index -- [--once | --quick | --full] [--json FILE] [PART …]`
 //!
 //! | part | what |
 //! |---|---|
@@ -10,8 +10,8 @@
 //! | `size` | size on disk against that of the blooms, for a chain like mainnet and for a sparse one |
 //! | `build` | building rows, and the bytes of a segment, in memory from blooms in memory, against copying the blooms |
 //!
-//! The chain is made up ([`blooms`]). The chain has 2,000,000 blocks, 300,000 with `--quick`, and
-//! 26,500,000 with `--full`, as many as mainnet. With `--full` the bench takes 6.8 GB of memory and
+//! The chain is made up ([`blooms`]). The chain has 2,000,000 blocks, 300,000 with
+//! `--quick` and `--once`, and 26,500,000 with `--full`, as many as mainnet. With `--full` the bench takes 6.8 GB of memory and
 //! some more for the cache of files, 6 GB of disk and a few minutes.
 //!
 //! The index is built in the system's folder for temporary files and removed at the end. If

@@ -760,7 +760,9 @@ fn any_schedule_loses_nothing_and_invents_nothing() {
 #[test]
 fn schedules_that_failed_before() {
     let scripts = Scripts::new();
-    for seed in [13_080, 38_189, 58_275, 119_216, 153_014, 164_008, 714_844] {
-        assert_eq!(run(seed, &scripts, false, false), Ok(()), "seed {seed}");
+    let seeds =
+        [13_080, 38_189, 58_275, 119_216, 153_014, 164_008, 714_844].map(|seed| (seed, false));
+    for (seed, mines_again) in seeds.into_iter().chain([(150_533, true)]) {
+        assert_eq!(run(seed, &scripts, mines_again, false), Ok(()), "seed {seed}");
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 /// Collects the results of a bench, and prints each one when it is measured.
 pub struct Report {
+    once: bool,
     quick: bool,
     full: bool,
     json: Option<String>,
@@ -21,21 +22,22 @@ struct Timing {
 }
 
 impl Report {
-    /// Reads `--quick`, `--full`, `--json FILE` and names of parts from the arguments. `--bench`,
-    /// which `cargo bench` adds, is ignored.
+    /// Reads `--once`, `--quick`, `--full`, `--json FILE` and names of parts from the arguments.
+    /// `--bench`, which `cargo bench` adds, is ignored.
     pub fn from_args() -> Self {
         let (json, parts, rows) = (None, Vec::new(), Vec::new());
-        let mut report = Self { quick: false, full: false, json, parts, rows };
+        let mut report = Self { once: false, quick: false, full: false, json, parts, rows };
         let mut args = std::env::args().skip(1);
         while let Some(arg) = args.next() {
             match arg.as_str() {
                 "--bench" => {}
+                "--once" => report.once = true,
                 "--quick" => report.quick = true,
                 "--full" => report.full = true,
                 "--json" => report.json = Some(args.next().expect("--json takes a file")),
                 flag if flag.starts_with('-') => {
                     panic!(
-                        "unknown argument {flag}; known: --quick, --full, --json FILE, names of parts"
+                        "unknown argument {flag}; known: --once, --quick, --full, --json FILE, names of parts"
                     )
                 }
                 part => report.parts.push(part.to_owned()),
@@ -49,9 +51,10 @@ impl Report {
         self.parts.is_empty() || self.parts.iter().any(|asked| asked == part)
     }
 
-    /// Returns `true` if benches should use smaller data and fewer runs, as in CI.
+    /// Returns `true` if benches should use smaller data: for fewer runs (`--quick`), and where
+    /// each function runs once, so that only the answers are checked (`--once`, as in CI).
     pub fn is_quick(&self) -> bool {
-        self.quick
+        self.quick || self.once
     }
 
     /// Returns `true` if benches that have data of realistic size should use these data.
@@ -130,6 +133,9 @@ impl Report {
     }
 
     fn goes_on(&self, started: Instant, runs: usize) -> bool {
+        if self.once {
+            return runs == 0;
+        }
         let (time, least, most) = if self.quick { (60, 3, 200) } else { (400, 15, 2_000) };
         let elapsed = started.elapsed();
         let is_long = elapsed > Duration::from_secs(5);

@@ -239,10 +239,18 @@ impl Claims {
         Some(self.interval_mut(number)?.waits_since(now))
     }
 
-    /// Returns the peers, connected or departed, that claim `hash` for a height.
+    /// Returns `true` if `hash` is the accepted hash of a height, and each peer that vouches for the
+    /// height has claimed this hash. At heights that are ambiguous or not wanted, claims that differ
+    /// from the accepted hash are not kept, so the peers that vouch may have claimed other hashes.
+    fn is_claimed(&self, height: u32, hash: FilterHash) -> bool {
+        let is_kept = |at: &&Height| !at.ambiguous && at.answer != HeightAnswer::Unwanted;
+        self.at(height).filter(is_kept).is_some_and(|at| at.hash == hash)
+    }
+
+    /// Returns the peers, connected or departed, that are known to claim `hash` for a height.
     pub(super) fn claimants(&self, height: u32, hash: FilterHash) -> Vec<PeerId> {
-        let is_accepted = self.at(height).is_some_and(|at| at.hash == hash);
-        let vouchers = self.vouchers(height).filter(|_| is_accepted);
+        let is_claimed = self.is_claimed(height, hash);
+        let vouchers = self.vouchers(height).filter(|_| is_claimed);
         let differing = self.differing_at(height).filter(|&(_, claimed)| claimed == hash);
         vouchers.chain(differing.map(|(peer, _)| peer)).collect()
     }
@@ -418,8 +426,7 @@ impl Claims {
     /// run, or departed ones.
     pub(super) fn is_claimed_earlier(&self, height: u32, hash: FilterHash) -> bool {
         let covers = |interval: &Interval| place_of(height) < interval.earlier.heights;
-        self.interval(interval_of(height)).is_some_and(covers)
-            && self.at(height).is_some_and(|at| at.hash == hash && !at.ambiguous)
+        self.interval(interval_of(height)).is_some_and(covers) && self.is_claimed(height, hash)
     }
 
     /// Marks heights as unanswered. Returns those of the heights at which no filter is evidence.
@@ -594,7 +601,8 @@ impl Claims {
             // These claims stay, although the voucher that covers them is limited, because their
             // filter is at hand.
             let kept = open.map(|(height, at)| (height, at.hash)).filter(|&(height, hash)| {
-                keep(height, hash) && self.vouchers(height).any(|voucher| voucher == peer)
+                let is_claimed = self.is_claimed(height, hash);
+                is_claimed && keep(height, hash) && self.vouchers(height).any(|it| it == peer)
             });
             let kept: Vec<_> = kept.collect();
             self.differing.extend(kept.into_iter().map(|(height, hash)| ((height, peer), hash)));
