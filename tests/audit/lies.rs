@@ -1,7 +1,6 @@
 //! Starts from a true answer, tells every kind of lie about each of its logs, and checks the
 //! findings.
 
-use alloy_primitives::{Address, B256, Bytes, Log, keccak256};
 use chainsieve::eth::audit::{
     AuditReport, EvidenceError, Finding, FindingKind, Forgery, Grounds, Status, WrongField,
 };
@@ -10,179 +9,9 @@ use chainsieve::eth::log_query::Semantics;
 
 use crate::naive::{self, Naive};
 use testkit::eth::audit_runs::{self, Run};
+use testkit::eth::log_lies::{Found, LIES, Lie, Place, Told, altered, flip_address, tell};
 
-/// The part of a finding that follows from the lie alone.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Expected {
-    /// The answer omits the log with this block hash and log index.
-    Omitted(B256, u64),
-    Forged(usize),
-    Number(usize, u64),
-    Timestamp(usize, u64),
-    Transaction(usize, u64),
-    Index(usize, u64),
-    Duplicate(usize, usize),
-    NotMatching(usize),
-    OtherFork(usize),
-    Removed(usize),
-}
-
-impl Expected {
-    /// Returns a duplicate of two positions in a fixed order, because an audit may report either of
-    /// them as the repetition.
-    fn twice(one: usize, other: usize) -> Self {
-        Self::Duplicate(one.max(other), one.min(other))
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lie {
-    Withhold,
-    Address,
-    Topic(usize),
-    TopicMore,
-    Data,
-    DataMore,
-    Number,
-    Timestamp,
-    UnknownHash,
-    OtherBlock,
-    TransactionIndex,
-    LogIndex,
-    Twice,
-    Invent,
-    Remove,
-}
-
-/// All lies, each of which is told about every log.
-const LIES: [Lie; 18] = [
-    Lie::Withhold,
-    Lie::Address,
-    Lie::Topic(0),
-    Lie::Topic(1),
-    Lie::Topic(2),
-    Lie::Topic(3),
-    Lie::TopicMore,
-    Lie::Data,
-    Lie::DataMore,
-    Lie::Number,
-    Lie::Timestamp,
-    Lie::UnknownHash,
-    Lie::OtherBlock,
-    Lie::TransactionIndex,
-    Lie::LogIndex,
-    Lie::Twice,
-    Lie::Invent,
-    Lie::Remove,
-];
-
-fn flip_address(address: &mut Address) {
-    address.0[7] ^= 0x10;
-}
-
-/// Returns the log with the part altered that `lie` names, or `None` if the log has no such part.
-fn altered(log: &Log, lie: Lie) -> Option<Log> {
-    let mut topics = log.topics().to_vec();
-    let mut data = log.data.data.to_vec();
-    let mut address = log.address;
-    match lie {
-        Lie::Address => flip_address(&mut address),
-        // Replace the topic by its hash. Flipping a bit could turn one token id into the next,
-        // which may be in the answer too.
-        Lie::Topic(at) => {
-            let topic = topics.get_mut(at)?;
-            *topic = keccak256(*topic);
-        }
-        Lie::TopicMore if topics.len() < 4 => topics.push(B256::repeat_byte(0x99)),
-        Lie::Data => *data.first_mut()? ^= 0x80,
-        Lie::DataMore => data.push(0),
-        _ => return None,
-    }
-    Log::new(address, topics, Bytes::from(data))
-}
-
-/// Tells a lie about the log at position `at` of the answer, and returns the expected findings.
-///
-/// Some lies append one log to the answer. A withheld log stays in `answer`, and its position is
-/// added to `withheld`. Returns `None` if the lie does not apply to the log.
-fn tell(
-    lie: Lie,
-    at: usize,
-    run: &Run,
-    naive: &Naive,
-    answer: &mut Vec<LocatedLog>,
-    withheld: &mut Vec<usize>,
-    alone: bool,
-) -> Option<Vec<Expected>> {
-    let log = answer[at].clone();
-    let omitted = Expected::Omitted(log.block_hash, log.log_index);
-    let told = &mut answer[at];
-    Some(match lie {
-        Lie::Withhold => {
-            withheld.push(at);
-            vec![omitted]
-        }
-        Lie::Address | Lie::Topic(_) | Lie::TopicMore | Lie::Data | Lie::DataMore => {
-            told.log = altered(&log.log, lie)?;
-            let mut expected = vec![omitted, Expected::Forged(at)];
-            if !naive.wants(&told.log) {
-                expected.push(Expected::NotMatching(at));
-            }
-            expected
-        }
-        Lie::Number => {
-            told.block_number += 1;
-            vec![Expected::Number(at, log.block_number)]
-        }
-        Lie::Timestamp => {
-            told.block_timestamp = told.block_timestamp.map(|time| time + 1);
-            vec![Expected::Timestamp(at, log.block_timestamp?)]
-        }
-        Lie::UnknownHash => {
-            told.block_hash.0[at % 32] ^= 1;
-            vec![omitted, Expected::OtherFork(at)]
-        }
-        Lie::OtherBlock => {
-            let others = run.blocks.iter().filter(|block| block.hash != log.block_hash);
-            let other = others.cycle().nth(at)?;
-            (told.block_hash, told.block_number) = (other.hash, other.number);
-            told.block_timestamp = Some(other.view().timestamp());
-            // The other block may contain an equal log at the same index. The lie is then a
-            // duplicate.
-            let equal = |one: &LocatedLog| {
-                let place = (one.block_hash, one.log_index);
-                place == (other.hash, log.log_index) && one.log == log.log
-            };
-            let equal = (0..answer.len()).find(|&one| one != at && equal(&answer[one]));
-            vec![omitted, equal.map_or(Expected::Forged(at), |one| Expected::twice(at, one))]
-        }
-        Lie::TransactionIndex => {
-            // Several logs may lie at once. Then don't use the next index, because a neighbour may
-            // be equal and lie too.
-            told.transaction_index += if alone { 1 } else { 10_000 };
-            vec![Expected::Transaction(at, log.transaction_index)]
-        }
-        Lie::LogIndex => {
-            told.log_index += 1_000_000;
-            vec![Expected::Index(at, log.log_index)]
-        }
-        Lie::Twice => {
-            answer.push(log);
-            vec![Expected::twice(answer.len() - 1, at)]
-        }
-        Lie::Invent => {
-            let invented = Log::new(log.log.address, log.log.topics().to_vec(), "invented".into());
-            answer.push(LocatedLog { log: invented?, log_index: log.log_index + 5_000, ..log });
-            vec![Expected::Forged(answer.len() - 1)]
-        }
-        Lie::Remove => {
-            told.removed = true;
-            vec![omitted, Expected::Removed(at)]
-        }
-    })
-}
-
-fn found(report: &AuditReport) -> Vec<Expected> {
+fn found(report: &AuditReport) -> Vec<Found> {
     let found = report.findings.iter().map(|finding| {
         let by_itself = matches!(finding.kind, FindingKind::NotMatching { .. });
         let either = matches!(finding.kind, FindingKind::Duplicate { .. });
@@ -191,23 +20,23 @@ fn found(report: &AuditReport) -> Vec<Expected> {
         assert!(either || by_answer == by_itself, "{finding:?}");
         match &finding.kind {
             FindingKind::OmittedLog(omitted) => {
-                Expected::Omitted(omitted.log.block_hash, omitted.log.log_index)
+                Found::Omitted(omitted.log.block_hash, omitted.log.log_index)
             }
-            FindingKind::ForgedLog(forged) => Expected::Forged(forged.at),
+            FindingKind::ForgedLog(forged) => Found::Forged(forged.at),
             FindingKind::WrongField { at, field } => match *field {
-                WrongField::BlockNumber { actual } => Expected::Number(*at, actual),
+                WrongField::BlockNumber { actual } => Found::Number(*at, actual),
                 WrongField::BlockTimestamp { answered, actual } => {
                     assert_ne!(answered, actual);
-                    Expected::Timestamp(*at, actual)
+                    Found::Timestamp(*at, actual)
                 }
-                WrongField::TransactionIndex { actual } => Expected::Transaction(*at, actual),
-                WrongField::LogIndex { actual } => Expected::Index(*at, actual),
+                WrongField::TransactionIndex { actual } => Found::Transaction(*at, actual),
+                WrongField::LogIndex { actual } => Found::Index(*at, actual),
                 other => panic!("{other:?}"),
             },
-            FindingKind::Duplicate { at, first } => Expected::twice(*at, *first),
-            FindingKind::NotMatching { at } => Expected::NotMatching(*at),
-            FindingKind::OtherFork { at } => Expected::OtherFork(*at),
-            FindingKind::Removed { at } => Expected::Removed(*at),
+            FindingKind::Duplicate { at, first } => Found::twice(*at, *first),
+            FindingKind::NotMatching { at } => Found::NotMatching(*at),
+            FindingKind::OtherFork { at } => Found::OtherFork(*at),
+            FindingKind::Removed { at } => Found::Removed(*at),
             other => panic!("{other:?}"),
         }
     });
@@ -243,20 +72,14 @@ fn verify_evidence(run: &Run, naive: &Naive, answer: &[LocatedLog], report: &Aud
 /// Tells `lie` about all logs at `positions` at once, checks that the audit finds exactly these
 /// lies, and returns their number.
 fn check(run: &Run, naive: &Naive, truth: &[LocatedLog], lie: Lie, positions: &[usize]) -> usize {
-    let mut answer = truth.to_vec();
-    let (mut expected, mut withheld) = (Vec::new(), Vec::new());
-    let mut lies = 0;
-    for &at in positions {
-        if let Some(found) =
-            tell(lie, at, run, naive, &mut answer, &mut withheld, positions.len() == 1)
-        {
-            expected.extend(found);
-            lies += 1;
-        }
-    }
-    let mut at = 0..;
-    answer.retain(|_| withheld.binary_search(&at.next().expect("an endless range")).is_err());
-    expected.sort();
+    let place = |block: &audit_runs::Block| Place {
+        hash: block.hash,
+        number: block.number,
+        timestamp: block.view().timestamp(),
+    };
+    let blocks: Vec<_> = run.blocks.iter().map(place).collect();
+    let Told { answer, expected, lies } =
+        tell(lie, positions, truth, &blocks, |log| naive.wants(log));
     let report = run.audit(&naive.query(run), &answer);
     assert_eq!(found(&report), expected, "{lie:?} of {positions:?} under {naive:?}");
     let proven = report.findings.iter().any(Finding::is_proof);

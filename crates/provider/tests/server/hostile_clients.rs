@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use testkit::eth::raw_client::{self, WebSocket, call, connect_from, is_closed, post};
 
 use crate::upstream::{Block, Upstream, ask, get};
-use crate::{provider, started, until};
+use crate::{counter, provider, started, until};
 
 /// The client that misbehaves, and the one that is to be served all the same.
 const HOSTILE: Ipv4Addr = Ipv4Addr::LOCALHOST;
@@ -62,16 +62,6 @@ fn in_own_process(name: &str, test: impl FnOnce()) {
     assert!(output.status.success() && out.contains("1 passed"), "{out}{err}");
 }
 
-/// Returns the number of calls of a method that were answered or refused.
-fn answered(server: SocketAddr, method: &str) -> u64 {
-    let name = format!("chainsieve_requests_total{{method=\"{method}\"");
-    let metrics = get(server, "/metrics").1;
-    let counts = metrics.lines().filter(|line| line.starts_with(&name));
-    counts
-        .map(|line| line.rsplit(' ').next().expect("a count").parse::<u64>().expect("a number"))
-        .sum()
-}
-
 /// Returns the largest resident size of the process until now, in MiB; 0 where the system does not tell it.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -105,7 +95,8 @@ fn unread_answers_take_no_more_than_their_budget() {
             .collect();
         // The first answer takes most of the budget until its reader is cut off as too slow. So most of the
         // others are refused.
-        until("all are answered or refused", || answered(address, "eth_getLogs") == 41);
+        let calls = "chainsieve_requests_total{method=\"eth_getLogs\"";
+        until("all are answered or refused", || counter(&server, calls) == 41);
         let grown = peak() - before;
         assert!(grown < 400, "{grown} MiB more for 40 unread answers");
         // An answer may be written still.

@@ -6,6 +6,7 @@ mod alloy_layer;
 mod anchored;
 mod block_parts;
 mod cached;
+mod compared;
 mod head;
 mod hostile_clients;
 mod index;
@@ -52,6 +53,13 @@ pub(crate) fn forgetful() -> RpcServerLimits {
     let mut limits = RpcServerLimits::default();
     limits.memory = 0;
     limits
+}
+
+/// Returns the sum of the counters whose names begin so.
+pub(crate) fn counter(server: &RpcServer, name: &str) -> u64 {
+    let text = upstream::get(server.address(), "/metrics").1;
+    let lines = text.lines().filter(|line| line.starts_with(name));
+    lines.map(|line| line.rsplit(' ').next().expect("a value").parse::<u64>().expect("one")).sum()
 }
 
 /// Starts an endpoint, and waits until it has a head.

@@ -14,8 +14,8 @@ use op_alloy_consensus::{OpDepositReceipt, OpReceiptEnvelope, TxDeposit};
 use serde_json::{Value, json};
 use testkit::eth::json_rpc::Sent;
 
-use crate::upstream::{Block, MadeUp, Upstream, ask, get};
-use crate::{provider, started, until};
+use crate::upstream::{Block, MadeUp, Upstream, ask};
+use crate::{counter, provider, started, until};
 
 fn logs(byte: u8, count: usize) -> Vec<Log> {
     let topics = vec![B256::repeat_byte(byte)];
@@ -136,12 +136,6 @@ fn result(server: &RpcServer, method: &str, params: &Value) -> Value {
     let answer = ask(server.address(), method, params);
     assert!(answer["error"].is_null(), "{method} {params}: {answer}");
     answer["result"].clone()
-}
-
-fn counter(server: &RpcServer, name: &str) -> u64 {
-    let text = get(server.address(), "/metrics").1;
-    let lines = text.lines().filter(|line| line.starts_with(name));
-    lines.map(|line| line.rsplit(' ').next().expect("a value").parse::<u64>().expect("one")).sum()
 }
 
 /// All questions about blocks with deposits are answered, and nobody is accused.

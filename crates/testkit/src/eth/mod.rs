@@ -16,6 +16,7 @@ pub mod index_sessions;
 pub mod json_rpc;
 pub mod linked_headers;
 pub mod log_chains;
+pub mod log_lies;
 pub mod made_up_headers;
 pub mod naive_logs;
 pub mod query_draws;
