@@ -240,11 +240,9 @@ impl Claims {
     }
 
     /// Returns `true` if `hash` is the accepted hash of a height, and each peer that vouches for the
-    /// height has claimed this hash. At heights that are ambiguous or not wanted, claims that differ
-    /// from the accepted hash are not kept, so the peers that vouch may have claimed other hashes.
+    /// height has claimed this hash.
     fn is_claimed(&self, height: u32, hash: FilterHash) -> bool {
-        let is_kept = |at: &&Height| !at.ambiguous && at.answer != HeightAnswer::Unwanted;
-        self.at(height).filter(is_kept).is_some_and(|at| at.hash == hash)
+        self.at(height).is_some_and(|at| at.hash == hash && !at.lost_claims)
     }
 
     /// Returns the peers, connected or departed, that are known to claim `hash` for a height.
@@ -322,7 +320,7 @@ impl Claims {
             match at.answer {
                 // Claims about a height below the birthday are not compared, because no filter of
                 // that height is requested.
-                HeightAnswer::Unwanted if is_vouched => {}
+                HeightAnswer::Unwanted if is_vouched => interval.set_lost_claims(place, true),
                 // The audit has found the block's only valid filter. Any other hash is a lie.
                 _ if at.audited => {
                     refuted.get_or_insert((height, hash));
@@ -334,18 +332,26 @@ impl Claims {
                 _ if !is_vouched => {
                     interval.set_hash(place, hash);
                     interval.set_ambiguous(place, at.ambiguous && at.answer != HeightAnswer::Block);
+                    interval.set_lost_claims(place, false);
                     // The answer was given by a filter that nobody vouches for any longer.
                     if at.answer == HeightAnswer::Filter {
                         interval.answer(place, HeightAnswer::None);
                         reopened.push(height);
                     }
+                    // Peers that have claimed this hash before vouch for it now.
+                    self.differing.retain(|&(at, _), other| at != height || *other != hash);
                 }
                 // The block was scanned and cannot decide between the claims. So no filter of this
                 // height is evidence in later rescans.
-                HeightAnswer::Block => interval.set_ambiguous(place, true),
+                HeightAnswer::Block => {
+                    interval.set_ambiguous(place, true);
+                    interval.set_lost_claims(place, true);
+                }
                 HeightAnswer::None | HeightAnswer::Filter | HeightAnswer::Unwanted => {
                     // At an ambiguous height the block decides, so further claims need not be kept.
-                    if !at.ambiguous {
+                    if at.ambiguous {
+                        interval.set_lost_claims(place, true);
+                    } else {
                         self.differing.insert((height, peer), hash);
                     }
                 }
@@ -381,7 +387,8 @@ impl Claims {
     ) {
         let mut left = self.hashes(height);
         left.retain(|hash| !refuted.contains(hash));
-        self.drop_differing(height, |_| true);
+        // The peers of refuted claims are convicted.
+        self.differing.retain(|&(at, _), _| at != height);
         self.answer(height, HeightAnswer::Block);
         let place = place_of(height);
         let Some(interval) = self.interval_mut(interval_of(height)) else { return };
@@ -393,8 +400,10 @@ impl Claims {
             return;
         }
         let is_refuted = refuted.contains(&at.hash);
-        interval
-            .set_ambiguous(place, at.ambiguous || left.len() > 1 || is_refuted && left.is_empty());
+        // Below the birthday, claims were not compared.
+        let lost_claims = at.lost_claims || left.len() > 1;
+        interval.set_lost_claims(place, lost_claims);
+        interval.set_ambiguous(place, at.ambiguous || lost_claims || is_refuted && left.is_empty());
         // The accepted hash is false: another claimed hash replaces it, or all zeros if no claim
         // remains.
         if is_refuted {
@@ -619,8 +628,10 @@ impl Claims {
                 interval.limit_voucher(peer, end);
             }
         });
-        for interval in &mut self.intervals {
-            interval.part(peer);
+        let differing = self.differing.keys().map(|&(height, peer)| (interval_of(height), peer));
+        let differing: BTreeSet<_> = differing.collect();
+        for (number, interval) in (self.first_interval..).zip(&mut self.intervals) {
+            interval.part(peer, |peer| differing.contains(&(number, peer)));
         }
         // A peer with differing claims is kept individually, because a block may still convict it.
         if self.differing.keys().all(|&(_, claimant)| claimant != peer) {
@@ -634,7 +645,18 @@ impl Claims {
     /// Drops the claims about a height that differ from its accepted hash, if `has_left` returns
     /// `true` for the peer that made them.
     pub(super) fn drop_differing(&mut self, height: u32, has_left: impl Fn(PeerId) -> bool) {
+        let place = place_of(height);
+        let Some(at) = self.at(height).copied() else { return };
+        let Some(interval) = self.interval(interval_of(height)) else { return };
+        let vouches = |peer| {
+            interval.vouchers.iter().any(|voucher| voucher.peer == peer && voucher.heights > place)
+        };
+        let dropped = self.differing_at(height).filter(|(peer, _)| has_left(*peer));
+        let lost = dropped.filter(|&(peer, hash)| hash != at.hash && vouches(peer)).count() > 0;
         self.differing.retain(|&(at, peer), _| at != height || !has_left(peer));
+        if let Some(interval) = self.interval_mut(interval_of(height)) {
+            interval.set_lost_claims(place, at.lost_claims || lost);
+        }
     }
 
     /// Drops all records about heights above `height`.

@@ -404,6 +404,8 @@ impl Parts<'_> {
         wanted: &mut BTreeMap<PeerId, Vec<BlockHash>>,
         turn: &mut Turn<'_>,
     ) {
+        let is_ambiguous = self.claims.at(height).is_some_and(|at| at.ambiguous);
+        let is_needed = is_ambiguous || self.claims.hashes(height).len() > 1;
         let Some(inspection) = self.inspections.open_mut(height) else { return };
         // A peer that lacks a block now may have it later: it is still downloading the chain, or
         // reads from a slow disk. Without another request, a match would wait until a new peer
@@ -436,8 +438,10 @@ impl Parts<'_> {
                 self.peers.ask_for_block(id, at, turn.now);
                 wanted.entry(id).or_default().push(at.hash);
             }
-            // No dispute depends on this block, and no peer has it. The audit is skipped.
-            None if inspection.why == ScanReason::SpotAudit => self.dissolve(height, turn),
+            // Nothing depends on this block, and no peer has it. The audit is skipped.
+            None if inspection.why == ScanReason::SpotAudit && !is_needed => {
+                self.dissolve(height, turn);
+            }
             // The finding is reported once for each inspection.
             None if inspection.reported => {}
             None => {

@@ -296,10 +296,15 @@ impl Parts<'_> {
 
     fn report_grades(&self, interval: u32, from: u32, turn: &mut Turn<'_>) {
         for run in self.claims.answered_by_filter(interval, from) {
-            // Each peer vouches for the first heights of an interval, up to some height. So the
-            // last of several consecutive heights has the lowest grade.
-            if let Some(grade) = self.claims.grade(*run.end()) {
-                turn.act(Action::Graded(*run.start(), *run.end(), grade));
+            let graded = run.filter_map(|height| Some((height, self.claims.grade(height)?)));
+            let graded: Vec<_> = graded.collect();
+            for alike in
+                graded.chunk_by(|(low, one), (high, other)| low + 1 == *high && one == other)
+            {
+                if let [(first, grade), ..] = *alike {
+                    let last = first + u32::try_from(alike.len()).expect("1,000 at most") - 1;
+                    turn.act(Action::Graded(first, last, grade));
+                }
             }
         }
     }

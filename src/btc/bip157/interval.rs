@@ -45,6 +45,9 @@ pub(super) struct Height {
     pub(super) audited: bool,
     /// `true` if the block was handed to the caller, even if a filter has answered the height since.
     pub(super) scanned: bool,
+    /// `true` if a claim that differs from the accepted hash was not kept: a peer that vouches for
+    /// the height may have claimed another hash.
+    pub(super) lost_claims: bool,
 }
 
 /// A peer that vouches for the first heights of an interval.
@@ -192,6 +195,7 @@ impl Interval {
             ambiguous: false,
             audited: false,
             scanned: false,
+            lost_claims: false,
         });
     }
 
@@ -221,6 +225,13 @@ impl Interval {
         }
     }
 
+    /// Records whether a claim that differs from the accepted hash was not kept.
+    pub(super) fn set_lost_claims(&mut self, place: usize, lost: bool) {
+        if let Some(at) = self.heights.get_mut(place) {
+            at.lost_claims = lost;
+        }
+    }
+
     /// Records that the filter with this hash equals the one built from the block.
     pub(super) fn audit(&mut self, place: usize, hash: FilterHash) {
         self.set_hash(place, hash);
@@ -230,10 +241,11 @@ impl Interval {
         }
     }
 
-    /// Records that a peer vouches for the first `heights` heights.
+    /// Records that a peer vouches for the first `heights` heights. A peer that makes its claims again,
+    /// from the first height on, still vouches for what it has claimed before.
     pub(super) fn vouch(&mut self, peer: PeerId, heights: usize) {
         match self.vouchers.iter_mut().find(|voucher| voucher.peer == peer) {
-            Some(voucher) => voucher.heights = heights,
+            Some(voucher) => voucher.heights = voucher.heights.max(heights),
             None => self.vouchers.push(Voucher { peer, heights, has_left: false }),
         }
     }
@@ -257,15 +269,20 @@ impl Interval {
             voucher.heights = voucher.heights.min(heights);
         }
         self.vouchers.retain(|voucher| voucher.heights > 0);
+        // The peer may be one of those that were counted together.
+        self.together.heights = self.together.heights.min(heights);
     }
 
-    /// Records that a peer that vouches has disconnected.
-    pub(super) fn part(&mut self, peer: PeerId) {
+    /// Records that a peer that vouches has disconnected. Peers for which `differs` returns `true`
+    /// are not counted, because they claim another hash somewhere in the interval.
+    pub(super) fn part(&mut self, peer: PeerId, differs: impl Fn(PeerId) -> bool) {
         let Some(heights) = self.vouchers.iter().find(|it| it.peer == peer).map(|it| it.heights)
         else {
             return;
         };
-        let present = self.vouchers.iter().filter(|it| !it.has_left && it.heights >= heights);
+        let present = self.vouchers.iter();
+        let present =
+            present.filter(|it| !it.has_left && it.heights >= heights && !differs(it.peer));
         let peers = u32::try_from(present.count()).unwrap_or(u32::MAX);
         if (peers, heights) > (self.together.peers, self.together.heights) {
             self.together = Anonymous { peers, heights };
@@ -317,6 +334,7 @@ impl Interval {
         let unwanted: Vec<_> = unwanted.map(|(place, _)| place).collect();
         for &place in &unwanted {
             self.answer(place, HeightAnswer::None);
+            self.set_lost_claims(place, false);
         }
         if !unwanted.is_empty() {
             self.vouchers.clear();

@@ -199,7 +199,9 @@ impl Rest<'_> {
             };
             let (ambiguous, audited) = (state & AMBIGUOUS != 0, state & AUDITED != 0);
             let scanned = state & SCANNED != 0;
-            heights.push(Height { hash, answer, ambiguous, audited, scanned });
+            // At other heights, all claims were kept.
+            let lost_claims = ambiguous || answer == HeightAnswer::Unwanted;
+            heights.push(Height { hash, answer, ambiguous, audited, scanned, lost_claims });
         }
         let earlier = Anonymous { peers, heights: vouched as usize };
         Ok((Interval::restored(heights, earlier), last))

@@ -557,14 +557,14 @@ impl FilterSync {
         if proof.verify(proof.block_hash, self.config.network).is_err() {
             return;
         }
+        // Without claims about the height, there is nothing to refute. The genesis block has none.
+        if self.claims.at(height).is_none() {
+            return;
+        }
         let hash = filter_hash(&proof.filter);
         let at = BlockAt { height, hash: proof.block_hash };
         let liars = self.claims.claimants(height, hash);
         let earlier = self.claims.is_claimed_earlier(height, hash);
-        // Without claims about the height, there is nothing to refute.
-        if self.claims.at(height).is_none() {
-            return;
-        }
         let is_remembered = self.claims.refute(height, hash);
         let filter = super::FalseFilter { at, hash, proof: Some(proof.clone()) };
         self.convict(&liars, earlier, &Reason::FalseFilter(Box::new(filter)), turn);

@@ -6,6 +6,8 @@ mod extend;
 mod honest;
 mod kept;
 mod malformed;
+mod random;
 mod timeouts;
 mod trust;
+mod voices;
 mod world;

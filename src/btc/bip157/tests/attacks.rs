@@ -5,10 +5,9 @@ use core::time::Duration;
 use bitcoin::Network;
 
 use super::super::interval::MAX_VOUCHERS;
-use super::world::{Node, TestChain, World};
+use super::world::{Node, TestChain, World, refute};
 use crate::btc::bip157::{Config, Event, FilterSync, Finding, Message, ScanReason, VerifiedFilter};
-use crate::btc::bip158::audit::{Prevouts, Refutation, Verdict, audit};
-use crate::btc::bip158::{BlockFilter, BoundBlock};
+use crate::btc::bip158::BlockFilter;
 use crate::btc::headers::{HeaderChain, TrustedStart};
 use crate::btc::peer::{Grade, PeerId};
 
@@ -267,14 +266,12 @@ fn proofs_are_bounded() {
     let mut world = World::new(&chain, World::config());
     world.connect(1, Node::honest(&chain));
     world.settle();
-    let bound = BoundBlock::bind(&chain.blocks[21], chain.hash(21), Network::Regtest).unwrap();
     for salt in 0..100u32 {
         let scripts = [bitcoin::ScriptBuf::from(salt.to_le_bytes().to_vec())];
         let mut other = chain.blocks[21].clone();
         other.txdata[0].output[0].script_pubkey = scripts[0].clone();
         let other = BlockFilter::from_prevout_scripts::<bitcoin::ScriptBuf>(&other, &[]).unwrap();
-        let verdict = audit(&bound, &other.content, Prevouts::None);
-        let Verdict::Invalid(Refutation::Proof(proof)) = verdict else { panic!("{verdict}") };
+        let proof = refute(&chain, 21, &other.content);
         world.event(Event::Refuted(proof.clone()));
         world.event(Event::Refuted(proof));
         world.settle();
@@ -293,11 +290,7 @@ fn what_is_unanswered_is_listed() {
     world.connect(1, Node::lying(&chain, &lies));
     world.settle();
     assert_eq!(world.sync.unanswered(), [1_101..=u32::MAX]);
-    let bound = BoundBlock::bind(&chain.blocks[27], chain.hash(27), Network::Regtest);
-    let previous = chain.blocks[25].txdata.clone();
-    let verdict = audit(&bound.unwrap(), &lies[0].1, Prevouts::ByTransactions(&previous));
-    let Verdict::Invalid(Refutation::Proof(proof)) = verdict else { panic!("{verdict}") };
-    world.event(Event::Refuted(proof));
+    world.event(Event::Refuted(refute(&chain, 27, &lies[0].1)));
     let reopened = world.reopened.clone();
     let bytes = world.sync.encode(&world.headers);
     let sync = FilterSync::restore(World::config(), &world.headers, &bytes).unwrap();

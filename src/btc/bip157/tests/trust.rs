@@ -4,12 +4,11 @@ use bitcoin::Network;
 use bitcoin::bip158::FilterHeader;
 use bitcoin::hashes::Hash as _;
 
-use super::world::{Known, Node, TestChain, World, wallet_script};
+use super::world::{Known, Node, TestChain, World, refute};
 use crate::btc::bip157::{
-    Action, Config, ConfigError, Event, Finding, Message, Reason, ScanReason, VerifiedFilter,
+    Action, Config, ConfigError, Event, Finding, Message, Reason, ScanReason,
 };
-use crate::btc::bip158::audit::{InvalidFilter, Prevouts, Refutation, Verdict, audit};
-use crate::btc::bip158::{BlockFilter, BoundBlock, filter_hash, filter_header};
+use crate::btc::bip158::{BlockFilter, filter_hash, filter_header};
 use crate::btc::peer::{Grade, PeerId};
 
 fn is_filters(message: &Message) -> bool {
@@ -222,15 +221,6 @@ fn what_is_refuted_stays_so() {
     assert_eq!(world.sent(|message| matches!(message, Message::GetBlocks(_))), blocks);
 }
 
-/// Proves with the transaction that block 27 spends that a filter of this block is false.
-fn refute(chain: &TestChain, filter: &[u8]) -> Box<InvalidFilter> {
-    let bound = BoundBlock::bind(&chain.blocks[27], chain.hash(27), Network::Regtest).unwrap();
-    let previous = chain.blocks[25].txdata.clone();
-    let verdict = audit(&bound, filter, Prevouts::ByTransactions(&previous));
-    let Verdict::Invalid(Refutation::Proof(proof)) = verdict else { panic!("{verdict}") };
-    proof
-}
-
 /// A valid proof from the caller convicts the liar; an invalid proof has no effect.
 #[test]
 fn a_proof_is_shown() {
@@ -240,7 +230,7 @@ fn a_proof_is_shown() {
     world.connect(1, Node::lying(&chain, &lies));
     world.settle();
     assert!(!world.hits.contains(&27));
-    let proof = refute(&chain, &lies[0].1);
+    let proof = refute(&chain, 27, &lies[0].1);
     let mut forged = proof.clone();
     forged.filter.clone_from(&chain.filters[27]);
     world.event(Event::Refuted(forged));
@@ -254,71 +244,6 @@ fn a_proof_is_shown() {
     world.connect(2, Node::honest(&chain));
     world.settle();
     world.assert_complete(&chain);
-}
-
-/// A proof convicts no peer that has claimed another hash, even if its claim was not kept: because
-/// the block did not decide, because the block had been scanned before, or because the height is
-/// below the first wanted one.
-#[test]
-fn a_proof_convicts_no_peer_with_another_claim() {
-    let chain = TestChain::new(200);
-    let lies = [(27, chain.without_prevouts(27))];
-    let proof = refute(&chain, &lies[0].1);
-    for (first, lower) in [(0, None), (20, Some(10)), (100, None)] {
-        for honest in [2, 3] {
-            let mut config = World::config();
-            config.first = first;
-            let mut world = World::new(&chain, config);
-            if let Some(lower) = lower {
-                world.connect(1, Node::honest(&chain));
-                world.settle();
-                world.event(Event::Extend(lower));
-                world.leave(1);
-            }
-            for id in [2, 3] {
-                let lies = if id == honest { &[][..] } else { &lies };
-                world.connect(id, Node::lying(&chain, lies));
-                world.settle();
-            }
-            world.event(Event::Refuted(proof.clone()));
-            world.settle();
-            let convicted: Vec<_> = world.reasons().into_iter().map(|(peer, _)| peer).collect();
-            assert!(!convicted.contains(&PeerId(honest)), "{first}: {convicted:?} of {honest}");
-            // The refuted hash is remembered: a peer that claims it later is a liar.
-            world.connect(4, Node::lying(&chain, &lies));
-            world.settle();
-            let is_liar = world.reasons().iter().any(|(peer, _)| *peer == PeerId(4));
-            assert!(is_liar && world.sync.answered_to() == Some(200), "{first}, {honest}");
-        }
-    }
-}
-
-/// A false filter at hand convicts no peer whose claim was not compared with it.
-#[test]
-fn a_block_convicts_no_peer_with_another_claim() {
-    let chain = TestChain::new(200);
-    // The filter matches the wallet's script, and lacks that of the output.
-    let mut other = chain.blocks[27].clone();
-    other.txdata[1].output.clear();
-    let content = BlockFilter::from_prevout_scripts(&other, &[wallet_script()]).unwrap().content;
-    let liar = Node::lying(&chain, &[(27, content.clone())]);
-    let mut config = World::config();
-    config.first = 20;
-    let mut world = World::new(&chain, config);
-    world.connect(1, Node::honest(&chain));
-    world.settle();
-    world.event(Event::Extend(10));
-    world.leave(1);
-    world.connect(2, Node { mute: |message| matches!(message, Message::GetBlocks(_)), ..liar });
-    world.settle();
-    let filter = BlockFilter { block_hash: chain.hash(27), content };
-    let kept = VerifiedFilter { at: chain.at(27), filter, grade: Grade::OnePeer };
-    world.event(Event::Matched(Box::new(kept)));
-    world.connect(3, Node::honest(&chain));
-    world.settle();
-    world.wait(31);
-    assert_eq!(world.scanned(ScanReason::Matched).iter().filter(|at| **at == 27).count(), 2);
-    assert!(world.reasons().iter().all(|(peer, _)| *peer != PeerId(3)), "{:?}", world.reasons());
 }
 
 /// The claims of a departed peer are dropped if their filters were not received.

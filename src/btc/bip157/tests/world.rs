@@ -20,7 +20,8 @@ use crate::btc::bip157::{
     Action, BASIC_FILTER, Config, Event, FilterSync, Finding, Message, Reason, ScanReason,
     VerifiedFilter,
 };
-use crate::btc::bip158::{BlockFilter, filter_hash, filter_header};
+use crate::btc::bip158::audit::{InvalidFilter, Prevouts, Refutation, Verdict, audit};
+use crate::btc::bip158::{BlockFilter, BoundBlock, filter_hash, filter_header};
 use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain};
 use crate::btc::peer::{Grade, PeerId};
 use crate::btc::tests as regtest;
@@ -150,6 +151,17 @@ impl TestChain {
         let nothing = vec![ScriptBuf::new(); block.txdata.len() - 1];
         BlockFilter::from_prevout_scripts(block, &nothing).unwrap().content
     }
+}
+
+/// Proves that a filter of a block is false, with the transactions of the block two below, which it
+/// may spend.
+pub(super) fn refute(chain: &TestChain, height: u32, filter: &[u8]) -> Box<InvalidFilter> {
+    let at = height as usize;
+    let bound = BoundBlock::bind(&chain.blocks[at], chain.hash(height), Network::Regtest).unwrap();
+    let previous = at.checked_sub(2).map_or(Vec::new(), |at| chain.blocks[at].txdata.clone());
+    let verdict = audit(&bound, filter, Prevouts::ByTransactions(&previous));
+    let Verdict::Invalid(Refutation::Proof(proof)) = verdict else { panic!("{verdict}") };
+    proof
 }
 
 type Twist = Rc<dyn Fn(&mut Vec<Event>)>;
@@ -367,12 +379,25 @@ impl World {
 
     /// Delivers messages and answers until none are left.
     pub(super) fn settle(&mut self) {
+        let left = self.deliver(|_| true);
+        assert_eq!(left, []);
+    }
+
+    /// Delivers messages for which `is` returns `true`, and their answers, until none are left.
+    /// Returns the other messages.
+    pub(super) fn deliver(&mut self, is: impl Fn(&Message) -> bool) -> Vec<(PeerId, Message)> {
+        let mut left = Vec::new();
         while let Some((peer, message)) = self.queue.pop_front() {
+            if !is(&message) {
+                left.push((peer, message));
+                continue;
+            }
             let Some(node) = self.nodes.get(&peer) else { continue };
             for event in node.answer(peer, &message) {
                 self.event(event);
             }
         }
+        left
     }
 
     pub(super) fn wait(&mut self, seconds: u64) {
