@@ -31,6 +31,7 @@ pub(super) enum HeightAnswer {
 }
 
 /// The state of one height.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Height {
     /// The accepted hash: the claim of all peers that vouch for the height. All zeros if every

@@ -108,7 +108,7 @@ impl<'a> Schedule<'a> {
         config.limits.inspections = [2, 8, 128][rng.below(3)];
         config.limits.disputes = [1, 3, 16][rng.below(3)];
         config.seed = rng.array();
-        let drawn = (0..1 + rng.below(5)).map(|_| Lie::draw(&mut rng));
+        let drawn = (0..=rng.below(5)).map(|_| Lie::draw(&mut rng));
         let lies: Vec<_> = [BTreeMap::new()].into_iter().chain(drawn).collect();
         let party = |lies: BTreeMap<_, _>| Party {
             is_honest: lies.is_empty(),
