@@ -73,8 +73,6 @@ fn each_log_withheld_is_named_and_proven() {
         let header = HeaderView::decode(&header).expect("a header");
         omitted.verify(&header, &query, Semantics::Geth, &answer).expect("it is shown");
     }
-    let none = case.audit(&[], WRONG);
-    assert_eq!(findings(&none).len(), 7);
 }
 
 #[test]
