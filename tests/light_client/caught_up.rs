@@ -1,6 +1,9 @@
 //! When the client may say that it has caught up: with peers that lie and leave, honest peers that
 //! come late, and nodes that are not ready.
 
+use core::time::Duration;
+
+use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve::btc::client::{Birthday, Event, Finding, Item, News, Protocol, Update, Wallet};
 
 use super::mined::{Chain, UNIX, script};
@@ -186,4 +189,32 @@ fn a_chain_with_too_little_work_is_not_caught_up_with() {
         world.announce(0, &more);
         assert_eq!(world.client.hits(&"a".into()).count(), 2, "{protocol:?}");
     }
+}
+
+/// A liar owes the block that decides. A message that has nothing to do with it arrives a timeout later, before the
+/// next tick.
+#[test]
+fn a_dispute_is_not_caught_up_with_while_a_liar_holds_its_block() {
+    let chain = paid_once();
+    let nodes = [Node::new(&chain, Some(Fault::HidesAndHolds(3))), Node::new(&chain, None)];
+    let config = config(Protocol::Bip157);
+    let timeout = config.timeout;
+    let mut world = World::new(config, &one(), &nodes);
+    world.hang_up(1);
+    while world.nodes[0].asked_filters == 0 {
+        world.step();
+    }
+    world.call(1);
+    while world.has_messages() {
+        assert!(!world.client.is_caught_up());
+        world.step();
+    }
+    assert!(!world.client.is_caught_up() && !world.updates().iter().any(is_caught_up));
+    world.now += timeout + Duration::from_millis(1);
+    world.push(1, NetworkMessage::Pong(1));
+    world.step();
+    let said = world.updates().iter().any(is_caught_up);
+    let hits = world.client.hits(&"a".into()).count();
+    let is_caught_up = world.client.is_caught_up();
+    assert!(!said && !is_caught_up || hits == 1, "said: {said}, now: {is_caught_up}, {hits} hits");
 }

@@ -31,6 +31,8 @@ pub(crate) enum Fault {
     HidesFrom(u32),
     /// At this height, claims and sends a filter that hides the scripts of the block.
     HidesAt(u32),
+    /// As `HidesAt`, and answers no request for blocks.
+    HidesAndHolds(u32),
     /// Claims the true filters, and from this height on sends false ones.
     SwapsFrom(u32),
     /// Has filters but no blocks.
@@ -40,7 +42,10 @@ pub(crate) enum Fault {
 impl Fault {
     /// Returns `true` if the node may be the only peer that vouches for a false "no".
     pub(crate) fn is_lie(self) -> bool {
-        matches!(self, Self::HidesFrom(_) | Self::HidesAt(_) | Self::SwapsFrom(_))
+        matches!(
+            self,
+            Self::HidesFrom(_) | Self::HidesAt(_) | Self::HidesAndHolds(_) | Self::SwapsFrom(_)
+        )
     }
 }
 
@@ -177,7 +182,11 @@ impl Node {
     fn claimed<'a>(&self, mined: &'a Mined) -> &'a (Vec<u8>, FilterHash) {
         match self.fault {
             Some(Fault::HidesFrom(from)) if mined.height >= from.max(1) => &mined.lie,
-            Some(Fault::HidesAt(height)) if mined.height == height => &mined.lie,
+            Some(Fault::HidesAt(height) | Fault::HidesAndHolds(height))
+                if mined.height == height =>
+            {
+                &mined.lie
+            }
             _ => &mined.filter,
         }
     }
@@ -231,7 +240,7 @@ impl Node {
     fn item(&mut self, item: &Inventory) -> Vec<NetworkMessage> {
         match item {
             Inventory::WitnessBlock(hash) => {
-                if self.fault == Some(Fault::Silent) {
+                if matches!(self.fault, Some(Fault::Silent | Fault::HidesAndHolds(_))) {
                     return Vec::new();
                 }
                 self.asked_blocks += 1;

@@ -633,11 +633,10 @@ impl Claims {
         for (number, interval) in (self.first_interval..).zip(&mut self.intervals) {
             interval.part(peer, |peer| differing.contains(&(number, peer)));
         }
-        // A peer with differing claims is kept individually, because a block may still convict it.
-        if self.differing.keys().all(|&(_, claimant)| claimant != peer) {
-            for interval in &mut self.intervals {
-                interval.count_together(peer);
-            }
+        // Peers with differing claims are kept individually, because a block may still convict them.
+        let kept: BTreeSet<_> = self.differing.keys().map(|&(_, claimant)| claimant).collect();
+        for interval in &mut self.intervals {
+            interval.count_together(|peer| !kept.contains(&peer));
         }
         reopened
     }

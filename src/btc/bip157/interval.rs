@@ -119,8 +119,11 @@ impl Interval {
             all += 1;
             present += u32::from(!voucher.has_left);
         }
+        let others = self.vouchers.iter().filter(|it| it.heights >= heights && differs(it.peer));
+        let others = u32::try_from(others.count()).unwrap_or(u32::MAX);
         let counted = |peers: Anonymous| if peers.heights >= heights { peers.peers } else { 0 };
-        let together = counted(self.together).max(1).min(all);
+        // Of those that were connected together, some may differ by now.
+        let together = counted(self.together).saturating_sub(others).max(1).min(all);
         present.max(together).max(counted(self.earlier))
     }
 
@@ -139,7 +142,8 @@ impl Interval {
     }
 
     pub(super) fn is_finished(&self) -> bool {
-        self.open == 0 && self.heights.len() == SPAN && self.vouched() == SPAN
+        let is_known = self.open == 0 && self.heights.len() == SPAN;
+        is_known && (self.vouched() == SPAN || self.answered() == SPAN)
     }
 
     /// Returns the index of the first height without a valid answer, assuming that no answer by a
@@ -148,8 +152,9 @@ impl Interval {
         let vouched = self.vouched();
         let is_open = |(place, at): (usize, &Height)| match at.answer {
             HeightAnswer::None => true,
-            // An answer by a filter is valid only while a peer vouches for the height.
-            HeightAnswer::Filter => place >= vouched,
+            // An answer by a filter is valid only while a peer vouches for the height, or if the
+            // filter is known to be true.
+            HeightAnswer::Filter => place >= vouched && !at.audited && !self.committed,
             HeightAnswer::Block | HeightAnswer::Unwanted => false,
         };
         self.heights.iter().enumerate().position(is_open).unwrap_or(self.heights.len())
@@ -293,22 +298,20 @@ impl Interval {
         }
     }
 
-    /// Drops the record of a departed peer, if too many vouchers are remembered individually, so
-    /// that only a count remains. The count does not grow: the departed peers may be one peer that
-    /// connected again and again.
+    /// Drops records of departed peers for which `is_free` returns `true`, while too many vouchers are
+    /// remembered individually, so that only a count remains. The count does not grow: the departed
+    /// peers may be one peer that connected again and again.
     ///
     /// If one of the counted peers is convicted, all counted peers are convicted. Only the departed
     /// peers that vouch for the largest number of heights are counted.
-    pub(super) fn count_together(&mut self, peer: PeerId) {
-        if self.vouchers.len() <= MAX_VOUCHERS {
-            return;
-        }
-        let place = self.vouchers.iter().position(|voucher| voucher.peer == peer);
-        let Some(heights) = place.map(|place| self.vouchers.swap_remove(place).heights) else {
-            return;
-        };
-        if heights > self.earlier.heights {
-            self.earlier = Anonymous { peers: 1, heights };
+    pub(super) fn count_together(&mut self, is_free: impl Fn(PeerId) -> bool) {
+        while self.vouchers.len() > MAX_VOUCHERS {
+            let free = |voucher: &Voucher| voucher.has_left && is_free(voucher.peer);
+            let Some(place) = self.vouchers.iter().rposition(free) else { return };
+            let heights = self.vouchers.swap_remove(place).heights;
+            if heights > self.earlier.heights {
+                self.earlier = Anonymous { peers: 1, heights };
+            }
         }
     }
 
@@ -363,11 +366,13 @@ impl Interval {
         }
     }
 
-    /// Returns the indices below `before` that were answered by a filter and that nobody vouches
-    /// for.
+    /// Returns the indices below `before` that were answered by a filter that nobody vouches for,
+    /// and that is not known to be true.
     pub(super) fn unvouched(&self, before: usize) -> impl Iterator<Item = usize> + '_ {
         let heights = self.heights.iter().enumerate().take(before).skip(self.vouched());
-        heights.filter(|(_, at)| at.answer == HeightAnswer::Filter).map(|(place, _)| place)
+        let is_open = |at: &Height| at.answer == HeightAnswer::Filter && !at.audited;
+        let heights = heights.filter(move |(_, at)| !self.committed && is_open(at));
+        heights.map(|(place, _)| place)
     }
 }
 

@@ -168,6 +168,8 @@ impl Request {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Requests {
     asked: Vec<Request>,
+    /// Number of filters that may still arrive for stale requests that are not remembered.
+    forgotten: usize,
     pub(super) blocks: BlockRequests,
 }
 
@@ -220,8 +222,9 @@ impl Requests {
         })
     }
 
+    /// Returns `true` if the peer was asked for filters that may still arrive.
     pub(super) fn has_filters(&self) -> bool {
-        self.asked.iter().any(Request::is_for_filters)
+        self.forgotten > 0 || self.asked.iter().any(Request::is_for_filters)
     }
 
     /// Returns `true` if the filter of a height is expected. From a slow peer, only filters for
@@ -279,7 +282,14 @@ impl Requests {
         hash: FilterHash,
         now: Duration,
     ) -> Result<(), Option<FilterHash>> {
-        let place = self.explain_filter(height, hash)?;
+        let place = match self.explain_filter(height, hash) {
+            // It may answer a stale request that is not remembered.
+            Err(None) if self.forgotten > 0 => {
+                self.forgotten -= 1;
+                return Ok(());
+            }
+            explained => explained?,
+        };
         let Some(request) = self.asked.get_mut(place) else { return Ok(()) };
         request.progress = now;
         if let Asked::Filters { filters, done, .. } = &mut request.asked {
@@ -307,6 +317,11 @@ impl Requests {
         self.asked.retain(|request| {
             let drop = over > 0 && request.is_stale();
             over -= usize::from(drop);
+            if let Asked::Filters { filters, done, .. } = &request.asked
+                && drop
+            {
+                self.forgotten += filters.expected.len() - done;
+            }
             !drop
         });
     }

@@ -585,6 +585,9 @@ impl FilterSync {
             }
             // The height may have been answered by the false filter. Only the block can answer now.
             HeightAnswer::None | HeightAnswer::Filter => {
+                if self.grade(height).is_some() {
+                    turn.act(Action::Reopened(height, height));
+                }
                 self.claims.answer(height, HeightAnswer::None);
                 self.claims.set_ambiguous(height);
                 self.inspections.want(at);

@@ -718,6 +718,10 @@ impl FilterFollower {
         if end >= first && self.settled_to().is_none_or(|settled| settled < end) {
             return false;
         }
+        // A dispute ends with its block, however long peers hold it back: the answer may be the false one.
+        if self.sync.is_disputed(end) {
+            return end < first;
+        }
         // The sync has returned no action for a whole timeout, so no further answer is expected.
         if now.saturating_sub(self.active) > self.timeout {
             return true;
@@ -726,7 +730,7 @@ impl FilterFollower {
         // matters is whether a connected peer may still contradict.
         let able = self.peers.iter().filter(|(_, shown)| shown.is_some_and(|shown| shown >= end));
         let mut able = able.map(|(id, _)| *id);
-        end < first || !self.sync.is_disputed(end) && able.all(|id| self.sync.is_heard(id, end))
+        end < first || able.all(|id| self.sync.is_heard(id, end))
     }
 }
 

@@ -2,7 +2,7 @@
 //! claims is not lost.
 
 use super::super::claims::Claims;
-use super::super::interval::HeightAnswer;
+use super::super::interval::{HeightAnswer, MAX_VOUCHERS};
 use super::world::{Known, Node, TestChain, World, refute, wallet_script};
 use crate::btc::bip157::{Action, Event, FilterSync, Finding, Message, ScanReason, VerifiedFilter};
 use crate::btc::bip158::{BlockFilter, filter_hash};
@@ -374,4 +374,115 @@ fn an_audited_filter_grades_no_other() {
         let Known::Filter(filter) = &world.known[&height] else { panic!("{height}") };
         assert_eq!((filter.grade, world.grade(height)), (grade, Some(grade)), "{height}");
     }
+}
+
+/// Liars that send a filter which its block does not refute, and leave before the block arrives, are
+/// remembered without end.
+#[test]
+fn departed_liars_are_bounded() {
+    let chain = TestChain::new(1_010);
+    let mut world = World::new(&chain, World::config());
+    world.connect(1, Node::honest(&chain));
+    world.settle();
+    for (id, height) in (2..).zip((13..1_000).step_by(10)) {
+        world.connect(id, Node::lying(&chain, &[(height, chain.without_prevouts(height))]));
+        let blocks = world.deliver(|message| !is_block(message));
+        assert!(!blocks.is_empty(), "{height} is not disputed");
+        world.leave(id);
+        world.queue.extend(blocks);
+        world.settle();
+    }
+    assert_eq!(world.reasons(), []);
+    assert!(!world.sync.is_disputed(1_010));
+    let most = MAX_VOUCHERS + world.sync.config.limits.peers;
+    for (number, interval) in world.sync.claims.intervals() {
+        assert!(interval.vouchers.len() <= most, "{number}: {}", interval.vouchers.len());
+    }
+}
+
+/// An honest node answers requests of before a reorganisation, more of them than are remembered.
+#[test]
+fn many_stale_requests_blame_no_honest_peer() {
+    let chain = TestChain::new(500);
+    let fork = chain.fork(5, 1);
+    let mut config = World::config();
+    // Filters of hits are not kept, so they are requested again one by one.
+    config.limits.kept_bytes = 0;
+    let mut world = World::new(&chain, config);
+    world.connect(1, Node::honest(&chain));
+    // All messages but requests for single filters.
+    let single = |message: &Message| match message {
+        Message::GetCFilters(message) => chain.hash(message.start_height) == message.stop_hash,
+        other => is_block(other),
+    };
+    let held = world.deliver(|message| !single(message));
+    world.move_to(&fork);
+    // The node answers what it was asked before.
+    let old = Node::honest(&chain);
+    for (peer, message) in held {
+        for event in old.answer(peer, &message) {
+            world.event(event);
+        }
+    }
+    let blamed: Vec<_> =
+        world.reasons().into_iter().filter(|(_, it)| it.is_misbehaviour()).collect();
+    assert_eq!(blamed, []);
+}
+
+/// A withdrawn answer is reported, even if a proof is one too many to be remembered.
+#[test]
+fn a_proof_that_is_not_remembered_withdraws_visibly() {
+    let chain = TestChain::new(40);
+    let mut world = World::new(&chain, World::config());
+    world.connect(1, slow(Node::honest(&chain)));
+    world.settle();
+    for salt in 0..20u32 {
+        let scripts = [bitcoin::ScriptBuf::from(salt.to_le_bytes().to_vec())];
+        let mut other = chain.blocks[21].clone();
+        other.txdata[0].output[0].script_pubkey = scripts[0].clone();
+        let other = BlockFilter::from_prevout_scripts::<bitcoin::ScriptBuf>(&other, &[]).unwrap();
+        world.event(Event::Refuted(refute(&chain, 21, &other.content)));
+    }
+    let is_known = matches!(world.known.get(&21), Some(Known::Filter(_)));
+    let grade = world.grade(21);
+    assert!(is_known);
+    assert_eq!(grade.is_none(), world.reopened.contains(&21), "{grade:?}");
+}
+
+/// A peer that now claims another hash does not count for the hash of before.
+#[test]
+fn a_claim_that_was_taken_back_is_not_counted() {
+    let chain = TestChain::new(60);
+    let fork = chain.fork(50, 1);
+    let mut world = World::new(&chain, World::config());
+    world.connect(1, Node::honest(&chain));
+    world.connect(2, Node::honest(&chain));
+    world.settle();
+    world.leave(2);
+    world.move_to(&fork);
+    let lie = fork.without_prevouts(23);
+    world.nodes.insert(PeerId(1), slow(Node::lying(&fork, &[(23, lie)])));
+    world.event(Event::PeerTip(PeerId(1), fork.hash(fork.tip())));
+    world.deliver(is_headers);
+    // The second party is back.
+    world.connect(3, slow(Node::honest(&fork)));
+    world.deliver(is_headers);
+    assert!(world.sync.is_disputed(60));
+    assert_eq!(world.grade(23), Some(Grade::OnePeer));
+}
+
+/// An audit confirms an answer, whoever is convicted.
+#[test]
+fn an_audited_answer_is_not_withdrawn() {
+    let chain = TestChain::new(60);
+    let mut world = World::new(&chain, World::config());
+    let lie = chain.without_prevouts(23);
+    world.connect(1, Node::lying(&chain, &[(23, lie.clone())]));
+    world.settle();
+    let filter = kept(&chain, 45, chain.filters[45].clone());
+    world.known.insert(45, Known::Filter(filter));
+    world.event(Event::Unmatched(chain.at(45), filter_hash(&chain.filters[45])));
+    assert_eq!(world.grade(45), Some(Grade::Audited));
+    world.event(Event::Refuted(refute(&chain, 23, &lie)));
+    assert_eq!((world.grade(45), world.reopened.contains(&45)), (Some(Grade::Audited), false));
 }
