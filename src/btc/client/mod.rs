@@ -464,8 +464,9 @@ pub enum News {
     Progress(Progress),
     /// The client has processed everything that the connected peers have, for all items that were
     /// added up to [`Progress::watched`]. Each connected peer that has the whole chain has answered,
-    /// or has had its time to answer. This update is repeated after further progress, and after a
-    /// change of the wallets.
+    /// or has had its time to answer, and no two peers dispute the filter of a block: while nobody
+    /// sends a block that would decide, this update does not come. It is repeated after further
+    /// progress, and after a change of the wallets.
     CaughtUp(Progress),
     /// The records of all items that were added up to this call are durable. After a restart, blocks
     /// that the client has searched for these items are not searched again. Items of later calls may
