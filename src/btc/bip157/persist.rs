@@ -199,7 +199,7 @@ impl Rest<'_> {
             };
             let (ambiguous, audited) = (state & AMBIGUOUS != 0, state & AUDITED != 0);
             let scanned = state & SCANNED != 0;
-            // At other heights, all claims were kept.
+            // At other heights all claims were kept, or the filter was audited.
             let lost_claims = ambiguous || answer == HeightAnswer::Unwanted;
             heights.push(Height { hash, answer, ambiguous, audited, scanned, lost_claims });
         }

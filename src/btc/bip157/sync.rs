@@ -152,6 +152,9 @@ impl FilterSync {
     /// Returns the height up to which every block, from the first wanted one on, has a valid
     /// answer; `None` if the first wanted block has no valid answer.
     ///
+    /// While peers dispute a height, the answer counts as valid, although it may be the false one:
+    /// [`is_disputed`](Self::is_disputed) tells so.
+    ///
     /// The block of a hit from [`Event::Matched`] may still be pending:
     /// [`settled_to`](Self::settled_to) stays below such a block.
     pub fn answered_to(&self) -> Option<u32> {

@@ -715,12 +715,14 @@ impl FilterFollower {
     pub(super) fn is_caught_up(&self, chain: &HeaderChain, now: Duration) -> bool {
         let end = self.end(chain);
         let first = self.sync.first();
-        if end >= first && self.settled_to().is_none_or(|settled| settled < end) {
-            return false;
+        // Nothing is wanted yet.
+        if end < first {
+            return true;
         }
-        // A dispute ends with its block, however long peers hold it back: the answer may be the false one.
-        if self.sync.is_disputed(end) {
-            return end < first;
+        // While peers dispute a filter, the answer may be the false one. So a dispute must end,
+        // however long a peer holds the deciding block back.
+        if self.settled_to().is_none_or(|settled| settled < end) || self.sync.is_disputed(end) {
+            return false;
         }
         // The sync has returned no action for a whole timeout, so no further answer is expected.
         if now.saturating_sub(self.active) > self.timeout {
@@ -730,7 +732,7 @@ impl FilterFollower {
         // matters is whether a connected peer may still contradict.
         let able = self.peers.iter().filter(|(_, shown)| shown.is_some_and(|shown| shown >= end));
         let mut able = able.map(|(id, _)| *id);
-        end < first || able.all(|id| self.sync.is_heard(id, end))
+        able.all(|id| self.sync.is_heard(id, end))
     }
 }
 

@@ -377,7 +377,7 @@ fn an_audited_filter_grades_no_other() {
 }
 
 /// Liars that send a filter which its block does not refute, and leave before the block arrives, are
-/// remembered without end.
+/// remembered up to the limit.
 #[test]
 fn departed_liars_are_bounded() {
     let chain = TestChain::new(1_010);
@@ -400,7 +400,8 @@ fn departed_liars_are_bounded() {
     }
 }
 
-/// An honest node answers requests of before a reorganisation, more of them than are remembered.
+/// An honest node that answers requests from before a reorganisation is not blamed, even if there are
+/// more of them than are remembered.
 #[test]
 fn many_stale_requests_blame_no_honest_peer() {
     let chain = TestChain::new(500);
