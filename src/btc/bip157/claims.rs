@@ -129,7 +129,7 @@ impl Claims {
             let mut disputed = self.differing.range((from, PeerId(0))..(below, PeerId(0)));
             let lone = disputed.find(|&(&(height, _), _)| {
                 let answer = self.at(height).map(|at| at.answer);
-                answer == Some(HeightAnswer::Filter) && self.num_vouchers(height) == 0
+                answer == Some(HeightAnswer::Filter) && self.grade(height).is_none()
             });
             lone.map_or(answered, |(&(height, _), _)| place_of(height))
         });
@@ -172,23 +172,36 @@ impl Claims {
         Anonymous { peers: interval.num_peers(heights, differs), heights }
     }
 
-    /// Returns the grade of a "no" that the filter with the accepted hash gives; `None` if no peer
+    /// Returns the grade of a "no" that the filter with the accepted hash gives; `None` if nobody
     /// vouches for this hash.
     pub(super) fn grade(&self, height: u32) -> Option<Grade> {
         let at = self.at(height)?;
         match self.num_vouchers(height) {
             _ if at.audited => Some(Grade::Audited),
-            _ if self.is_committed(height) => Some(Grade::Checkpoint),
+            _ if self.is_committed(interval_of(height)) => Some(Grade::Checkpoint),
             0 => None,
             1 => Some(Grade::OnePeer),
             peers => Some(Grade::Peers(peers)),
         }
     }
 
-    /// Returns `true` if a peer other than `peer` vouches for the accepted hash of a height.
+    /// Returns `true` if a trusted filter header commits to the accepted hashes of an interval.
+    fn is_committed(&self, number: u32) -> bool {
+        self.interval(number).is_some_and(Interval::is_committed)
+    }
+
+    /// Returns `true` if a peer or a trusted header vouches for the accepted hash of a height.
+    fn is_vouched(&self, height: u32) -> bool {
+        self.is_committed(interval_of(height)) || self.num_vouchers(height) > 0
+    }
+
+    /// Returns `true` if a peer other than `peer`, or a trusted header, vouches for the accepted hash
+    /// of a height.
     fn is_vouched_by_others(&self, height: u32, peer: PeerId) -> bool {
         let earlier = self.interval(interval_of(height)).map_or(0, |known| known.earlier.heights);
-        place_of(height) < earlier || self.vouchers(height).any(|voucher| voucher != peer)
+        self.is_committed(interval_of(height))
+            || place_of(height) < earlier
+            || self.vouchers(height).any(|voucher| voucher != peer)
     }
 
     /// Iterates over the peers, connected or departed, that claim the accepted hash of a height.
@@ -257,7 +270,7 @@ impl Claims {
     /// settled.
     pub(super) fn hashes(&self, height: u32) -> BTreeSet<FilterHash> {
         let at = self.at(height).filter(|at| !at.ambiguous);
-        let accepted = at.map(|at| at.hash).filter(|_| self.num_vouchers(height) > 0);
+        let accepted = at.map(|at| at.hash).filter(|_| self.is_vouched(height));
         accepted.into_iter().chain(self.differing_at(height).map(|(_, hash)| hash)).collect()
     }
 
@@ -412,6 +425,25 @@ impl Claims {
         }
     }
 
+    /// Changes an interval. Returns ranges of its heights whose answers were given by filters, and
+    /// for which nobody vouches since the change.
+    fn change(
+        &mut self,
+        number: u32,
+        change: impl FnOnce(&mut Interval),
+    ) -> Vec<RangeInclusive<u32>> {
+        let Some(interval) = self.interval_mut(number) else { return Vec::new() };
+        let before = interval.vouched();
+        change(interval);
+        if interval.vouched() >= before {
+            return Vec::new();
+        }
+        let height = |place| first_of(number) + u32::try_from(place).expect("1,000 at most");
+        let withdrawn = runs(interval.unvouched(before).map(height));
+        self.reach_back(first_of(number));
+        withdrawn
+    }
+
     /// Remembers that a block has refuted a hash. Returns `false` if the height already has the
     /// maximum number of refuted hashes.
     pub(super) fn refute(&mut self, height: u32, hash: FilterHash) -> bool {
@@ -422,6 +454,22 @@ impl Claims {
             self.refuted.insert((height, hash));
         }
         self.refuted.contains(&(height, hash))
+    }
+
+    /// Records that a trusted header which commits to a refuted hash is false: it vouches for no hash
+    /// of the interval. Returns ranges of heights whose answers were given by filters and are
+    /// withdrawn.
+    pub(super) fn distrust(
+        &mut self,
+        height: u32,
+        refuted: FilterHash,
+    ) -> Vec<RangeInclusive<u32>> {
+        if self.at(height).is_none_or(|at| at.hash != refuted) {
+            return Vec::new();
+        }
+        let mut reopened = self.change(interval_of(height), Interval::distrust);
+        reopened.extend(self.promote());
+        reopened
     }
 
     /// Records that no filter is evidence about a height, so that its block is needed.
@@ -469,25 +517,13 @@ impl Claims {
         self.frontier = self.frontier.min(self.first_interval);
         // Of the old intervals, only the first one can contain heights that were not wanted.
         let place = if before == self.first_interval { place_of(self.first.max(1)) } else { 0 };
-        let Some(interval) = self.interval_mut(before) else { return Vec::new() };
-        let vouched = interval.vouched();
-        // Every height was wanted before. The claims about each height were compared, so all
-        // answers stay valid.
-        if !interval.extend(place) {
-            return Vec::new();
+        let mut is_new = false;
+        let reopened = self.change(before, |interval| is_new = interval.extend(place));
+        // If every height was wanted before, the claims about each height were compared.
+        if is_new {
+            self.differing.retain(|&(height, _), _| interval_of(height) != before);
         }
-        let unvouched = interval.unvouched(vouched).collect::<Vec<_>>().into_iter();
-        let height = |place| first_of(before) + u32::try_from(place).expect("1,000 at most");
-        let reopened = runs(unvouched.map(height));
-        self.differing.retain(|&(height, _), _| interval_of(height) != before);
         reopened
-    }
-
-    /// Returns `true` if a trusted filter header commits to the accepted hash of a height.
-    fn is_committed(&self, height: u32) -> bool {
-        let interval = self.interval(interval_of(height));
-        let differs = self.differing_at(height).next().is_some();
-        interval.is_some_and(Interval::is_committed) && !differs
     }
 
     /// Finds the intervals whose hashes a trusted filter header commits to. Returns the numbers of
@@ -537,16 +573,7 @@ impl Claims {
     fn withdraw(&mut self, take: impl Fn(u32, &mut Interval)) -> Vec<RangeInclusive<u32>> {
         let mut reopened = Vec::new();
         for number in self.first_interval..self.end_interval() {
-            let interval = self.interval_mut(number).expect("counted");
-            let before = interval.vouched();
-            take(number, interval);
-            // Answers above the highest vouched height are withdrawn.
-            if interval.vouched() < before {
-                let height =
-                    |place| first_of(number) + u32::try_from(place).expect("1,000 at most");
-                reopened.extend(runs(interval.unvouched(before).map(height)));
-                self.reach_back(first_of(number));
-            }
+            reopened.extend(self.change(number, |interval| take(number, interval)));
         }
         reopened.extend(self.promote());
         reopened
@@ -565,7 +592,7 @@ impl Claims {
             });
             // Only a peer that still vouches for the height can replace the accepted hash. A
             // departed peer whose voucher ends below this height cannot replace the hash.
-            if self.num_vouchers(height) > 0 || !stays {
+            if self.is_vouched(height) || !stays {
                 continue;
             }
             let Some(hash) = self.differing.remove(&(height, peer)) else { continue };
@@ -658,8 +685,9 @@ impl Claims {
         }
     }
 
-    /// Drops all records about heights above `height`.
-    pub(super) fn truncate(&mut self, height: u32) {
+    /// Drops all records about heights above `height`. Returns ranges of the other heights whose
+    /// answers were given by filters and are withdrawn.
+    pub(super) fn truncate(&mut self, height: u32) -> Vec<RangeInclusive<u32>> {
         self.differing.retain(|&(at, _), _| at <= height);
         self.refuted.retain(|&(at, _)| at <= height);
         let last = interval_of(height);
@@ -667,10 +695,11 @@ impl Claims {
         self.intervals.truncate(intervals);
         self.frontier = self.frontier.min(last.max(self.first_interval));
         // The genesis block is in no interval.
-        if height > 0
-            && let Some(interval) = self.interval_mut(last)
-        {
-            interval.truncate(place_of(height) + 1);
+        if height == 0 {
+            return Vec::new();
         }
+        let mut reopened = self.change(last, |interval| interval.truncate(place_of(height) + 1));
+        reopened.extend(self.promote());
+        reopened
     }
 }

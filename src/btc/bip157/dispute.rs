@@ -536,6 +536,9 @@ impl Parts<'_> {
             })
             .collect();
         let hashes: Vec<_> = lies.iter().map(|lie| lie.filter.hash).collect();
+        for &hash in &hashes {
+            turn.reopen(self.claims.distrust(at.height, hash));
+        }
         self.claims.settle(at.height, &hashes, judgement.valid);
         // An honest filter can look suspicious too. So no peer is blamed, and the filter is no
         // evidence.

@@ -83,6 +83,8 @@ pub(super) struct Interval {
     ends: Option<[FilterHeader; 2]>,
     /// `true` if a trusted filter header commits to the hashes.
     committed: bool,
+    /// `true` if a block has refuted a hash that a trusted header commits to.
+    distrusted: bool,
     /// The number of heights without an answer.
     pub(super) open: usize,
     /// The time at which the interval began to wait for the claims of further peers: from then on,
@@ -135,8 +137,13 @@ impl Interval {
         self.committed
     }
 
-    /// Returns the number of heights, from the first one on, that at least one peer vouches for.
+    /// Returns the number of heights, from the first one on, whose accepted hash at least one peer or
+    /// a trusted header vouches for.
     pub(super) fn vouched(&self) -> usize {
+        // Whoever leaves or claims another hash, the trusted header stays.
+        if self.committed {
+            return self.heights.len();
+        }
         let heights = self.vouchers.iter().map(|voucher| voucher.heights);
         heights.max().unwrap_or(0).max(self.earlier.heights)
     }
@@ -152,9 +159,9 @@ impl Interval {
         let vouched = self.vouched();
         let is_open = |(place, at): (usize, &Height)| match at.answer {
             HeightAnswer::None => true,
-            // An answer by a filter is valid only while a peer vouches for the height, or if the
+            // An answer by a filter is valid only while somebody vouches for the height, or if the
             // filter is known to be true.
-            HeightAnswer::Filter => place >= vouched && !at.audited && !self.committed,
+            HeightAnswer::Filter => place >= vouched && !at.audited,
             HeightAnswer::Block | HeightAnswer::Unwanted => false,
         };
         self.heights.iter().enumerate().position(is_open).unwrap_or(self.heights.len())
@@ -186,9 +193,16 @@ impl Interval {
     }
 
     /// Records that a trusted header commits to the hashes. Returns `true` if this was not recorded
-    /// before.
+    /// before, and the header is not known to be false.
     pub(super) fn commit(&mut self) -> bool {
-        !core::mem::replace(&mut self.committed, true)
+        let is_new = !self.committed && !self.distrusted;
+        self.committed |= is_new;
+        is_new
+    }
+
+    /// Records that a trusted header which commits to the hashes is false.
+    pub(super) fn distrust(&mut self) {
+        self.distrusted |= core::mem::take(&mut self.committed);
     }
 
     /// Appends the hash of the next height.
@@ -331,7 +345,8 @@ impl Interval {
     /// interval had unwanted heights from `first` on.
     ///
     /// Differing claims about unwanted heights were not recorded. So all vouchers are dropped, and
-    /// the interval must be compared with all peers again.
+    /// the interval must be compared with all peers again. A trusted header commits to the accepted
+    /// hashes whatever others claim.
     pub(super) fn extend(&mut self, first: usize) -> bool {
         let is_unwanted = |(_, at): &(usize, &Height)| at.answer == HeightAnswer::Unwanted;
         let unwanted = self.heights.iter().enumerate().skip(first).filter(is_unwanted);
@@ -345,7 +360,6 @@ impl Interval {
             self.together = Anonymous::default();
             self.earlier = Anonymous::default();
             self.ends = None;
-            self.committed = false;
         }
         !unwanted.is_empty()
     }
@@ -370,8 +384,7 @@ impl Interval {
     /// and that is not known to be true.
     pub(super) fn unvouched(&self, before: usize) -> impl Iterator<Item = usize> + '_ {
         let heights = self.heights.iter().enumerate().take(before).skip(self.vouched());
-        let is_open = |at: &Height| at.answer == HeightAnswer::Filter && !at.audited;
-        let heights = heights.filter(move |(_, at)| !self.committed && is_open(at));
+        let heights = heights.filter(|(_, at)| at.answer == HeightAnswer::Filter && !at.audited);
         heights.map(|(place, _)| place)
     }
 }

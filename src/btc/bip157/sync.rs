@@ -439,10 +439,11 @@ impl FilterSync {
         // A chain that only grows leaves all claims valid.
         let Some(lowest) = gone.min() else { return };
         let height = lowest.saturating_sub(1);
-        self.claims.truncate(height);
+        let reopened = self.claims.truncate(height);
         self.inspections.truncate(height);
         self.peers.truncate(height, self.claims.first_interval);
         turn.act(Action::Rollback(height));
+        turn.reopen(reopened);
     }
 
     fn rescan(&mut self, heights: &RangeInclusive<u32>, turn: &Turn<'_>) {
@@ -569,6 +570,7 @@ impl FilterSync {
         let liars = self.claims.claimants(height, hash);
         let earlier = self.claims.is_claimed_earlier(height, hash);
         let is_remembered = self.claims.refute(height, hash);
+        turn.reopen(self.claims.distrust(height, hash));
         let filter = super::FalseFilter { at, hash, proof: Some(proof.clone()) };
         self.convict(&liars, earlier, &Reason::FalseFilter(Box::new(filter)), turn);
         let Some(known) = self.claims.at(height).copied() else { return };

@@ -2,8 +2,9 @@
 //!
 //! Every schedule must keep these laws:
 //! - No honest peer is blamed, and what it has claimed stays its claim.
-//! - A grade counts only parties that have claimed the accepted filter of the block, each of them once. An audited
-//!   filter is the true one.
+//! - A grade counts only parties that have claimed the accepted filter of the block, each of them once. A filter
+//!   that was audited, or that a trusted header commits to, is the true one.
+//! - An answer by a filter has a grade until it is withdrawn.
 //! - At the end an honest peer answers everything: then every height is answered, nothing is disputed or
 //!   withdrawn, the hits are those of the chain, and nothing more is requested or reported.
 
@@ -55,10 +56,10 @@ impl Lie {
         }
     }
 
-    /// Draws lies about up to four blocks, most of them such as the block does not refute.
-    fn draw(rng: &mut Rng) -> BTreeMap<u32, Self> {
+    /// Draws lies about up to four of the blocks above `base`, most of them such as the block does not refute.
+    fn draw(base: u32, rng: &mut Rng) -> BTreeMap<u32, Self> {
         let lies = (0..rng.below(5)).map(|_| {
-            let height = u32::try_from(10 * rng.below(6)).unwrap();
+            let height = base + u32::try_from(10 * rng.below(6)).unwrap();
             match rng.below(6) {
                 0 => (height + 5, Self::Malformed),
                 1 => (height + 7, Self::OneMore),
@@ -66,7 +67,7 @@ impl Lie {
                 _ => (height + 7, Self::WithoutPrevouts),
             }
         });
-        lies.filter(|(height, _)| *height > 3 && *height < 57).collect()
+        lies.filter(|(height, _)| (base + 4..base + 57).contains(height)).collect()
     }
 }
 
@@ -88,6 +89,8 @@ struct Connection {
 struct Schedule<'a> {
     rng: Rng,
     world: World,
+    /// The height above which the schedule happens.
+    base: u32,
     chains: &'a [TestChain],
     /// Index of the present chain.
     at: usize,
@@ -101,10 +104,10 @@ struct Schedule<'a> {
 }
 
 impl<'a> Schedule<'a> {
-    fn new(seed: u64, chains: &'a [TestChain]) -> Self {
+    fn new(seed: u64, base: u32, chains: &'a [TestChain]) -> Self {
         let mut rng = Rng::new(seed);
         let mut config = World::config();
-        config.first = [0, 0, 15, 30, 46][rng.below(5)];
+        config.first = base + [0, 0, 15, 30, 46][rng.below(5)];
         config.spot_audits = [0, 0, 1, 4][rng.below(4)];
         config.limits.peers = [1, 2, 4, 6][rng.below(4)];
         config.limits.inspections = [1, 2, 8, 128][rng.below(4)];
@@ -113,7 +116,7 @@ impl<'a> Schedule<'a> {
         config.limits.disputes = [1, 3, 16][rng.below(3)];
         config.seed = rng.array();
         let most = [5, 12][rng.below(2)];
-        let drawn = (0..=rng.below(most)).map(|_| Lie::draw(&mut rng));
+        let drawn = (0..=rng.below(most)).map(|_| Lie::draw(base, &mut rng));
         let lies: Vec<_> = [BTreeMap::new()].into_iter().chain(drawn).collect();
         let party = |lies: BTreeMap<_, _>| Party {
             is_honest: lies.is_empty(),
@@ -121,10 +124,15 @@ impl<'a> Schedule<'a> {
             claims: BTreeSet::new(),
         };
         let parties = lies.into_iter().map(party).collect();
+        // No reorganisation reaches down to this height.
+        if base > 0 && rng.one_in(2) {
+            config.trust(1_000, chains[0].headers()[1_000]).unwrap();
+        }
         let world = World::new(&chains[0], config);
         Self {
             rng,
             world,
+            base,
             chains,
             at: 0,
             parties,
@@ -166,7 +174,7 @@ impl<'a> Schedule<'a> {
         }
         self.world.actions.extend(new);
         self.seen = self.world.actions.len();
-        for height in 1..=self.world.headers.tip().height {
+        for height in self.base + 1..=self.world.headers.tip().height {
             let hashes =
                 self.world.headers.hash_at(height).zip(self.world.sync.filter_hash(height));
             let Some(claim) = hashes else { continue };
@@ -186,10 +194,19 @@ impl<'a> Schedule<'a> {
                 };
                 assert!(counted as usize <= claimed, "{height}: {counted} of {claimed}");
             }
+            let answered = self.world.sync.claims.at(height).map(|at| at.answer);
             if let Some(Known::Filter(filter)) = self.world.known.get(&height)
-                && filter.grade == Grade::Audited
+                && answered == Some(HeightAnswer::Filter)
+                && !self.world.reopened.contains(&height)
             {
-                assert_eq!(filter.filter.content, self.chain().filters[height as usize]);
+                let grade = self.world.grade(height);
+                assert!(grade.is_some(), "{height}: withdrawn in silence");
+                if [filter.grade, grade.unwrap()]
+                    .iter()
+                    .any(|it| matches!(it, Grade::Audited | Grade::Checkpoint))
+                {
+                    assert_eq!(filter.filter.content, self.chain().filters[height as usize]);
+                }
             }
         }
     }
@@ -272,7 +289,7 @@ impl<'a> Schedule<'a> {
         for &id in &ids {
             let party = self.open[&id].party;
             if !self.parties[party].is_honest && self.rng.one_in(3) {
-                self.parties[party].lies = Lie::draw(&mut self.rng);
+                self.parties[party].lies = Lie::draw(self.base, &mut self.rng);
             }
             let node = self.node(party);
             self.world.nodes.insert(id, node.clone());
@@ -298,7 +315,7 @@ impl<'a> Schedule<'a> {
 
     /// Says that the stored filter of a scanned block matches no more.
     fn unmatched(&mut self) {
-        let height = 1 + u32::try_from(self.rng.below(60)).unwrap();
+        let height = self.base + 1 + u32::try_from(self.rng.below(60)).unwrap();
         let Some(known) = self.world.sync.claims.at(height).copied() else { return };
         let Some(grade) = self.world.sync.filter_grade(height) else { return };
         if known.answer != HeightAnswer::Block || matches!(height % 10, 5 | 7) {
@@ -349,12 +366,12 @@ impl<'a> Schedule<'a> {
             (78..=81, Some(id)) => self.leave(id),
             (82, _) => self.reorganize(),
             (83 | 84, _) => {
-                let from = u32::try_from(self.rng.below(60)).unwrap();
+                let from = self.base + u32::try_from(self.rng.below(60)).unwrap();
                 self.event(Event::Rescan(from..=from + 20));
             }
             (85, _) => {
-                let lower = self.rng.below(self.world.sync.first() as usize + 1);
-                self.event(Event::Extend(u32::try_from(lower).unwrap()));
+                let above = self.rng.below((self.world.sync.first() - self.base) as usize + 1);
+                self.event(Event::Extend(self.base + u32::try_from(above).unwrap()));
             }
             (86 | 87, _) => self.refute(),
             (88..=90, _) => self.unmatched(),
@@ -428,13 +445,13 @@ impl<'a> Schedule<'a> {
     }
 }
 
-/// Returns a chain, and branches that replace it one after another.
-fn chains() -> Vec<TestChain> {
-    let mut chains = vec![TestChain::new(60)];
+/// Returns a chain of 60 blocks above `base`, and branches that replace it one after another.
+fn chains(base: u32) -> Vec<TestChain> {
+    let mut chains = vec![TestChain::new(base + 60)];
     for (salt, (height, longer)) in
         (10..).zip([(58, 1), (50, 1), (61, 1), (44, 2), (62, 1), (26, 1)])
     {
-        let mut next = chains.last().unwrap().clone();
+        let (mut next, height) = (chains.last().unwrap().clone(), base + height);
         let length = next.tip() + 1 - height + longer;
         next.truncate(height);
         next.grow(length, salt);
@@ -443,17 +460,30 @@ fn chains() -> Vec<TestChain> {
     chains
 }
 
+fn run(seed: u64, base: u32, chains: &[TestChain]) {
+    let kept = catch_unwind(AssertUnwindSafe(|| {
+        let mut schedule = Schedule::new(seed, base, chains);
+        for _ in 0..60 + schedule.rng.below(400) {
+            schedule.step();
+        }
+        schedule.end();
+    }));
+    assert!(kept.is_ok(), "seed {seed}: see above");
+}
+
 #[test]
 fn any_schedule_keeps_the_laws() {
-    let chains = chains();
+    let chains = chains(0);
     for seed in 0..6_000 / testkit::stride(60) as u64 {
-        let kept = catch_unwind(AssertUnwindSafe(|| {
-            let mut schedule = Schedule::new(seed, &chains);
-            for _ in 0..60 + schedule.rng.below(400) {
-                schedule.step();
-            }
-            schedule.end();
-        }));
-        assert!(kept.is_ok(), "seed {seed}: see above");
+        run(seed, 0, &chains);
+    }
+}
+
+/// The same with two intervals, and in some schedules with a trusted header between them.
+#[test]
+fn any_schedule_with_two_intervals_keeps_the_laws() {
+    let chains = chains(980);
+    for seed in 0..3_000 / testkit::stride(120) as u64 {
+        run(seed, 980, &chains);
     }
 }

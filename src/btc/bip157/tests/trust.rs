@@ -8,7 +8,7 @@ use super::world::{Known, Node, TestChain, World, refute};
 use crate::btc::bip157::{
     Action, Config, ConfigError, Event, Finding, Message, Reason, ScanReason,
 };
-use crate::btc::bip158::{BlockFilter, filter_hash, filter_header};
+use crate::btc::bip158::BlockFilter;
 use crate::btc::peer::{Grade, PeerId};
 
 fn is_filters(message: &Message) -> bool {
@@ -164,15 +164,6 @@ fn no_spot_audits() {
     assert!(world.scanned(ScanReason::SpotAudit).is_empty());
 }
 
-fn headers(chain: &TestChain) -> Vec<FilterHeader> {
-    let mut header = FilterHeader::all_zeros();
-    let next = |filter: &Vec<u8>| {
-        header = filter_header(&filter_hash(filter), &header);
-        header
-    };
-    chain.filters.iter().map(next).collect()
-}
-
 #[test]
 fn a_trusted_header() {
     let chain = TestChain::new(2_500);
@@ -181,7 +172,7 @@ fn a_trusted_header() {
         config.trust(1_500, FilterHeader::all_zeros()),
         Err(ConfigError::CheckpointHeight(1_500))
     );
-    config.trust(2_000, headers(&chain)[2_000]).unwrap();
+    config.trust(2_000, chain.headers()[2_000]).unwrap();
     let mut world = World::new(&chain, config);
     let lies = [(1_507, chain.without_prevouts(1_507))];
     world.connect(1, Node::lying(&chain, &lies));
@@ -192,7 +183,7 @@ fn a_trusted_header() {
     else {
         panic!("{reasons:?}")
     };
-    assert!(trusted == headers(&chain)[2_000] && claimed != trusted);
+    assert!(trusted == chain.headers()[2_000] && claimed != trusted);
     world.connect(2, Node::honest(&chain));
     world.settle();
     world.assert_complete(&chain);
@@ -202,6 +193,92 @@ fn a_trusted_header() {
     assert_eq!(world.grade(2_001), Some(Grade::OnePeer));
     let Known::Filter(filter) = &world.known[&11] else { panic!() };
     assert_eq!(filter.grade, Grade::Checkpoint);
+}
+
+/// A world whose answers up to height 1,000 rest on a trusted header alone: the only peer was convicted of a
+/// lie above it.
+fn trusted(chain: &TestChain, first: u32) -> World {
+    let mut config = World::config();
+    config.first = first;
+    config.trust(1_000, chain.headers()[1_000]).unwrap();
+    let mut world = World::new(chain, config);
+    world.connect(1, Node::lying(chain, &[(1_005, with_another(chain, 1_005))]));
+    world.settle();
+    assert!(matches!(world.reasons()[..], [(PeerId(1), Reason::FalseFilter(_))]));
+    assert!(world.reopened.contains(&1_001));
+    assert_no_answer_is_withdrawn(&world, first.max(1));
+    world
+}
+
+#[track_caller]
+fn assert_no_answer_is_withdrawn(world: &World, first: u32) {
+    assert_eq!(world.reopened.range(..=1_000).next(), None);
+    for height in first..=1_000 {
+        let grade = world.grade(height);
+        assert!(matches!(grade, Some(Grade::Checkpoint | Grade::Scanned)), "{height}: {grade:?}");
+    }
+}
+
+/// A trusted header vouches for the filters that it commits to, whoever is connected and whatever they claim.
+#[test]
+fn no_liar_withdraws_what_a_trusted_header_commits_to() {
+    let chain = TestChain::new(1_050);
+    let mut world = trusted(&chain, 0);
+    // Its claims end below the trusted header, so that they do not contradict it.
+    let mut lower = chain.clone();
+    lower.truncate(501);
+    let mute = |message: &Message| matches!(message, Message::GetBlocks(_));
+    world.connect(2, Node { mute, ..Node::lying(&lower, &[(11, vec![0])]) });
+    world.settle();
+    assert!(world.sync.is_disputed(11));
+    assert_no_answer_is_withdrawn(&world, 1);
+    world.event(Event::Block(None, Box::new(chain.blocks[11].clone())));
+    assert!(matches!(world.reasons()[1..], [(PeerId(2), Reason::FalseFilter(_))]));
+    assert_no_answer_is_withdrawn(&world, 1);
+    world.connect(3, Node::honest(&chain));
+    world.settle();
+    world.assert_complete(&chain);
+    assert_eq!(world.scanned(ScanReason::Disputed), [11]);
+}
+
+/// Earlier heights of the same interval become wanted.
+#[test]
+fn an_earlier_birthday_withdraws_nothing_that_a_trusted_header_commits_to() {
+    let chain = TestChain::new(1_050);
+    let mut world = trusted(&chain, 500);
+    world.event(Event::Extend(400));
+    assert_no_answer_is_withdrawn(&world, 500);
+    let filters = world.sent(is_filters);
+    world.connect(2, Node::honest(&chain));
+    world.settle();
+    assert_eq!(world.sync.answered_to(), Some(1_050));
+    assert_eq!(world.grade(401), Some(Grade::Checkpoint));
+    assert_eq!(world.sent(is_filters) - filters, 1, "the filters from 400 on");
+}
+
+/// After a reorganisation below the trusted header, it is about other blocks. Nobody vouches for the blocks
+/// that stay.
+#[test]
+fn a_reorganisation_below_a_trusted_header_withdraws_visibly() {
+    let chain = TestChain::new(1_050);
+    let mut world = trusted(&chain, 0);
+    world.move_to(&chain.fork(900, 1));
+    for height in (1..900).filter(|height| !matches!(height % 10, 5 | 7)) {
+        assert_eq!((world.grade(height), world.reopened.contains(&height)), (None, true));
+    }
+}
+
+/// A trusted header commits to a filter that its block refutes, so that it is false.
+#[test]
+fn a_false_trusted_header_withdraws_visibly() {
+    let chain = TestChain::new(1_050);
+    let mut lies = chain.clone();
+    lies.filters[11] = vec![0];
+    let mut world = trusted(&lies, 0);
+    world.event(Event::Refuted(refute(&chain, 11, &[0])));
+    for height in (1..=1_000).filter(|height| !matches!(height % 10, 5 | 7)) {
+        assert_eq!((world.grade(height), world.reopened.contains(&height)), (None, true));
+    }
 }
 
 /// A refuted hash that another peer claims convicts that peer, and no block is fetched for it.

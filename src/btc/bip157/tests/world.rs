@@ -135,6 +135,23 @@ impl TestChain {
         self.blocks[height as usize].block_hash()
     }
 
+    /// Returns the hash of each filter.
+    fn hashes(&self) -> Vec<FilterHash> {
+        self.filters.iter().map(|filter| filter_hash(filter)).collect()
+    }
+
+    /// Returns the filter header of each block.
+    pub(super) fn headers(&self) -> Vec<FilterHeader> {
+        let mut header = FilterHeader::all_zeros();
+        let hashes = self.hashes().into_iter();
+        hashes
+            .map(|hash| {
+                header = filter_header(&hash, &header);
+                header
+            })
+            .collect()
+    }
+
     pub(super) fn at(&self, height: u32) -> BlockAt {
         BlockAt { height, hash: self.hash(height) }
     }
@@ -195,21 +212,6 @@ impl Node {
         Self { twist: Some(Rc::new(all)), ..Self::honest(chain) }
     }
 
-    fn hashes(&self) -> Vec<FilterHash> {
-        self.chain.filters.iter().map(|filter| filter_hash(filter)).collect()
-    }
-
-    fn headers(&self) -> Vec<FilterHeader> {
-        let mut header = FilterHeader::all_zeros();
-        let hashes = self.hashes().into_iter();
-        hashes
-            .map(|hash| {
-                header = filter_header(&hash, &header);
-                header
-            })
-            .collect()
-    }
-
     fn height(&self, hash: BlockHash) -> usize {
         self.chain.heights[&hash] as usize
     }
@@ -220,7 +222,7 @@ impl Node {
             _ if (self.mute)(message) => vec![],
             Message::GetCFCheckpt(GetCFCheckpt { stop_hash, .. }) => {
                 let stop = self.height(*stop_hash);
-                let headers = self.headers();
+                let headers = self.chain.headers();
                 let filter_headers = (1..=stop / 1000).map(|n| headers[n * 1000]).collect();
                 let stop_hash = *stop_hash;
                 vec![Event::CFCheckpt(id, CFCheckpt { filter_type, stop_hash, filter_headers })]
@@ -231,8 +233,8 @@ impl Node {
                 let message = CFHeaders {
                     filter_type,
                     stop_hash: *stop_hash,
-                    previous_filter_header: self.headers()[start - 1],
-                    filter_hashes: self.hashes()[start..=stop].to_vec(),
+                    previous_filter_header: self.chain.headers()[start - 1],
+                    filter_hashes: self.chain.hashes()[start..=stop].to_vec(),
                 };
                 vec![Event::CFHeaders(id, message)]
             }
