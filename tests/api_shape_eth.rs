@@ -92,7 +92,7 @@ fn types_can_be_shared_between_threads() {
 #[test]
 fn types_of_anchors_can_be_shared() {
     use chainsieve::eth::anchor::Grade;
-    use chainsieve::eth::anchor::{account_proof as account, header_proof, links, plan};
+    use chainsieve::eth::anchor::{account_proof as account, header_proof, links};
 
     shared::<Grade>();
     shared::<(account::AccountProof, account::SlotProof, account::ProvenAccount)>();
@@ -101,7 +101,6 @@ fn types_of_anchors_can_be_shared() {
     shared::<(header_proof::History, header_proof::ForkSlots, header_proof::EpochRecord)>();
     shared::<(header_proof::SummariesProof, header_proof::KnownSummaries)>();
     shared::<(links::Link, links::LinkKind, links::Origin, links::Anchored)>();
-    shared::<(plan::Plan, plan::Step, plan::Sources, plan::Milestones, plan::BelievedBlock)>();
     error::<account::StateProofError>();
     error::<account::TrieError>();
     error::<header_proof::HeaderProofError>();

@@ -14,6 +14,5 @@ mod embedded;
 mod headers;
 mod links;
 mod mutations;
-mod plans;
 mod slow_ssz;
 mod summaries;

@@ -10,7 +10,6 @@
 //! | [`header_proof`] | proofs that a header of any age is part of the chain |
 //! | [`links`] | chains of links from a believed statement to a block |
 //! | [`Grade`] | how far a hash can be believed |
-//! | [`plan`](mod@plan) | the cheapest way to an earlier block that the sources can serve |
 //! | [`merkle_branch`] | Merkle branches of SSZ objects |
 //!
 //! # What you drive
@@ -33,7 +32,6 @@ pub mod history_contract;
 pub mod links;
 pub mod merkle_branch;
 pub mod network;
-pub mod plan;
 pub mod sync;
 pub mod sync_committee;
 

@@ -9,12 +9,12 @@ use chainsieve::eth::anchor::header_proof::HeaderProof;
 use chainsieve::eth::anchor::history_contract;
 use chainsieve::eth::anchor::links::{self, Anchored, Link, LinkError, LinkVerifier, Origin};
 use chainsieve::eth::anchor::network::Network;
-use chainsieve::eth::anchor::plan::{BelievedBlock, Milestones, Plan, Sources, Step, plan};
 use chainsieve::eth::anchor::sync_committee::Anchor;
 use chainsieve::eth::header::{HeaderBuf, HeaderView};
 use serde_json::json;
 
 use super::client::{BeaconClient, BeaconError};
+use super::plan::{Believed, Plan, Sources, Step, plan};
 use crate::nodes::ask::{Unaccepted, ask};
 use crate::nodes::{Node, RpcError};
 
@@ -151,8 +151,11 @@ struct Fetched {
 
 impl Search<'_, '_> {
     fn run(mut self, number: u64) -> Result<(Anchored, LinkedBlock), BeaconError> {
-        let chain = Milestones::of(&self.network);
-        let at = BelievedBlock { number: self.head.view().number(), slot: self.anchor.beacon.slot };
+        let at = Believed {
+            number: self.head.view().number(),
+            slot: self.anchor.beacon.slot,
+            is_mainnet: self.network.is_mainnet(),
+        };
         let mut sources = Sources {
             headers: true,
             state_depth: Some(u64::MAX),
@@ -160,7 +163,7 @@ impl Search<'_, '_> {
             header_proofs: self.options.proofs.is_some(),
         };
         loop {
-            let Some(planned) = plan(at, number, &chain, &sources) else {
+            let Some(planned) = plan(at, number, &sources) else {
                 return Err(BeaconError::Unreachable { number, failures: self.failures });
             };
             let headers = headers_of(&planned);
@@ -202,7 +205,7 @@ impl Search<'_, '_> {
                 }
                 Step::Summaries => Missing::Summaries,
                 Step::HeaderProof { .. } => Missing::Proofs,
-                _ => Missing::Headers,
+                Step::Parents { .. } => Missing::Headers,
             };
             if let Some(fetched) = self.fetched.get(index) {
                 let followed = verifier.follow(&fetched.link);
@@ -259,7 +262,6 @@ impl Search<'_, '_> {
             Step::HistoryContract { number, .. } => self.contract(header, *number, verifier),
             Step::Summaries => self.summaries(verifier),
             Step::HeaderProof { number } => self.proof(*number, verifier),
-            other => Err(Some(format!("{other:?} is not known"))),
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod client;
 mod link;
+mod plan;
 mod server;
 
 use std::fs;
