@@ -762,7 +762,7 @@ fn schedules_that_failed_before() {
     let scripts = Scripts::new();
     let seeds =
         [13_080, 38_189, 58_275, 119_216, 153_014, 164_008, 714_844].map(|seed| (seed, false));
-    for (seed, mines_again) in seeds.into_iter().chain([(150_533, true)]) {
+    for (seed, mines_again) in seeds.into_iter().chain([(150_533, true), (542_823, true)]) {
         assert_eq!(run(seed, &scripts, mines_again, false), Ok(()), "seed {seed}");
     }
 }

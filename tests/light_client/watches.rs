@@ -2,6 +2,7 @@
 //! blocks.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve::bitcoin::p2p::message_blockdata::Inventory;
@@ -71,6 +72,10 @@ fn blocks() -> Chain {
     chain.mine(&script(9), &[mined::spend(&[coin], &[&script(8)])]);
     mine(&mut chain, &[8, 9, 8]);
     chain
+}
+
+fn txid(chain: &Chain, height: u32) -> Txid {
+    chain.at(height).unwrap().txids[0]
 }
 
 fn truth(chain: &Chain) -> BTreeSet<(u32, Txid)> {
@@ -507,6 +512,62 @@ fn a_liar_about_filters_is_found_out_and_hides_nothing() {
         let proof = filter.proof.as_ref().expect("a proof");
         assert_eq!(proof.verify(filter.at.hash, Network::Regtest), Ok(()));
     }
+}
+
+/// While a liar's filter is in dispute, further indices are searched for, and again after the liar was
+/// convicted of another lie. The true filter, which comes last, is matched with the first indices, too.
+#[test]
+fn a_filter_that_replaces_a_false_one_is_matched_with_everything() {
+    let derived = derived(10);
+    let mut chain = Chain::new();
+    for height in 1..=21 {
+        let to = match height {
+            5 => derived[4].clone(),
+            20 => derived[0].clone(),
+            _ => script(9),
+        };
+        chain.mine(&to, &[]);
+    }
+    let [fifth, first_lie, second_lie] = [5, 19, 20].map(|height| chain.at(height).unwrap().hash);
+    let mut nodes = [Node::new(&chain, Some(Fault::HidesFrom(19))), Node::new(&chain, None)];
+    for node in &mut nodes {
+        node.withheld.extend([fifth, first_lie, second_lie]);
+    }
+    let mut config = config(Protocol::Bip157);
+    let timeout = config.timeout;
+    // While the first dispute is open, the filters of the second one are not requested.
+    config.filter_limits.inspections = 1;
+    let mut world = World::new(config, &[("a", descriptor_wallet(0))], &nodes);
+    let settle = |world: &mut World| {
+        while world.has_messages() {
+            world.step();
+        }
+    };
+    // The liar alone has answered everything.
+    world.hang_up(1);
+    settle(&mut world);
+    world.call(1);
+    settle(&mut world);
+    // The payment in the fifth block brings further indices.
+    let give = |world: &mut World, hash| {
+        for node in &mut world.nodes {
+            node.withheld.remove(&hash);
+        }
+        world.now += timeout + Duration::from_millis(1);
+        world.tick(1);
+    };
+    give(&mut world, fifth);
+    settle(&mut world);
+    assert_eq!(world.client.hits(&"a".into()).count(), 1);
+    // The liar is convicted. The true filters are late.
+    give(&mut world, first_lie);
+    while world.banned.is_empty() {
+        world.step();
+    }
+    world.tick(31_000);
+    give(&mut world, second_lie);
+    world.run();
+    assert_eq!(set(&world.updates()), [(5, txid(&chain, 5)), (20, txid(&chain, 20))].into());
 }
 
 #[test]

@@ -56,8 +56,9 @@ pub(super) struct FilterFollower {
     /// For which scripts each height was searched.
     pub(super) searched: Searched,
     recent: RecentFilters,
-    /// The first bytes of the accepted filter hash of each height whose filter was requested from the
-    /// peers to match further scripts. If another filter arrives, it is matched with all scripts.
+    /// For each height whose filter was requested from the peers to match further scripts, the first
+    /// bytes of the hash of the filter that was matched before. If another filter arrives, it is matched
+    /// with all scripts.
     asked: BTreeMap<u32, [u8; 8]>,
     matcher: Matcher,
     /// Last height to scan; `None` for no limit.
@@ -397,8 +398,10 @@ impl FilterFollower {
                 .flatten();
         }
         for height in missing.iter().cloned().flatten() {
-            let hash = self.sync.filter_hash(height);
-            self.asked.extend(hash.map(|hash| (height, short(hash))));
+            // If the filter was requested before and has not arrived, another hash may be accepted since.
+            if let Some(hash) = self.sync.filter_hash(height) {
+                self.asked.entry(height).or_insert(short(hash));
+            }
         }
         events.extend(missing.into_iter().map(bip157::Event::Rescan));
         for event in events {
@@ -634,6 +637,7 @@ impl FilterFollower {
             // The new scripts may occur in this block too.
         }
         self.searched.scan(at.height);
+        self.asked.remove(&at.height);
     }
 
     /// Records the grade of an answered height. Consecutive heights with one grade are reported as
