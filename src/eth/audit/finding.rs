@@ -282,48 +282,6 @@ pub enum Forgery {
     },
 }
 
-impl FindingKind {
-    /// Returns the name of the kind, which `serde` writes as `kind`, for example `omitted_log`.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::OmittedLog(_) => "omitted_log",
-            Self::ForgedLog(_) => "forged_log",
-            Self::WrongField { .. } => "wrong_field",
-            Self::Duplicate { .. } => "duplicate",
-            Self::NotMatching { .. } => "not_matching",
-            Self::OutOfRange { .. } => "out_of_range",
-            Self::BeyondTag { .. } => "beyond_tag",
-            Self::OtherFork { .. } => "other_fork",
-            Self::ArityDependent { .. } => "arity_dependent",
-            Self::Removed { .. } => "removed",
-            Self::ProfileContradicted { .. } => "profile_contradicted",
-        }
-    }
-}
-
-impl WrongField {
-    /// Returns the name of the field in JSON-RPC, for example `logIndex`.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::BlockNumber { .. } => "blockNumber",
-            Self::BlockTimestamp { .. } => "blockTimestamp",
-            Self::TransactionIndex { .. } => "transactionIndex",
-            Self::LogIndex { .. } => "logIndex",
-            Self::TransactionHash { .. } => "transactionHash",
-        }
-    }
-}
-
-impl Forgery {
-    /// Returns the name of the evidence, which `serde` writes as `shown_by`: `bloom` or `receipts`.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Bloom => "bloom",
-            Self::Receipts { .. } => "receipts",
-        }
-    }
-}
-
 /// Writes the finding with its evidence as one line, for example `duplicate: log 5 of the answer
 /// repeats log 3`.
 impl fmt::Display for Finding {

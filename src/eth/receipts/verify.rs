@@ -44,18 +44,6 @@ pub enum BloomAgreement {
     NoInformation,
 }
 
-impl BloomAgreement {
-    /// Returns the name: `exact`, `superset`, `missing` or `no_information`.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Exact => "exact",
-            Self::Superset { .. } => "superset",
-            Self::Missing { .. } => "missing",
-            Self::NoInformation => "no_information",
-        }
-    }
-}
-
 /// Writes the relation in words, with its numbers.
 impl fmt::Display for BloomAgreement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -117,7 +117,7 @@ fn ask_again(
             }
             let (mut offered, mut silence) = (Ok(false), None);
             node.receipts_by_each_method(block, |method, receipts| {
-                let from = From { index, node, method: Some(method) };
+                let from = Sender { index, node, method: Some(method) };
                 match receipts {
                     Ok(None) | Err(RpcError::MethodMissing { .. }) => {}
                     Ok(receipts) => offered = fetched.offer(audits, &from, block, receipts),
@@ -173,7 +173,7 @@ fn forecast(
 }
 
 /// The source of receipts: a node and, if several methods are tried, a method.
-struct From<'a> {
+struct Sender<'a> {
     index: usize,
     node: &'a Node,
     method: Option<&'static str>,
@@ -187,7 +187,7 @@ fn ask(
     blocks: &[BlockRef],
     fetched: &mut FetchedReceipts,
 ) -> Result<bool, FetchError> {
-    let from = From { index, node, method: None };
+    let from = Sender { index, node, method: None };
     let total = blocks.len() as u64;
     let (mut failures, mut is_silent) = (0, false);
     let mut done = 0;
@@ -239,7 +239,7 @@ impl FetchedReceipts {
     fn offer(
         &mut self,
         audits: &mut [Audit<'_>],
-        from: &From<'_>,
+        from: &Sender<'_>,
         block: BlockRef,
         receipts: Option<BlockReceipts>,
     ) -> Result<bool, FetchError> {
@@ -297,7 +297,7 @@ impl FetchedReceipts {
     }
 
     /// Adds a warning. When [`MAX_WARNINGS`] are listed, further ones are only counted.
-    fn warn(&mut self, from: &From<'_>, block: BlockRef, why: String) {
+    fn warn(&mut self, from: &Sender<'_>, block: BlockRef, why: String) {
         if self.warnings.len() >= MAX_WARNINGS {
             self.unlisted += 1;
             return;
