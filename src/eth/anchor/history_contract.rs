@@ -16,7 +16,7 @@
 //!
 //! A block further back needs several hops: from a header to its ancestor at most 8,191 blocks
 //! back, from there to the next. Each hop but the first needs the state of an old block, which only
-//! archive nodes serve. [`plan`](super::plan) compares hops with other ways.
+//! archive nodes serve.
 //!
 //! Source: EIP-2935.
 
