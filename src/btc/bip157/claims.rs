@@ -391,38 +391,43 @@ impl Claims {
 
     /// Settles a height whose block was scanned. The block has refuted the hashes `refuted`.
     /// `valid` is the hash of its filter, if the audit has found it; the peer that claimed it may
-    /// have left.
+    /// have left. Returns ranges of other heights whose answers were given by filters and are
+    /// withdrawn: a trusted header that commits to another hash than the true one is false.
     pub(super) fn settle(
         &mut self,
         height: u32,
         refuted: &[FilterHash],
         valid: Option<FilterHash>,
-    ) {
+    ) -> Vec<RangeInclusive<u32>> {
         let mut left = self.hashes(height);
         left.retain(|hash| !refuted.contains(hash));
         // The peers of refuted claims are convicted.
         self.differing.retain(|&(at, _), _| at != height);
         self.answer(height, HeightAnswer::Block);
         let place = place_of(height);
-        let Some(interval) = self.interval_mut(interval_of(height)) else { return };
-        let Some(&at) = interval.at(place) else { return };
-        // The audit has found the true filter. The hash of that filter is accepted, whoever claims
-        // it.
-        if let Some(valid) = valid {
-            interval.audit(place, valid);
-            return;
-        }
-        let is_refuted = refuted.contains(&at.hash);
-        // Below the birthday, claims were not compared.
-        let lost_claims = at.lost_claims || left.len() > 1;
-        interval.set_lost_claims(place, lost_claims);
-        interval.set_ambiguous(place, at.ambiguous || lost_claims || is_refuted && left.is_empty());
-        // The accepted hash is false: another claimed hash replaces it, or all zeros if no claim
-        // remains.
-        if is_refuted {
-            let other = left.first().copied().unwrap_or_else(FilterHash::all_zeros);
-            interval.set_hash(place, other);
-        }
+        let mut reopened = self.change(interval_of(height), |interval| {
+            let Some(&at) = interval.at(place) else { return };
+            // The audit has found the true filter. The hash of that filter is accepted, whoever
+            // claims it.
+            if let Some(valid) = valid {
+                interval.audit(place, valid);
+                return;
+            }
+            let is_refuted = refuted.contains(&at.hash);
+            // Below the birthday, claims were not compared.
+            let lost_claims = at.lost_claims || left.len() > 1;
+            interval.set_lost_claims(place, lost_claims);
+            let is_ambiguous = at.ambiguous || lost_claims || is_refuted && left.is_empty();
+            interval.set_ambiguous(place, is_ambiguous);
+            // The accepted hash is false: another claimed hash replaces it, or all zeros if no claim
+            // remains.
+            if is_refuted {
+                let other = left.first().copied().unwrap_or_else(FilterHash::all_zeros);
+                interval.set_hash(place, other);
+            }
+        });
+        reopened.extend(self.promote());
+        reopened
     }
 
     /// Changes an interval. Returns ranges of its heights whose answers were given by filters, and

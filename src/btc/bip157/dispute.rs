@@ -536,10 +536,7 @@ impl Parts<'_> {
             })
             .collect();
         let hashes: Vec<_> = lies.iter().map(|lie| lie.filter.hash).collect();
-        for &hash in &hashes {
-            turn.reopen(self.claims.distrust(at.height, hash));
-        }
-        self.claims.settle(at.height, &hashes, judgement.valid);
+        turn.reopen(self.claims.settle(at.height, &hashes, judgement.valid));
         // An honest filter can look suspicious too. So no peer is blamed, and the filter is no
         // evidence.
         if judgement.suspicious {

@@ -219,7 +219,7 @@ impl Interval {
         });
     }
 
-    /// Replaces the accepted hash of a height.
+    /// Replaces the accepted hash of a height. No trusted header commits to the new one.
     pub(super) fn set_hash(&mut self, place: usize, hash: FilterHash) {
         let Some(at) = self.heights.get_mut(place).filter(|at| at.hash != hash) else { return };
         at.hash = hash;
@@ -275,7 +275,8 @@ impl Interval {
     pub(super) fn drop_vouchers(&mut self, peers: &[PeerId], earlier: bool) {
         let before = self.vouchers.len();
         self.vouchers.retain(|voucher| !peers.contains(&voucher.peer));
-        if self.vouchers.len() < before {
+        // Those that are only counted may be among those that were connected together.
+        if earlier || self.vouchers.len() < before {
             self.together = Anonymous::default();
         }
         if earlier {

@@ -230,8 +230,8 @@ fn no_liar_withdraws_what_a_trusted_header_commits_to() {
     let mute = |message: &Message| matches!(message, Message::GetBlocks(_));
     world.connect(2, Node { mute, ..Node::lying(&lower, &[(11, vec![0])]) });
     world.settle();
-    assert!(world.sync.is_disputed(11));
     assert_no_answer_is_withdrawn(&world, 1);
+    assert!(world.sync.is_disputed(11));
     world.event(Event::Block(None, Box::new(chain.blocks[11].clone())));
     assert!(matches!(world.reasons()[1..], [(PeerId(2), Reason::FalseFilter(_))]));
     assert_no_answer_is_withdrawn(&world, 1);
@@ -278,6 +278,35 @@ fn a_false_trusted_header_withdraws_visibly() {
     world.event(Event::Refuted(refute(&chain, 11, &[0])));
     for height in (1..=1_000).filter(|height| !matches!(height % 10, 5 | 7)) {
         assert_eq!((world.grade(height), world.reopened.contains(&height)), (None, true));
+    }
+}
+
+/// The block of a height at which no filter is evidence shows another filter than the one that a trusted header
+/// commits to.
+#[test]
+fn an_audit_against_a_trusted_header_withdraws_visibly() {
+    let chain = TestChain::new(1_050);
+    let mut lies = chain.clone();
+    lies.filters[21] = vec![0];
+    let mut world = trusted(&lies, 0);
+    // An honest peer, whose chain ends below the header.
+    let mut lower = chain.clone();
+    lower.truncate(501);
+    let mute = |message: &Message| matches!(message, Message::GetBlocks(_));
+    world.connect(2, Node { mute, ..Node::honest(&lower) });
+    world.settle();
+    assert!(world.sync.is_disputed(21));
+    // More proofs than are remembered.
+    for salt in 0..20_u32 {
+        let mut other = chain.blocks[21].clone();
+        other.txdata[0].output[0].script_pubkey = salt.to_le_bytes().to_vec().into();
+        let other = BlockFilter::from_prevout_scripts::<bitcoin::ScriptBuf>(&other, &[]).unwrap();
+        world.event(Event::Refuted(refute(&chain, 21, &other.content)));
+    }
+    world.event(Event::Block(None, Box::new(chain.blocks[21].clone())));
+    assert_eq!(world.grade(21), Some(Grade::Scanned));
+    for height in 1..=1_000 {
+        assert!(world.grade(height).is_some() || world.reopened.contains(&height), "{height}");
     }
 }
 

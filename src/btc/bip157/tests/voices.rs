@@ -487,3 +487,45 @@ fn an_audited_answer_is_not_withdrawn() {
     world.event(Event::Refuted(refute(&chain, 23, &lie)));
     assert_eq!((world.grade(45), world.reopened.contains(&45)), (Some(Grade::Audited), false));
 }
+
+/// Those who were counted together are convicted without being known individually: their number does not
+/// count for the hash that replaces theirs.
+#[test]
+fn convicted_strangers_are_not_counted() {
+    let chain = TestChain::new(60);
+    let mut low = chain.clone();
+    low.truncate(21);
+    let lie = chain.without_prevouts(23);
+    let liar = Node::lying(&chain, &[(23, lie.clone())]);
+    let mut world = World::new(&chain, World::config());
+    // One honest party comes and goes.
+    for id in 1..=32 {
+        world.connect(id, Node::honest(&low));
+        world.settle();
+        world.leave(id);
+    }
+    // Two liars, connected together.
+    for id in [101, 102] {
+        world.connect(id, liar.clone());
+        world.settle();
+    }
+    assert_eq!(world.grade(23), Some(Grade::Peers(2)));
+    world.leave(102);
+    world.connect(33, Node::honest(&low));
+    world.settle();
+    world.leave(101);
+    // The honest party shows the whole chain, and claims another filter.
+    world.nodes.insert(PeerId(33), Node { mute: is_block, ..Node::honest(&chain) });
+    world.event(Event::PeerTip(PeerId(33), chain.hash(60)));
+    world.deliver(|message| !is_block(message));
+    assert!(world.sync.is_disputed(60));
+    world.event(Event::Refuted(refute(&chain, 23, &lie)));
+    world.deliver(|message| !is_block(message));
+    assert_eq!(world.reasons(), []);
+    assert_eq!(world.grade(23), Some(Grade::OnePeer));
+    // The honest party connects again.
+    world.leave(33);
+    world.connect(34, Node::honest(&chain));
+    world.settle();
+    assert_eq!(world.grade(23), Some(Grade::OnePeer), "one party has claimed this filter");
+}
