@@ -143,10 +143,12 @@ fn extreme_numbers() {
     for number in [0, 1, u64::MAX] {
         for slot in [0, u64::MAX] {
             for wanted in [0, 1, 8191, u64::MAX - 1, u64::MAX] {
-                let head = Believed { number, slot, is_mainnet: false };
-                let plan = plan(head, wanted, &ALL);
-                assert_eq!(plan.is_some(), wanted <= number, "{number} {wanted}");
-                assert!(plan.is_none_or(|plan| plan.steps.len() < 10), "{number} {wanted}");
+                for is_mainnet in [false, true] {
+                    let head = Believed { number, slot, is_mainnet };
+                    let plan = plan(head, wanted, &ALL);
+                    assert_eq!(plan.is_some(), wanted <= number, "{number} {wanted}");
+                    assert!(plan.is_none_or(|plan| plan.steps.len() < 10), "{number} {wanted}");
+                }
             }
         }
     }
