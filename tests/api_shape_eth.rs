@@ -52,16 +52,11 @@ fn types_can_be_shared_between_threads() {
     );
     each!(shared, transactions: BlockTransactions, VerifiedTransactions);
     each!(shared, json: JsonPath);
-    each!(shared, log: LocatedLog);
+    each!(shared, log: Difference['static], LocatedLog);
     each!(
         shared, log_query:
         BlockSelection, BlockTag, CompiledQuery, Heads, LogQuery, QueryLimits, ResolvedBlocks,
         Semantics, TopicSet,
-    );
-    each!(
-        shared, provider:
-        Budget, Difference['static], Limit, Retry, Spending, WindowAction, WindowEvent['static],
-        WindowSize, Windows,
     );
     each!(
         shared, receipts:

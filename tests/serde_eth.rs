@@ -12,10 +12,10 @@ use chainsieve::eth::follow::{Cursor, Failure, News, UpdateId};
 use chainsieve::eth::forecast::Forecast;
 use chainsieve::eth::header::{HeaderBuf, HeaderLayout, Linked};
 use chainsieve::eth::index::{Appended, Checked, QueryStats, SegmentFile, Verified};
+use chainsieve::eth::log::Difference;
 use chainsieve::eth::log_query::{
     BlockSelection, BlockTag, CompiledQuery, Heads, LogQuery, QueryLimits, ResolvedBlocks, TopicSet,
 };
-use chainsieve::eth::provider::{Budget, Difference, Limit, WindowSize};
 use chainsieve::eth::receipts::BloomAgreement;
 use chainsieve::eth::scan::{QueryId, QuerySet};
 use serde::Serialize;
@@ -161,31 +161,7 @@ fn queries() {
 }
 
 #[test]
-fn providers() {
-    let budget: Budget =
-        same(&json!({"per_second": 500.0, "default_cost": 80, "costs": {"eth_getLogs": 255}}));
-    assert_eq!(budget, Budget::per_second(500.0).default_cost(80).cost("eth_getLogs", 255));
-    let short: Budget = serde_json::from_value(json!({"per_second": -1})).unwrap();
-    assert_eq!(short, Budget::per_second(0.0), "no rate is made the smallest");
-
-    let size: WindowSize = same(&json!({"size": 2000, "cap": 100_000}));
-    assert_eq!(size, WindowSize::new(None));
-    let none: WindowSize = serde_json::from_value(json!({"size": 0, "cap": 0})).unwrap();
-    assert_eq!(none, WindowSize::new(Some(0)));
-
-    assert_eq!(same::<Limit>(&json!({"limit": "blocks", "max": 10})), Limit::Blocks(Some(10)));
-    assert_eq!(same::<Limit>(&json!({"limit": "batch", "max": null})), Limit::Batch(None));
-    assert_eq!(same::<Limit>(&json!({"limit": "response_bytes"})), Limit::ResponseBytes);
-    let wait: Limit = same(&json!({"limit": "rate_limited", "retry_after": 1.5}));
-    assert!(
-        matches!(wait, Limit::RateLimited { retry_after: Some(wait) } if wait.as_millis() == 1500)
-    );
-    for never in [-1.0, 1e300] {
-        let json = json!({"limit": "rate_limited", "retry_after": never});
-        let limit: Limit = serde_json::from_value(json).unwrap();
-        assert_eq!(limit, Limit::RateLimited { retry_after: None });
-    }
-
+fn difference_of_two_answers() {
     let logs = [serde_json::from_value(log(false)).unwrap()];
     let difference = serde_json::to_value(Difference::new(&logs, &[])).unwrap();
     assert_eq!(difference, json!({"only_first": [log(false)], "only_second": []}));

@@ -32,7 +32,6 @@
 //! |---|---|
 //! | [`audit`] | decides block by block if the answer to a query is complete and correct |
 //! | [`follow`] | follows the past and new logs of a query through reorganisations |
-//! | [`provider`] | limits of RPC providers; splits, retries and compares requests |
 
 #[cfg(feature = "alloy-rpc")]
 pub mod alloy;
@@ -56,7 +55,6 @@ pub mod log_query;
 mod log_tests;
 #[cfg(test)]
 mod names_tests;
-pub mod provider;
 pub mod receipts;
 pub mod scan;
 pub mod transactions;

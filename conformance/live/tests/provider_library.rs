@@ -12,11 +12,10 @@ use chainsieve::alloy_primitives::{Address, B256, U256, keccak256};
 use chainsieve::eth::audit::{AuditReport, Status};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{BlockTag, LogQuery, Semantics};
-use chainsieve::eth::provider::Budget;
 use chainsieve_conformance::serve::ethereum::lies::{LOG_LIES, RECEIPT_LIES};
 use chainsieve_conformance::serve::json_rpc::Fate;
 use chainsieve_provider::{
-    AuditResult, Builder, FetchError, Following, LogUpdate, LogUpdates, LogsError, News,
+    AuditResult, Budget, Builder, FetchError, Following, LogUpdate, LogUpdates, LogsError, News,
     ProvenLogs, Provider, Trust,
 };
 use futures_core::Stream as _;

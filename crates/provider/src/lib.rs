@@ -36,7 +36,7 @@ pub use follow::LogUpdateStream;
 pub use follow::{
     CandidateIndex, FollowBuilder, FollowError, FollowStatus, Following, LogUpdate, LogUpdates,
 };
-pub use nodes::{Endpoint, EndpointError, Node, RpcError};
+pub use nodes::{Budget, Endpoint, EndpointError, Limit, Node, RpcError};
 pub use provider::answers::{Beside, FetchedAnswers, OtherNode, Tip};
 pub use provider::builder::Builder;
 pub use provider::chain::FetchedChain;

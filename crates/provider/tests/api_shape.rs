@@ -19,8 +19,8 @@ macro_rules! each {
 #[test]
 fn types_can_be_shared_between_threads() {
     each!(
-        shared: ResolvedQuery, FetchedAnswers, AuditResult, Beside, Builder, Endpoint, FetchedReceipts, FetchedChain,
-        FollowStatus, Following, LogUpdate, LogUpdates, Node, Note, OtherNode, ProvenLogs, Provider,
+        shared: ResolvedQuery, FetchedAnswers, AuditResult, Beside, Budget, Builder, Endpoint, FetchedReceipts, FetchedChain,
+        FollowStatus, Following, Limit, LogUpdate, LogUpdates, Node, Note, OtherNode, ProvenLogs, Provider,
         ScanResult, Stage, Stop, Tip, Warning,
     );
     shared::<ours::Pending<u64>>();

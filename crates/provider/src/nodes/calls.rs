@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use chainsieve::alloy_primitives::U64;
-use chainsieve::eth::provider::Limit;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer};
 use serde_json::value::RawValue;
@@ -14,6 +13,7 @@ use serde_json::value::RawValue;
 use super::bounded;
 use super::bounded::{StreamedReply, id_of};
 use super::error::RpcError;
+use super::limit::Limit;
 use super::transport::{Body, Lengths, Streamed, Transport, of_status};
 
 /// One call of a JSON-RPC method.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use chainsieve::eth::provider::Limit;
 use thiserror::Error;
+
+use super::limit::Limit;
 
 /// Maximum length of a node's own error message in characters; the rest is removed.
 const MOST_WORDS: usize = 300;

@@ -6,13 +6,14 @@ use std::sync::PoisonError;
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::LogQuery;
-use chainsieve::eth::provider::{Limit, WindowAction, WindowEvent, WindowSize, Windows};
 use serde_json::json;
 
 use super::Node;
 use super::ask::in_order;
 use super::calls::Call;
 use super::error::RpcError;
+use super::limit::Limit;
+use super::windows::{WindowSize, Windows};
 
 const GET_LOGS: &str = "eth_getLogs";
 
@@ -30,25 +31,18 @@ impl Node {
         mut take: impl FnMut(RangeInclusive<u64>, Vec<LocatedLog>) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut windows = Windows::new(&blocks, self.window_size());
-        let mut refused = None;
-        let mut actions = windows.handle(WindowEvent::Begin);
-        while let Some(WindowAction::Ask(window)) = actions.pop() {
-            actions = match self.logs_of_window(query, &window) {
+        while let Some(window) = windows.current() {
+            match self.logs_of_window(query, &window) {
                 Ok(logs) => {
-                    let count = logs.len();
+                    windows.answered(logs.len());
                     take(window, logs)?;
-                    windows.handle(WindowEvent::Answered { logs: count })
                 }
-                Err(error) => {
-                    let limit = limit_of(&error).ok_or_else(|| error.clone())?;
-                    refused = Some(error);
-                    windows.handle(WindowEvent::Limited(&limit))
-                }
-            };
-            self.keep_window_size(windows.size());
-            if let Some(WindowAction::Refused(_)) = actions.last() {
-                return refused.map_or(Ok(()), |error| Err(error.into()));
+                Err(error) => match limit_of(&error) {
+                    Some(limit) if windows.shrink(&limit) => {}
+                    _ => return Err(error.into()),
+                },
             }
+            self.keep_window_size(windows.size());
         }
         Ok(())
     }

@@ -12,9 +12,12 @@ pub(crate) mod bounded;
 mod calls;
 pub(crate) mod endpoint;
 pub(crate) mod error;
+mod limit;
 mod logs;
+mod pacing;
 mod receipts;
 pub(crate) mod transport;
+mod windows;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -23,19 +26,21 @@ use std::time::Duration;
 
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log_query::BlockTag;
-use chainsieve::eth::provider::{Budget, WindowSize};
 use serde::de::DeserializeOwned;
 
 use crate::report::Note;
 use crate::stop::Stop;
 use calls::{Call, Caller};
 use transport::Transport;
+use windows::WindowSize;
 
 pub(crate) use blocks::ReceivedTransactions;
 #[cfg(feature = "server")]
 pub(crate) use body::{ReceiptsAndBody, Wanted};
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::RpcError;
+pub use limit::Limit;
+pub use pacing::Budget;
 #[cfg(feature = "server")]
 pub(crate) use receipts::{ReceiptRoom, ReceivedReceipts};
 pub(crate) use transport::unix_time;

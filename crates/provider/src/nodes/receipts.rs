@@ -4,7 +4,6 @@ use std::sync::atomic::Ordering;
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::header::BlockRef;
-use chainsieve::eth::provider::Limit;
 use chainsieve::eth::receipts::{BlockReceipts, ReceiptLimits, ReceiptsReader, SingleReceipt};
 use serde::Deserialize;
 use serde::de::DeserializeSeed as _;
@@ -13,6 +12,7 @@ use serde_json::json;
 use super::ask::in_order;
 use super::calls::{Call, Caller};
 use super::error::RpcError;
+use super::limit::Limit;
 use super::transport::Lengths;
 use super::{Node, Note};
 

@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use chainsieve::eth::provider::{Limit, Retry, Spending};
 use ureq::http::{HeaderMap, Response};
 use ureq::{Agent, Error};
 
 use super::bounded::{BoundedReader, Bounds, Large, Permit};
 use super::endpoint::Endpoint;
 use super::error::RpcError;
+use super::limit::Limit;
+use super::pacing::{Retry, Spending};
 use super::{Note, Options};
 
 /// Default for the maximum size of an answer in bytes, after decompression.
@@ -37,6 +38,8 @@ pub(crate) struct Transport {
     pub(super) options: Options,
     pub(super) max_body: u64,
     spending: Option<Arc<Mutex<Spending>>>,
+    /// The instant from which the budget counts time.
+    started: Instant,
     pub(super) sent: Arc<AtomicU64>,
     rest: Arc<Rest>,
     /// Permits for long answers; `None` for no limit.
@@ -120,8 +123,8 @@ impl Transport {
         }
         let spending = options.budget.clone().map(|it| Arc::new(Mutex::new(Spending::new(it))));
         let (sent, rest) = (Arc::default(), Arc::default());
-        let (max_body, large) = (MAX_BODY, None);
-        Self { agent, endpoint, options, max_body, spending, sent, rest, large }
+        let (max_body, large, started) = (MAX_BODY, None, Instant::now());
+        Self { agent, endpoint, options, max_body, spending, started, sent, rest, large }
     }
 
     pub(crate) fn endpoint(&self) -> &Endpoint {
@@ -239,7 +242,7 @@ impl Transport {
     ) -> Result<Response<ureq::Body>, RpcError> {
         if let Some(spending) = &self.spending {
             let mut spending = spending.lock().unwrap_or_else(PoisonError::into_inner);
-            let now = unix_time();
+            let now = self.started.elapsed();
             let waits = methods.iter().map(|method| spending.spend(method, 1, now));
             let wait = waits.max().unwrap_or_default();
             drop(spending);

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::log_query::Semantics;
-use chainsieve::eth::provider::Budget;
 
 use super::Provider;
 use crate::anchor::AnchorSource;
 use crate::error::BuildError;
 use crate::nodes::ask::{Nodes, Settings};
-use crate::nodes::{Endpoint, EndpointError, Node, NoteSink, Options};
+use crate::nodes::{Budget, Endpoint, EndpointError, Node, NoteSink, Options};
 use crate::report::Note;
 use crate::stop::Stop;
 
@@ -19,8 +18,7 @@ use crate::stop::Stop;
 ///
 /// ```
 /// use std::time::Duration;
-/// use chainsieve::eth::provider::Budget;
-/// use chainsieve_provider::Provider;
+/// use chainsieve_provider::{Budget, Provider};
 /// let provider = Provider::builder()
 ///     .url("https://mainnet.example/v3/0123456789abcdef")
 ///     .url("http://127.0.0.1:8545")

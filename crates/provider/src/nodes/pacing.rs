@@ -1,79 +1,7 @@
-//! Requests to providers of JSON-RPC: their limits, splitting of ranges, budgets, retries, and
-//! comparison of answers.
-//!
-//! This module has no sockets and no clock; the package `chainsieve-provider` does the I/O.
+//! How fast requests are sent: a budget of calls or credits, and the waits between attempts.
 
-mod limit;
-mod windows;
-
-use alloc::collections::BTreeMap;
-use alloc::string::String;
-use alloc::vec::Vec;
-use core::time::Duration;
-
-use alloy_primitives::{Address, B256};
-
-use crate::eth::log::LocatedLog;
-use crate::steady_clock::SteadyClock;
-
-pub use limit::Limit;
-pub use windows::{WindowAction, WindowEvent, WindowSize, Windows};
-
-/// The logs that only one of two answers contains.
-///
-/// Logs are compared by the fields that every node must return: block hash, log index, transaction
-/// index, address, topics, data and `removed`. Timestamps and transaction hashes are ignored,
-/// because nodes may omit them.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-#[non_exhaustive]
-pub struct Difference<'a> {
-    /// The logs of the first answer that the second answer lacks, in the order of the first answer.
-    pub only_first: Vec<&'a LocatedLog>,
-    /// The logs of the second answer that the first answer lacks, in the order of the second
-    /// answer.
-    pub only_second: Vec<&'a LocatedLog>,
-}
-
-type Key<'a> = (B256, u64, u64, Address, &'a [B256], &'a [u8], bool);
-
-fn key(log: &LocatedLog) -> Key<'_> {
-    let LocatedLog { log: inner, block_hash, log_index, transaction_index, removed, .. } = log;
-    let (topics, data) = (inner.topics(), inner.data.data.as_ref());
-    (*block_hash, *log_index, *transaction_index, inner.address, topics, data, *removed)
-}
-
-fn only<'a>(these: &'a [LocatedLog], others: &'a [LocatedLog]) -> Vec<&'a LocatedLog> {
-    // Count equal logs, so that a log that one answer repeats is reported as a difference.
-    let mut left: BTreeMap<Key<'_>, usize> = BTreeMap::new();
-    for log in others {
-        *left.entry(key(log)).or_default() += 1;
-    }
-    let is_new = |log: &&'a LocatedLog| match left.get_mut(&key(log)) {
-        Some(count) if *count > 0 => {
-            *count -= 1;
-            false
-        }
-        _ => true,
-    };
-    these.iter().filter(is_new).collect()
-}
-
-impl<'a> Difference<'a> {
-    /// Compares two answers as multisets: a log that occurs more often in one answer is a
-    /// difference.
-    ///
-    /// # Cost
-    /// Makes O((n + m) · log(n + m)) comparisons for answers of n and m logs, and builds a map of
-    /// each answer.
-    pub fn new(first: &'a [LocatedLog], second: &'a [LocatedLog]) -> Self {
-        Self { only_first: only(first, second), only_second: only(second, first) }
-    }
-
-    /// Returns `true` if both answers contain the same logs.
-    pub fn is_empty(&self) -> bool {
-        self.only_first.is_empty() && self.only_second.is_empty()
-    }
-}
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Credits per second, and the cost of calls in credits. At most one second's worth of unused
 /// credits is saved up.
@@ -82,43 +10,17 @@ impl<'a> Difference<'a> {
 /// `Budget::per_second(25.0)` allows 25 calls a second. To count the credits of a provider, set the
 /// costs from the provider's price list.
 ///
-/// `serde` writes an object with `per_second`, `default_cost` and `costs`. `costs` is an object
-/// with the cost of each method. `default_cost` and `costs` may be missing.
-///
 /// ```
-/// use core::time::Duration;
-/// use chainsieve::eth::provider::{Budget, Spending};
+/// use chainsieve_provider::Budget;
 /// // Costs from a provider's price list.
 /// let budget = Budget::per_second(500.0).default_cost(80).cost("eth_getLogs", 255);
-/// let mut spending = Spending::new(budget);
-/// assert_eq!(spending.spend("eth_getLogs", 1, Duration::ZERO), Duration::ZERO);
-/// assert_eq!(spending.spend("eth_getLogs", 1, Duration::ZERO), Duration::from_millis(20));
+/// assert_eq!((budget.cost_of("eth_getLogs"), budget.cost_of("eth_chainId")), (255, 80));
 /// ```
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
-#[serde(from = "BudgetWire")]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Budget {
     per_second: f64,
     default_cost: u32,
     costs: BTreeMap<String, u32>,
-}
-
-/// A budget in its JSON form.
-#[derive(serde::Deserialize)]
-struct BudgetWire {
-    per_second: f64,
-    default_cost: Option<u32>,
-    #[serde(default)]
-    costs: BTreeMap<String, u32>,
-}
-
-impl From<BudgetWire> for Budget {
-    fn from(wire: BudgetWire) -> Self {
-        let budget = Self { costs: wire.costs, ..Self::per_second(wire.per_second) };
-        match wire.default_cost {
-            Some(credits) => budget.default_cost(credits),
-            None => budget,
-        }
-    }
 }
 
 impl Budget {
@@ -151,28 +53,26 @@ impl Budget {
 }
 
 /// Paces calls so that they stay within a [`Budget`].
-#[derive(Debug, Clone, PartialEq)]
-pub struct Spending {
+#[derive(Debug)]
+pub(super) struct Spending {
     budget: Budget,
     /// Time at which the credits for all calls so far have been earned.
     paid_at: Duration,
-    clock: SteadyClock,
 }
 
 impl Spending {
     /// Creates an account with one second's worth of credits.
-    pub fn new(budget: Budget) -> Self {
-        Self { budget, paid_at: Duration::ZERO, clock: SteadyClock::default() }
+    pub(super) fn new(budget: Budget) -> Self {
+        Self { budget, paid_at: Duration::ZERO }
     }
 
     /// Spends the cost of calls; returns the time to wait before sending the calls.
     ///
-    /// `now` is the [current time](crate#time). Calls that cost more than one second's
-    /// worth of credits wait until the excess is earned.
+    /// `now` is the time since any fixed instant. Calls that cost more than one second's worth of
+    /// credits wait until the excess is earned.
     #[must_use]
-    pub fn spend(&mut self, method: &str, calls: usize, now: Duration) -> Duration {
+    pub(super) fn spend(&mut self, method: &str, calls: usize, now: Duration) -> Duration {
         const SECOND: Duration = Duration::from_secs(1);
-        let now = self.clock.read(now);
         let cost = u64::from(self.budget.cost_of(method)).saturating_mul(calls as u64);
         #[expect(clippy::cast_precision_loss, reason = "an estimate of 53 bits")]
         let seconds = cost as f64 / self.budget.per_second;
@@ -196,25 +96,15 @@ const LONGEST_WAIT: Duration = Duration::from_secs(15);
 const LONGEST_ASKED: Duration = Duration::from_secs(2 * 60);
 
 /// Counts the attempts of one request and computes the waits between them.
-///
-/// ```
-/// use core::time::Duration;
-/// use chainsieve::eth::provider::Retry;
-/// let mut retry = Retry::new(1);
-/// // The provider asked for three seconds.
-/// assert_eq!(retry.failed(Some(Duration::from_secs(3)), 0), Some(Duration::from_secs(3)));
-/// assert_eq!(retry.failed(None, 0), None);
-/// assert_eq!(retry.tries(), 2);
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Retry {
+#[derive(Debug)]
+pub(super) struct Retry {
     retries: u32,
     failures: u32,
 }
 
 impl Retry {
     /// Allows at most `retries` attempts after the first.
-    pub fn new(retries: u32) -> Self {
+    pub(super) fn new(retries: u32) -> Self {
         Self { retries, failures: 0 }
     }
 
@@ -226,7 +116,7 @@ impl Retry {
     /// random, so that many clients do not return at once. `random` must be a uniformly distributed
     /// random number.
     #[must_use]
-    pub fn failed(&mut self, asked: Option<Duration>, random: u32) -> Option<Duration> {
+    pub(super) fn failed(&mut self, asked: Option<Duration>, random: u32) -> Option<Duration> {
         let before = self.failures;
         self.failures = before.saturating_add(1);
         if before >= self.retries {
@@ -242,43 +132,40 @@ impl Retry {
     }
 
     /// Returns the number of failed attempts.
-    pub fn tries(&self) -> u32 {
+    pub(super) fn tries(&self) -> u32 {
         self.failures
     }
 }
 
 #[cfg(test)]
-mod budget_tests {
-    use proptest::prelude::*;
-
+mod tests {
     use super::*;
 
-    proptest! {
-        /// Calls are sent exactly when allowed. In any period, their cost is then at most the sum
-        /// of the credits that are earned in the period and the larger of two amounts: one second's
-        /// worth of credits, and the cost of the period's first calls.
-        #[test]
-        fn no_period_costs_more_than_it_may(
-            rate in 1_u32..500,
-            calls in prop::collection::vec((0_u64..2_000, 1_usize..40, any::<bool>()), 1..60),
-        ) {
-            let budget = Budget::per_second(f64::from(rate)).cost("eth_getLogs", 3);
-            let mut spending = Spending::new(budget);
+    /// Calls are sent exactly when allowed. In any period, their cost is then at most the sum of the
+    /// credits that are earned in the period and the larger of two amounts: one second's worth of
+    /// credits, and the cost of the period's first calls.
+    #[test]
+    fn no_period_costs_more_than_it_may() {
+        let mut rng = testkit::Rng::new(25);
+        for _ in 0..256 {
+            let rate = 1.0 + f64::from(rng.u32() % 499);
+            let mut spending = Spending::new(Budget::per_second(rate).cost("eth_getLogs", 3));
             let mut now = Duration::ZERO;
             let mut sent = Vec::new();
-            for (pause, calls, logs) in calls {
-                now += Duration::from_millis(pause);
-                let method = if logs { "eth_getLogs" } else { "eth_chainId" };
-                now += spending.spend(method, calls, now);
-                let cost = u32::try_from(calls).unwrap() * if logs { 3 } else { 1 };
-                sent.push((now.as_secs_f64(), f64::from(cost)));
+            for _ in 0..=rng.below(59) {
+                now += Duration::from_millis(rng.u64() % 2_000);
+                let calls = 1 + rng.u32() % 39;
+                let (method, price) =
+                    if rng.one_in(2) { ("eth_getLogs", 3) } else { ("eth_chainId", 1) };
+                now += spending.spend(method, calls as usize, now);
+                sent.push((now.as_secs_f64(), f64::from(calls * price)));
             }
             for (first, (from, first_cost)) in sent.iter().enumerate() {
                 let mut total = 0.0;
                 for (to, cost) in &sent[first..] {
                     total += cost;
-                    let allowed = f64::from(rate) * (to - from) + first_cost.max(f64::from(rate));
-                    prop_assert!(total <= allowed + 1e-6);
+                    let allowed = rate * (to - from) + first_cost.max(rate);
+                    assert!(total <= allowed + 1e-6);
                 }
             }
         }
@@ -293,11 +180,6 @@ mod budget_tests {
         let mut spending = Spending::new(Budget::per_second(f64::INFINITY));
         assert_eq!(spending.spend("eth_chainId", usize::MAX, Duration::ZERO), Duration::ZERO);
     }
-}
-
-#[cfg(test)]
-mod retry_tests {
-    use super::*;
 
     #[test]
     fn waits_double_up_to_the_longest_and_end() {
