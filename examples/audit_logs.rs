@@ -7,7 +7,7 @@
 use std::error::Error;
 
 use chainsieve::alloy_primitives::{B256, address, b256};
-use chainsieve::eth::audit::{Action, Audit, AuditQuestion, Event};
+use chainsieve::eth::audit::{Audit, AuditQuestion};
 use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::header::{HeaderView, LinkedHeaders};
 use chainsieve::eth::log::LocatedLog;
@@ -51,11 +51,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         profile: &ChainProfile::ethereum(),
     };
     let mut audit = Audit::new(question, &answer)?;
-    for action in audit.handle(Event::Begin) {
-        let Action::FetchReceipts { number, block_hash } = action else { continue };
+    let open: Vec<_> = audit.open().collect();
+    for block in open {
         // The receipts may come from anyone: the header shows whether they are complete.
-        let (_, receipts) = &blocks[usize::try_from(number - 17_686_111)?];
-        let _ = audit.handle(Event::Receipts { block_hash, receipts });
+        let (_, receipts) = &blocks[usize::try_from(block.number - 17_686_111)?];
+        audit.check_receipts(block.hash, receipts)?;
     }
     let report = audit.finish();
     println!("{:?}: {} blocks checked", report.status(), report.counts.checked_by_receipts);

@@ -21,7 +21,7 @@ macro_rules! each {
 fn types_can_be_shared_between_threads() {
     each!(
         shared, audit:
-        Action, Audit['static], AuditReport, Counts, Event['static], Examined, Finding, FindingKind,
+        Audit['static], AuditReport, Counts, Examined, Finding, FindingKind,
         ForgedLog, Forgery, Grounds, OmittedLog, AuditQuestion['static], Status, Undecidable, Verdict,
         WrongField,
     );

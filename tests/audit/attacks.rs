@@ -3,8 +3,8 @@
 
 use alloy_primitives::{Address, B256, Bloom, Bytes};
 use chainsieve::eth::audit::{
-    Action, Audit, AuditQuestion, Event, EvidenceError, FindingKind, ForgedLog, Forgery,
-    OmittedLog, Rejection, Status, WrongField,
+    Audit, AuditQuestion, EvidenceError, FindingKind, ForgedLog, Forgery, OmittedLog, Rejection,
+    Status, WrongField,
 };
 use chainsieve::eth::certificate::{Certificate, CertificateError};
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
@@ -240,13 +240,10 @@ fn strange_transactions_are_rejected() {
         vec![right[0].clone(), right[1].clone(), empty],
         vec![Bytes::from_static(&[0x80])],
     ] {
-        let actions = audit.handle(Event::Transactions { block_hash, encodings: &encodings });
-        let [Action::Rejected { why: Rejection::Transactions { .. }, .. }] = actions[..] else {
-            panic!("{actions:?}")
-        };
+        let rejected = audit.check_transactions(block_hash, &encodings);
+        assert!(matches!(rejected, Err(Rejection::Transactions { .. })), "{rejected:?}");
     }
-    let actions = audit.handle(Event::Transactions { block_hash, encodings: &right });
-    assert_eq!(actions, []);
+    audit.check_transactions(block_hash, &right).unwrap();
 }
 
 /// Draws random blocks with many equal logs, and answers with at most three random changes.

@@ -2,8 +2,8 @@
 
 use alloy_primitives::{B256, Log};
 use chainsieve::eth::audit::{
-    Action, Audit, AuditError, AuditQuestion, Event, Finding, FindingKind, Forgery, Grounds,
-    Rejection, Status, Undecidable, Verdict, WrongField,
+    Audit, AuditError, AuditQuestion, Finding, FindingKind, Forgery, Grounds, Rejection, Status,
+    Undecidable, Verdict, WrongField,
 };
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::header::{HeaderView, LinkedHeaders};
@@ -148,10 +148,8 @@ fn blocks_without_receipts_stay_open_and_are_named() {
     let mut audit = Audit::new(question, &answer[..3]).unwrap();
     assert_eq!(audit.open().count(), 3);
     run.send(&mut audit, |number| number == 100);
-    let hash = run.block(103).hash;
-    let verdict = Verdict::Undecidable(Undecidable::ReceiptsNotSupplied);
-    let settled = audit.handle(Event::ReceiptsUnavailable { block_hash: hash });
-    assert_eq!(settled, [Action::Settled { number: 103, verdict }]);
+    let open: Vec<_> = audit.open().map(|block| block.number).collect();
+    assert_eq!(open, [101, 103]);
     let report = audit.finish();
     let undecided: Vec<_> = report.undecided().collect();
     let why = Undecidable::ReceiptsNotSupplied;
@@ -184,21 +182,15 @@ fn wrong_receipts_are_rejected_and_wanted_again() {
     let mut audit = Audit::new(run.question(&query, &anchors, &profile), &answer).unwrap();
     let block_hash = run.block(100).hash;
     let other = run.block(101).receipts.clone().after_byzantium();
-    let actions = audit.handle(Event::Receipts { block_hash, receipts: &other });
-    let [Action::Rejected { why: Rejection::Receipts(_), .. }, again] = &actions[..] else {
-        panic!("{actions:?}")
-    };
-    assert_eq!(*again, Action::FetchReceipts { number: 100, block_hash });
-    assert_eq!(audit.open().count(), 3);
+    let rejected = audit.check_receipts(block_hash, &other);
+    assert!(matches!(rejected, Err(Rejection::Receipts(_))), "{rejected:?}");
+    assert!(audit.is_open(block_hash) && audit.open().count() == 3);
     for hash in [B256::ZERO, run.block(102).hash] {
-        let unknown = audit.handle(Event::Receipts { block_hash: hash, receipts: &other });
-        let why = Rejection::UnknownBlock;
-        assert_eq!(unknown, [Action::Rejected { block_hash: hash, why }]);
+        assert_eq!(audit.check_receipts(hash, &other), Err(Rejection::UnknownBlock));
     }
     run.send(&mut audit, |_| true);
     // A settled block stays settled, whatever is supplied later.
-    assert_eq!(audit.handle(Event::Receipts { block_hash, receipts: &other }), []);
-    let _ = audit.handle(Event::ReceiptsUnavailable { block_hash });
+    assert_eq!(audit.check_receipts(block_hash, &other), Ok(Verdict::CheckedByReceipts));
     assert_eq!(audit.finish().status(), Status::Complete);
 }
 
@@ -216,13 +208,12 @@ fn receipts_without_post_states_decide_nothing() {
     let json = r#"[{"type":"0x0","status":"0x1","cumulativeGasUsed":"0x7530","logs":[],"transactionIndex":"0x0"}]"#;
     let statuses = BlockReceipts::from_json(json).unwrap();
     let block_hash = run.tip();
-    let actions = audit.handle(Event::Receipts { block_hash, receipts: &statuses });
     let verdict = Verdict::Undecidable(Undecidable::PostStateMissing);
-    assert_eq!(actions, [Action::Settled { number: 100, verdict }]);
+    assert_eq!(audit.check_receipts(block_hash, &statuses), Ok(verdict));
     // Receipts with post-states from another source settle the block.
     run.send(&mut audit, |_| true);
     let receipts = &run.blocks[0].receipts;
-    let _ = audit.handle(Event::Receipts { block_hash, receipts });
+    assert_eq!(audit.check_receipts(block_hash, receipts), Ok(Verdict::CheckedByReceipts));
     assert_eq!(audit.finish().status(), Status::Complete);
     assert_ne!(dropped.tip(), run.tip());
 }
@@ -253,20 +244,15 @@ fn too_few_receipts_of_a_later_block_are_rejected() {
         let block_hash = run.tip();
         for json in [few, no_status] {
             let receipts = BlockReceipts::from_json(json).unwrap();
-            let actions = audit.handle(Event::Receipts { block_hash, receipts: &receipts });
+            let checked = audit.check_receipts(block_hash, &receipts);
             if is_rejected {
-                let [Action::Rejected { why: Rejection::Receipts(_), .. }, again] = &actions[..]
-                else {
-                    panic!("{number}: {actions:?}")
-                };
-                assert_eq!(*again, Action::FetchReceipts { number, block_hash });
+                assert!(matches!(checked, Err(Rejection::Receipts(_))), "{number}: {checked:?}");
             } else {
-                let verdict = Verdict::Undecidable(Undecidable::PostStateMissing);
-                assert_eq!(actions, [Action::Settled { number, verdict }]);
+                assert_eq!(checked, Ok(Verdict::Undecidable(Undecidable::PostStateMissing)));
             }
             assert_eq!(audit.open().count(), usize::from(is_rejected));
         }
-        let _ = audit.handle(Event::Receipts { block_hash, receipts: &run.blocks[0].receipts });
+        audit.check_receipts(block_hash, &run.blocks[0].receipts).unwrap();
         assert_eq!(audit.finish().status(), Status::Complete);
     }
 }
@@ -328,14 +314,10 @@ fn transaction_hashes_are_bound_by_transactions_alone() {
         for number in [100, 101] {
             let block_hash = run.block(number).hash;
             let mut encodings = synthetic::transactions(number, 3);
-            let bound = Event::Transactions { block_hash, encodings: &encodings };
-            assert_eq!(audit.handle(bound), []);
+            audit.check_transactions(block_hash, &encodings).unwrap();
             encodings.pop();
-            let wrong = audit.handle(Event::Transactions { block_hash, encodings: &encodings });
-            assert!(matches!(
-                wrong[..],
-                [Action::Rejected { why: Rejection::Transactions { .. }, .. }]
-            ));
+            let wrong = audit.check_transactions(block_hash, &encodings);
+            assert!(matches!(wrong, Err(Rejection::Transactions { .. })), "{wrong:?}");
         }
         if before {
             run.send(&mut audit, |_| true);

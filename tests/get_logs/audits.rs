@@ -1,6 +1,6 @@
 //! Audits of answers that are known to be right, and of the same answers without one log.
 
-use chainsieve::eth::audit::{Audit, AuditReport, Event, FindingKind, Status};
+use chainsieve::eth::audit::{Audit, AuditReport, FindingKind, Status};
 use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::log::LocatedLog;
 
@@ -17,8 +17,7 @@ pub(crate) fn audit(chain: &Chain, reading: &Reading<'_>, answer: &[LocatedLog])
         let is_of_block = |log: &LocatedLog| log.block_hash == block.hash;
         if let Some(encodings) = body.encodings.as_ref().filter(|_| answer.iter().any(is_of_block))
         {
-            let event = Event::Transactions { block_hash: block.hash, encodings };
-            assert_eq!(audit.handle(event), [], "block {}", block.number);
+            audit.check_transactions(block.hash, encodings).expect("the block's transactions");
         }
     }
     chain.run.send(&mut audit, |_| true);

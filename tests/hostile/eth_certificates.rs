@@ -37,7 +37,6 @@ impl Asked {
     const BLOCKS: ResolvedBlocks = ResolvedBlocks::Range { first: NUMBER, last: NUMBER };
 
     fn certificate(&self) -> Certificate {
-        use chainsieve::eth::audit::Event;
         let anchor = self.chain.last_hash().expect("a block");
         let question = AuditQuestion {
             chain: &self.chain,
@@ -66,7 +65,7 @@ impl Asked {
             .collect();
         assert_eq!(logs.len(), 28);
         let mut audit = Audit::new(question, &logs).expect("a question");
-        let _ = audit.handle(Event::Receipts { block_hash: anchor, receipts: &self.receipts });
+        audit.check_receipts(anchor, &self.receipts).expect("the block's receipts");
         let report = audit.finish();
         let header = HeaderView::decode(&self.header).expect("a header");
         Certificate::from_report(&question, &report, &logs)

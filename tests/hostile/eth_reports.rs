@@ -1,6 +1,6 @@
 //! Reports and findings from untrusted sources.
 
-use chainsieve::eth::audit::{Audit, AuditQuestion, AuditReport, Event, Finding};
+use chainsieve::eth::audit::{Audit, AuditQuestion, AuditReport, Finding};
 use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::header::{HeaderView, LinkedHeaders};
 use chainsieve::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
@@ -33,7 +33,7 @@ fn report() -> (AuditReport, LogQuery, Vec<u8>) {
     };
     let mut audit = Audit::new(question, &[]).expect("a question");
     let receipts = BlockReceipts::from_encodings(&encodings).expect("receipts");
-    let _ = audit.handle(Event::Receipts { block_hash: anchor, receipts: &receipts });
+    audit.check_receipts(anchor, &receipts).expect("the block's receipts");
     let report = audit.finish();
     assert_eq!(report.omitted().count(), 28);
     (report, query, header)

@@ -15,8 +15,6 @@ use crate::eth::scan;
 pub(super) enum State {
     /// The audit waits for the block's receipts.
     Open,
-    /// No source has the block's receipts.
-    GivenUp,
     /// The receipts arrived without post-state roots, so that they cannot be hashed.
     PostStateMissing,
     /// The receipts were compared with the answer.
@@ -96,12 +94,6 @@ impl Blocks {
         self.set(number, state);
     }
 
-    pub(super) fn give_up(&mut self, number: u64) {
-        if self.state(number) == Some(State::Open) {
-            self.set(number, State::GivenUp);
-        }
-    }
-
     pub(super) fn miss_post_states(&mut self, number: u64) {
         self.set(number, State::PostStateMissing);
     }
@@ -132,9 +124,7 @@ impl Blocks {
         }
         match self.state(number) {
             None => Verdict::AbsentByBloom,
-            Some(State::Open | State::GivenUp) => {
-                Verdict::Undecidable(Undecidable::ReceiptsNotSupplied)
-            }
+            Some(State::Open) => Verdict::Undecidable(Undecidable::ReceiptsNotSupplied),
             Some(State::PostStateMissing) => Verdict::Undecidable(Undecidable::PostStateMissing),
             Some(State::PartlyChecked) => Verdict::Undecidable(Undecidable::ReceiptsNotEveryLog),
             Some(State::Checked) => Verdict::CheckedByReceipts,

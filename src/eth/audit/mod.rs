@@ -15,19 +15,10 @@
 //! address and topics sets no further bit. So the audit needs all receipts of every block that may
 //! contain a match.
 //!
-//! # What you call
-//! | type | what it does |
-//! |---|---|
-//! | [`OmittedLog`], [`ForgedLog`] | evidence against an answer, which anyone can verify again |
-//! | [`AuditReport`] | the verdicts and findings of an audit |
-//!
-//! # What you drive
-//! [`Audit`], with [`Event`] and [`Action`]:
-//! 1. Create an [`Audit`] from an [`AuditQuestion`] and the answer, and send [`Event::Begin`].
-//! 2. Carry out each [`Action`]. For [`Action::FetchReceipts`] send the receipts as
-//!    [`Event::Receipts`], or give up with [`Event::ReceiptsUnavailable`].
-//! 3. Query the audit for the blocks that are still open ([`open`](Audit::open),
-//!    [`is_open`](Audit::is_open)). [`finish`](Audit::finish) ends the audit at any time.
+//! 1. Create an [`Audit`] from an [`AuditQuestion`] and the answer.
+//! 2. Fetch the receipts of each block that is [open](Audit::open), and pass them to
+//!    [`check_receipts`](Audit::check_receipts).
+//! 3. [`finish`](Audit::finish) ends the audit at any time. Blocks that are still open are undecided.
 //!
 //! Reports and findings implement `serde`: a stored report can be read, and its evidence can be
 //! verified again. The documentation of each type describes its JSON.
@@ -45,7 +36,8 @@
 //!   omission only if the block's receipts have more logs with the same address, topics and data
 //!   than the answer has. On such a chain, a log that the receipts lack is not called forged.
 //! - **Not the transaction hash.** Receipts do not contain it. The audit checks transaction hashes
-//!   against the block's transactions if they are given ([`Event::Transactions`]). Hashes that were
+//!   against the block's transactions if they are given
+//!   ([`check_transactions`](Audit::check_transactions)). Hashes that were
 //!   not checked are counted as [unbound](AuditReport::unbound_transaction_hashes).
 //! - **Not the order.** Nodes answer in the order of the chain, but the same logs in another order
 //!   are still a complete answer.
@@ -63,7 +55,6 @@ mod finding;
 mod proof;
 mod report;
 
-use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
@@ -145,65 +136,7 @@ pub enum AuditError {
     },
 }
 
-/// Input of an [`Audit`].
-#[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
-pub enum Event<'a> {
-    /// Requests the receipts of each [open](Audit::open) block. This event must come first; if it
-    /// is sent again, the receipts that are still missing are requested again.
-    Begin,
-    /// The receipts of a block have arrived.
-    Receipts {
-        /// Hash of the block.
-        block_hash: B256,
-        /// All receipts of the block.
-        receipts: &'a BlockReceipts,
-    },
-    /// No source has the receipts of a block: the block stays undecided.
-    ReceiptsUnavailable {
-        /// Hash of the block.
-        block_hash: B256,
-    },
-    /// The transactions of a block have arrived, to check the transaction hashes in the answer.
-    Transactions {
-        /// Hash of the block.
-        block_hash: B256,
-        /// The block's transactions in order, encoded as in the transactions trie (EIP-2718):
-        /// `rlp([…])` for legacy transactions, `type || rlp([…])` for typed transactions.
-        encodings: &'a [Bytes],
-    },
-}
-
-/// Output of an [`Audit`]: what the caller must do or know.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Action {
-    /// Fetch all receipts of this block; the source may be untrusted.
-    FetchReceipts {
-        /// Number of the block.
-        number: u64,
-        /// Hash of the block.
-        block_hash: B256,
-    },
-    /// The receipts or transactions in the event are not those of the block.
-    ///
-    /// This proves nothing about the audited answer.
-    Rejected {
-        /// The block's hash in the event.
-        block_hash: B256,
-        /// Reason for the rejection.
-        why: Rejection,
-    },
-    /// The verdict on this block is known, or has changed.
-    Settled {
-        /// Number of the block.
-        number: u64,
-        /// The current verdict on the block.
-        verdict: Verdict,
-    },
-}
-
-/// Reason why an audit rejects the receipts or transactions of an event.
+/// Reason why an audit rejects receipts or transactions. It proves nothing about the audited answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
@@ -230,7 +163,7 @@ pub enum Rejection {
 /// ```
 /// # use chainsieve::eth::header::{HeaderBuf, LinkedHeaders};
 /// # use chainsieve::eth::receipts::BlockReceipts;
-/// use chainsieve::eth::audit::{Action, Audit, Event, AuditQuestion, Status};
+/// use chainsieve::eth::audit::{Audit, AuditQuestion, Status};
 /// use chainsieve::eth::chain_profile::ChainProfile;
 /// use chainsieve::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
 ///
@@ -261,10 +194,11 @@ pub enum Rejection {
 ///     profile: &ChainProfile::ethereum(),
 /// };
 /// let mut audit = Audit::new(question, &[])?;
-/// for action in audit.handle(Event::Begin) {
-///     let Action::FetchReceipts { block_hash, .. } = action else { continue };
-///     # assert_eq!(block_hash, trusted);
-///     let _ = audit.handle(Event::Receipts { block_hash, receipts: &receipts });
+/// let open: Vec<_> = audit.open().collect();
+/// # assert_eq!(open.len(), 1);
+/// for block in open {
+///     // Fetch the receipts of the block, from anyone.
+///     audit.check_receipts(block.hash, &receipts)?;
 /// }
 /// let report = audit.finish();
 /// assert_eq!(report.status(), Status::Wrong);
@@ -327,50 +261,85 @@ impl<'a> Audit<'a> {
         Ok(audit)
     }
 
-    /// Returns the open blocks in ascending order: their receipts are missing, and the caller has
-    /// not given up.
+    /// Returns the open blocks in ascending order: their receipts are missing.
     pub fn open(&self) -> impl Iterator<Item = BlockRef> {
         self.blocks.open().filter_map(|number| {
             Some(BlockRef { number, hash: self.question.chain.block(number)?.hash })
         })
     }
 
-    /// Returns `true` if the block with this hash is open: its receipts are missing, and the caller
-    /// has not given up.
+    /// Returns `true` if the block with this hash is open: its receipts are missing.
     pub fn is_open(&self, block_hash: B256) -> bool {
         self.examined(block_hash).is_some_and(|(_, state)| state == State::Open)
     }
 
-    /// Handles an event and returns the resulting actions.
+    /// Verifies the receipts of a block against its header, compares them with the answer, and returns
+    /// the verdict on the block. The receipts may be from an untrusted source.
     ///
-    /// Receipts that are not those of the block are rejected and requested again. Send
-    /// [`Event::ReceiptsUnavailable`] to give up.
+    /// The verdict is [undecidable](Undecidable::PostStateMissing) before Byzantium if the receipts lack
+    /// post-state roots. Receipts of another source, which have them, can then decide the block. The
+    /// receipts of a block that is decided already are not compared again. The report of
+    /// [`finish`](Self::finish) has all verdicts, so this one can be ignored.
+    ///
+    /// # Errors
+    /// Returns a [`Rejection`] if the receipts are not those of the block, which stays open, or if the
+    /// audit does not need them.
     ///
     /// # Cost
     /// All receipts are hashed, and one proof is built for each receipt with an omitted or forged
     /// log. Only the findings are kept, not the receipts.
-    #[must_use]
-    pub fn handle(&mut self, event: Event<'_>) -> Vec<Action> {
-        match event {
-            Event::Begin => {
-                let fetch = |BlockRef { number, hash: block_hash }| Action::FetchReceipts {
-                    number,
-                    block_hash,
-                };
-                self.open().map(fetch).collect()
-            }
-            Event::Receipts { block_hash, receipts } => self.receipts(block_hash, receipts),
-            Event::ReceiptsUnavailable { block_hash } => match self.examined(block_hash) {
-                None => unknown(block_hash),
-                Some((block, _)) => {
-                    self.blocks.give_up(block.number);
-                    self.settled(block.number)
+    pub fn check_receipts(
+        &mut self,
+        block_hash: B256,
+        receipts: &BlockReceipts,
+    ) -> Result<Verdict, Rejection> {
+        let (block, state) = self.examined(block_hash).ok_or(Rejection::UnknownBlock)?;
+        // A second comparison would repeat the findings of the block.
+        if !matches!(state, State::Checked | State::PartlyChecked) {
+            let (profile, number) = (&self.question.profile, block.number);
+            let verified = receipts.verify_by_profile(
+                profile,
+                number,
+                block.receipts_root,
+                block.bloom.into(),
+            );
+            match verified {
+                Ok(verified) => self.compare(&block, &verified, receipts),
+                // Before Byzantium the root also covers post-state roots, which many nodes no longer
+                // store. So it is possible that no source can send receipts that can be hashed.
+                Err(error) if error.is_undecidable() && !profile.has_statuses(number) => {
+                    self.blocks.miss_post_states(number);
                 }
-            },
-            Event::Transactions { block_hash, encodings } => {
-                self.transactions(block_hash, encodings)
+                Err(error) => return Err(Rejection::Receipts(error)),
             }
         }
+        Ok(self.blocks.verdict(block.number, self.anchored_to))
+    }
+
+    /// Checks the transaction hashes in the answer against the transactions of a block.
+    ///
+    /// `encodings` are the block's transactions in order, encoded as in the transactions trie
+    /// (EIP-2718): `rlp([…])` for legacy transactions, `type || rlp([…])` for typed transactions.
+    ///
+    /// # Errors
+    /// Returns a [`Rejection`] if the transactions are not those of the block, or if the filter of the
+    /// block rules out a match.
+    ///
+    /// # Cost
+    /// All transactions are hashed.
+    pub fn check_transactions(
+        &mut self,
+        block_hash: B256,
+        encodings: &[Bytes],
+    ) -> Result<(), Rejection> {
+        let (block, _) = self.examined(block_hash).ok_or(Rejection::UnknownBlock)?;
+        let expected = block.transactions_root;
+        let computed = transactions::root(encodings);
+        if computed != expected {
+            return Err(Rejection::Transactions { computed, expected });
+        }
+        self.answer.bind_transactions(block.number, encodings);
+        Ok(())
     }
 
     /// Ends the audit and returns the report. Blocks that are still open are undecided.
@@ -415,39 +384,11 @@ impl<'a> Audit<'a> {
     /// receipts.
     fn settle_empty_blocks(&mut self) {
         let empty = BlockReceipts::default();
-        let open: Vec<u64> = self.blocks.open().collect();
-        for number in open {
+        let open: Vec<BlockRef> = self.open().collect();
+        for BlockRef { number, hash } in open {
             let block = self.question.chain.block(number);
-            if let Some(block) = block.filter(|b| b.receipts_root == EMPTY_ROOT_HASH) {
-                self.receipts(block.hash, &empty);
-            }
-        }
-    }
-
-    fn receipts(&mut self, block_hash: B256, receipts: &BlockReceipts) -> Vec<Action> {
-        let Some((block, state)) = self.examined(block_hash) else { return unknown(block_hash) };
-        // A second comparison would repeat the findings of the block.
-        if matches!(state, State::Checked | State::PartlyChecked) {
-            return Vec::new();
-        }
-        let (profile, number) = (&self.question.profile, block.number);
-        let verified =
-            receipts.verify_by_profile(profile, number, block.receipts_root, block.bloom.into());
-        let has_statuses = profile.has_statuses(number);
-        match verified {
-            Ok(verified) => {
-                self.compare(&block, &verified, receipts);
-                self.settled(block.number)
-            }
-            // Before Byzantium the root also covers post-state roots, which many nodes no longer
-            // store. So it is possible that no source can send receipts that can be hashed.
-            Err(error) if error.is_undecidable() && !has_statuses => {
-                self.blocks.miss_post_states(block.number);
-                self.settled(block.number)
-            }
-            Err(error) => {
-                let rejected = Action::Rejected { block_hash, why: Rejection::Receipts(error) };
-                vec![rejected, Action::FetchReceipts { number: block.number, block_hash }]
+            if block.is_some_and(|block| block.receipts_root == EMPTY_ROOT_HASH) {
+                let _ = self.check_receipts(hash, &empty);
             }
         }
     }
@@ -482,18 +423,6 @@ impl<'a> Audit<'a> {
         }
     }
 
-    fn transactions(&mut self, block_hash: B256, encodings: &[Bytes]) -> Vec<Action> {
-        let Some((block, _)) = self.examined(block_hash) else { return unknown(block_hash) };
-        let expected = block.transactions_root;
-        let computed = transactions::root(encodings);
-        if computed != expected {
-            let why = Rejection::Transactions { computed, expected };
-            return vec![Action::Rejected { block_hash, why }];
-        }
-        self.answer.bind_transactions(block.number, encodings);
-        Vec::new()
-    }
-
     /// Returns `true` if the filter of the block with this hash cannot rule out a match.
     pub(crate) fn is_examined(&self, block_hash: B256) -> bool {
         self.examined(block_hash).is_some()
@@ -504,15 +433,6 @@ impl<'a> Audit<'a> {
         let number = self.blocks.number_of(block_hash)?;
         Some((self.question.chain.block(number)?, self.blocks.state(number)?))
     }
-
-    fn settled(&self, number: u64) -> Vec<Action> {
-        let verdict = self.blocks.verdict(number, self.anchored_to);
-        vec![Action::Settled { number, verdict }]
-    }
-}
-
-fn unknown(block_hash: B256) -> Vec<Action> {
-    vec![Action::Rejected { block_hash, why: Rejection::UnknownBlock }]
 }
 
 /// Returns the range of queried block numbers, after checking that the chain has all of them.

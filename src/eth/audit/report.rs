@@ -20,7 +20,6 @@ use crate::eth::header::{BlockRef, LinkedHeaders};
 /// `"undecidable"`. `"undecidable"` has a second member `why`, an [`Undecidable`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "verdict", content = "why", rename_all = "snake_case")]
-#[must_use]
 pub enum Verdict {
     /// The block's filter proves that the block has no matching log.
     AbsentByBloom,

@@ -7,10 +7,8 @@ use alloc::vec::Vec;
 use alloy_primitives::B256;
 
 use super::{Certificate, CertificateError};
-use crate::eth::audit::{
-    Action, Audit, AuditQuestion, AuditReport, Event, Status, Undecidable, Verdict,
-};
-use crate::eth::header::{ChainError, HeaderView, LinkedHeaders};
+use crate::eth::audit::{Audit, AuditQuestion, AuditReport, Status, Undecidable, Verdict};
+use crate::eth::header::{BlockRef, ChainError, HeaderView, LinkedHeaders};
 use crate::eth::log::{self, LocatedLog};
 use crate::eth::log_query::ResolvedBlocks;
 use crate::eth::receipts::BlockReceipts;
@@ -168,34 +166,23 @@ impl Certificate {
         };
         let mut needless: BTreeSet<B256> =
             self.receipts.keys().filter(|hash| !is_empty(hash)).copied().collect();
-        for action in audit.handle(Event::Begin) {
-            let Action::FetchReceipts { number, block_hash } = action else { continue };
+        let open: Vec<BlockRef> = audit.open().collect();
+        for BlockRef { number, hash: block_hash } in open {
             if let Some(encodings) = self.receipts.get(&block_hash) {
                 needless.remove(&block_hash);
                 let receipts = BlockReceipts::from_encodings(encodings)
                     .map_err(|error| CertificateError::Receipts { block_hash, error })?;
-                let actions = audit.handle(Event::Receipts { block_hash, receipts: &receipts });
-                let mut is_decided = true;
-                for action in actions {
-                    match action {
-                        // Receipts of another source are ignored if they are wrong, but embedded
-                        // receipts are part of the certificate's claim.
-                        Action::Rejected { block_hash, why } => {
-                            return Err(CertificateError::OtherReceipts { block_hash, why });
-                        }
-                        Action::Settled { verdict, .. } => {
-                            let missing = Verdict::Undecidable(Undecidable::PostStateMissing);
-                            is_decided = verdict != missing;
-                        }
-                        Action::FetchReceipts { .. } => {}
-                    }
-                }
-                if is_decided {
+                // Receipts of another source are ignored if they are wrong, but embedded receipts
+                // are part of the certificate's claim.
+                let verdict = audit
+                    .check_receipts(block_hash, &receipts)
+                    .map_err(|why| CertificateError::OtherReceipts { block_hash, why })?;
+                if verdict != Verdict::Undecidable(Undecidable::PostStateMissing) {
                     continue;
                 }
             }
             if let Some(receipts) = receipts(number, block_hash) {
-                let _ = audit.handle(Event::Receipts { block_hash, receipts: &receipts });
+                let _ = audit.check_receipts(block_hash, &receipts);
             }
         }
         match needless.first() {

@@ -395,7 +395,7 @@ impl<R: Read> BlockEntries<R> {
 /// Returns the transactions of a block's body, each encoded as in the transactions trie.
 ///
 /// The body is the RLP list `[[transaction, …], ommers, …]`. The result is the input of
-/// [`Event::Transactions`](crate::eth::audit::Event::Transactions).
+/// [`check_transactions`](crate::eth::audit::Audit::check_transactions).
 ///
 /// # Errors
 /// Returns an error if the RLP is malformed.

@@ -6,10 +6,10 @@ use chainsieve::alloy_primitives::{Address, B256, address, keccak256};
 use chainsieve::eth::anchor::Grade;
 use chainsieve::eth::anchor::network::{Fork, Network};
 use chainsieve::eth::anchor::sync_committee::{self, Bootstrap, LightClient, Update, UpdateKind};
-use chainsieve::eth::audit::{Action, Audit, AuditQuestion, AuditReport, Event, Status};
+use chainsieve::eth::audit::{Audit, AuditQuestion, AuditReport, Status};
 use chainsieve::eth::certificate::Certificate;
 use chainsieve::eth::chain_profile::ChainProfile;
-use chainsieve::eth::header::{HeaderView, LinkedHeaders};
+use chainsieve::eth::header::{BlockRef, HeaderView, LinkedHeaders};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
 use chainsieve::eth::receipts::BlockReceipts;
@@ -169,10 +169,10 @@ fn audit(
 
 /// Gives an audit the receipts that it requests.
 fn supply(audit: &mut Audit<'_>, blocks: &[Block]) {
-    for action in audit.handle(Event::Begin) {
-        let Action::FetchReceipts { block_hash, .. } = action else { continue };
-        if let Some(block) = blocks.iter().find(|block| block.hash == block_hash) {
-            let _ = audit.handle(Event::Receipts { block_hash, receipts: &block.receipts });
+    let open: Vec<_> = audit.open().collect();
+    for BlockRef { hash, .. } in open {
+        if let Some(block) = blocks.iter().find(|block| block.hash == hash) {
+            let _ = audit.check_receipts(hash, &block.receipts);
         }
     }
 }

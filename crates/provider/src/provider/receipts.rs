@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::audit::{Action, Audit, Event, Undecidable, Verdict};
+use chainsieve::eth::audit::{Audit, Undecidable, Verdict};
 use chainsieve::eth::forecast;
 use chainsieve::eth::header::{BlockRef, LinkedHeaders};
 use chainsieve::eth::receipts::BlockReceipts;
@@ -250,17 +250,10 @@ impl FetchedReceipts {
         let (mut settled, mut lacks_roots) = (false, false);
         let mut rejected = None;
         for audit in &mut *audits {
-            let event = Event::Receipts { block_hash: block.hash, receipts: &receipts };
-            for action in audit.handle(event) {
-                match action {
-                    Action::Rejected { why, .. } => rejected = Some(why),
-                    Action::Settled { verdict, .. } => {
-                        let why = Verdict::Undecidable(Undecidable::PostStateMissing);
-                        settled |= verdict != why;
-                        lacks_roots |= verdict == why;
-                    }
-                    _ => {}
-                }
+            match audit.check_receipts(block.hash, &receipts) {
+                Err(why) => rejected = Some(why),
+                Ok(Verdict::Undecidable(Undecidable::PostStateMissing)) => lacks_roots = true,
+                Ok(_) => settled = true,
             }
         }
         // The receipts do not match the header: the receipts are dropped, and the caller asks the

@@ -6,7 +6,7 @@ use alloy_consensus::ReceiptEnvelope;
 use alloy_consensus::private::alloy_eips::{Decodable2718 as _, Encodable2718 as _};
 use alloy_primitives::{B256, hex};
 use alloy_rlp::Decodable as _;
-use chainsieve::eth::audit::{Audit, AuditQuestion, AuditReport, Event};
+use chainsieve::eth::audit::{Audit, AuditQuestion, AuditReport};
 use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::header::{HeaderView, LinkedHeaders};
 use chainsieve::eth::log::LocatedLog;
@@ -127,14 +127,10 @@ impl Run {
 
     /// Sends the requested receipts of the blocks for which `has` returns `true`.
     pub fn send(&self, audit: &mut Audit<'_>, has: impl Fn(u64) -> bool) {
-        use chainsieve::eth::audit::Action;
-        for action in audit.handle(Event::Begin) {
-            let Action::FetchReceipts { number, block_hash } = action else { panic!("{action:?}") };
-            if has(number) {
-                let receipts = &self.by_hash(block_hash).receipts;
-                let actions = audit.handle(Event::Receipts { block_hash, receipts });
-                assert!(matches!(actions[..], [Action::Settled { number: n, .. }] if n == number));
-            }
+        let open: Vec<_> = audit.open().collect();
+        for block in open.into_iter().filter(|block| has(block.number)) {
+            let receipts = &self.by_hash(block.hash).receipts;
+            audit.check_receipts(block.hash, receipts).expect("the receipts of the block");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow, bail};
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::audit::{Action, Audit, Event};
+use chainsieve::eth::audit::{Audit, Rejection};
 use chainsieve::eth::files::{BlockEntries, FileFormat, JsonValue, JsonValues, body_transactions};
 use chainsieve::eth::header::{BlockRef, LinkedHeaders};
 use chainsieve::eth::log::{LocatedLog, LogJsonError};
@@ -177,9 +177,9 @@ impl<'a, 'b> Feed<'a, 'b> {
             let place = format!("byte {}", grouped(entry.offset()));
             let body = entry.decompress(MAX_BODY)?;
             let encodings = body_transactions(&body).context(place)?;
-            let actions =
-                self.audit.handle(Event::Transactions { block_hash, encodings: &encodings });
-            self.note(&actions, &format!("transactions of block {number}"));
+            if let Err(why) = self.audit.check_transactions(block_hash, &encodings) {
+                self.reject(&format!("transactions of block {number}"), &why);
+            }
         }
         Ok(())
     }
@@ -192,22 +192,19 @@ impl<'a, 'b> Feed<'a, 'b> {
 
     fn take(&mut self, whose: Whose, place: &str, receipts: &BlockReceipts) {
         for block_hash in self.missing.blocks(self.audit, whose, place, receipts) {
-            let actions = self.audit.handle(Event::Receipts { block_hash, receipts });
-            if actions.iter().any(|action| matches!(action, Action::Settled { .. }))
-                && let Some(kept) = &mut self.kept
-            {
-                kept.push((block_hash, receipts.clone()));
+            match self.audit.check_receipts(block_hash, receipts) {
+                Ok(_) => {
+                    if let Some(kept) = &mut self.kept {
+                        kept.push((block_hash, receipts.clone()));
+                    }
+                }
+                Err(why) => self.reject(place, &why),
             }
-            self.note(&actions, place);
         }
     }
 
-    fn note(&mut self, actions: &[Action], place: &str) {
-        for action in actions {
-            if let Action::Rejected { why, .. } = action {
-                self.warnings.push(format!("{place}: {why}"));
-            }
-        }
+    fn reject(&mut self, place: &str, why: &Rejection) {
+        self.warnings.push(format!("{place}: {why}"));
     }
 }
 
