@@ -1,19 +1,21 @@
 //! The bounded queues between the client's thread and its users, one for updates and one for
 //! commands, and the readers of updates: a blocking iterator and a stream.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
+#[cfg(feature = "tokio")]
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use chainsieve::bitcoin::{Block, BlockHash, FeeRate, Transaction};
 use chainsieve::btc::client::{
     BlockError, LightClient, Update, UpdateId, Wallet, WalletId, WatchId,
 };
+use event_listener::{Event, EventListener, Listener as _};
 
 use crate::error::{RunError, Stopped};
-use crate::peers::pool::{Pool, Waker as PoolWaker};
+use crate::peers::pool::{Pool, Waker};
 
 /// A function that reads the machine and the pool on the client's thread, and sends its result.
 pub(crate) type Query = Box<dyn FnOnce(&LightClient, &Pool) + Send>;
@@ -49,11 +51,6 @@ struct Queues {
     stop: bool,
     /// Result of the client's run; `None` while the client runs.
     ended: Option<Result<(), RunError>>,
-    /// Number of readers created so far. A new reader gets this value as its number.
-    readers: u64,
-    /// Wakers of the tasks that wait for an update, by the number of their reader. Each reader has
-    /// the waker of its latest poll.
-    tasks: BTreeMap<u64, Waker>,
 }
 
 /// The state that the client's thread and its users share.
@@ -61,11 +58,12 @@ pub(crate) struct Shared {
     state: Mutex<Queues>,
     /// Maximum number of queued updates.
     capacity: usize,
-    /// Wakes the users: notified on a new update, on room for a command, and at the end.
-    reader: Condvar,
+    /// Wakes the users, threads and tasks: notified on a new update, on room for a command, when
+    /// items are durable, and at the end.
+    users: Event,
     /// Wakes the client's thread: notified on room for an update, on a command, and on a stop.
     driver: Condvar,
-    waker: PoolWaker,
+    waker: Waker,
 }
 
 impl fmt::Debug for Shared {
@@ -75,30 +73,39 @@ impl fmt::Debug for Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(capacity: usize, waker: PoolWaker) -> Self {
-        let (reader, driver) = (Condvar::new(), Condvar::new());
-        Self { state: Mutex::default(), capacity: capacity.max(1), reader, driver, waker }
-    }
-
-    /// Registers a new reader of updates and returns its number.
-    pub(crate) fn new_reader(&self) -> u64 {
-        let mut state = self.state();
-        state.readers += 1;
-        state.readers
-    }
-
-    /// Removes a dropped reader, so that its task is not woken any more.
-    pub(crate) fn remove_reader(&self, number: u64) {
-        let task = self.state().tasks.remove(&number);
-        // The task may own another reader, whose drop takes the lock. So the task is dropped while
-        // the lock is free.
-        drop(task);
+    pub(crate) fn new(capacity: usize, waker: Waker) -> Self {
+        let (users, driver) = (Event::new(), Condvar::new());
+        Self { state: Mutex::default(), capacity: capacity.max(1), users, driver, waker }
     }
 
     fn state(&self) -> MutexGuard<'_, Queues> {
         // No code panics while it holds this lock, so the data of a poisoned lock is still
         // consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until `is_ready` returns `true`, and returns the state. Returns `None` if the deadline
+    /// has passed before.
+    fn wait(
+        &self,
+        deadline: Option<Instant>,
+        is_ready: impl Fn(&Queues) -> bool,
+    ) -> Option<MutexGuard<'_, Queues>> {
+        let mut listener: Option<EventListener> = None;
+        loop {
+            let state = self.state();
+            if is_ready(&state) {
+                return Some(state);
+            }
+            drop(state);
+            // The state is looked at once more after the listener was created, so that no
+            // notification is missed.
+            match (listener.take(), deadline) {
+                (None, _) => listener = Some(self.users.listen()),
+                (Some(listener), None) => listener.wait(),
+                (Some(listener), Some(deadline)) => listener.wait_deadline(deadline)?,
+            }
+        }
     }
 
     /// Returns the number of the next call that adds items.
@@ -121,22 +128,14 @@ impl Shared {
     /// Records that the items of all calls up to this one are durable.
     pub(crate) fn set_stored(&self, number: WatchId) {
         self.state().stored = number;
-        self.reader.notify_all();
+        self.users.notify(usize::MAX);
     }
 
     /// Waits until the items of a call are durable. Returns `false` if the client has ended or the
     /// deadline has passed before.
     pub(crate) fn wait_stored(&self, number: WatchId, deadline: Instant) -> bool {
-        let mut state = self.state();
-        while state.stored < number {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || state.ended.is_some() {
-                return false;
-            }
-            let waited = self.reader.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        true
+        let is_ready = |state: &Queues| state.stored >= number || state.ended.is_some();
+        self.wait(Some(deadline), is_ready).is_some_and(|state| state.stored >= number)
     }
 
     /// Queues a command for the client's thread. Waits while [`MAX_COMMANDS`] commands are queued.
@@ -148,14 +147,9 @@ impl Shared {
 
     /// Waits until the queue of commands has room.
     fn room(&self) -> Result<MutexGuard<'_, Queues>, Stopped> {
-        let mut state = self.state();
-        while state.commands.len() >= MAX_COMMANDS && state.ended.is_none() {
-            state = self.reader.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        if state.ended.is_some() || state.stop {
-            return Err(Stopped);
-        }
-        Ok(state)
+        let is_ending = |state: &Queues| state.ended.is_some() || state.stop;
+        let has_room = |state: &Queues| state.commands.len() < MAX_COMMANDS || is_ending(state);
+        self.wait(None, has_room).filter(|state| !is_ending(state)).ok_or(Stopped)
     }
 
     fn queue(&self, mut state: MutexGuard<'_, Queues>, command: Command) {
@@ -167,6 +161,7 @@ impl Shared {
 
     pub(crate) fn stop(&self) {
         self.state().stop = true;
+        self.users.notify(usize::MAX);
         self.driver.notify_all();
         self.waker.wake();
     }
@@ -179,7 +174,7 @@ impl Shared {
         let commands = std::mem::take(&mut self.state().commands);
         // Callers wait for room only if the queue was full.
         if commands.len() >= MAX_COMMANDS {
-            self.reader.notify_all();
+            self.users.notify(usize::MAX);
         }
         commands
     }
@@ -193,10 +188,8 @@ impl Shared {
         let mut state = self.state();
         let room = self.capacity.saturating_sub(state.updates.len()).min(updates.len());
         state.updates.extend(updates.drain(..room));
-        let tasks = if room > 0 { std::mem::take(&mut state.tasks) } else { BTreeMap::new() };
         drop(state);
-        self.reader.notify_all();
-        tasks.into_values().for_each(Waker::wake);
+        self.users.notify(usize::MAX);
         updates.is_empty()
     }
 
@@ -224,16 +217,8 @@ impl Shared {
         let mut state = self.state();
         state.ended.get_or_insert(result);
         state.commands.clear();
-        let tasks = std::mem::take(&mut state.tasks);
         drop(state);
-        self.reader.notify_all();
-        tasks.into_values().for_each(Waker::wake);
-    }
-
-    /// Returns the number of readers whose task waits to be woken.
-    #[cfg(all(test, feature = "tokio"))]
-    pub(crate) fn num_tasks(&self) -> usize {
-        self.state().tasks.len()
+        self.users.notify(usize::MAX);
     }
 
     /// Returns the result of the client's run; `None` while it runs.
@@ -244,48 +229,26 @@ impl Shared {
     /// Waits for the next update. Returns `None` if the client has ended or the deadline has
     /// passed.
     pub(crate) fn next(&self, deadline: Option<Instant>) -> Option<Update> {
-        let mut state = self.state();
-        loop {
-            if let Some(update) = state.updates.pop_front() {
-                drop(state);
-                self.driver.notify_all();
-                return Some(update);
-            }
-            if state.ended.is_some() {
-                return None;
-            }
-            state = match deadline {
-                None => self.reader.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(deadline) => {
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        return None;
-                    }
-                    let waited = self.reader.wait_timeout(state, left);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
-        }
+        let is_known = |state: &Queues| !state.updates.is_empty() || state.ended.is_some();
+        let mut state = self.wait(deadline, is_known)?;
+        let update = state.updates.pop_front()?;
+        drop(state);
+        self.driver.notify_all();
+        Some(update)
     }
 
-    /// Returns the next update, or registers the reader's task to be woken when there is one.
+    /// Takes the next update; `Ready(None)` if there will be no further one.
     #[cfg(feature = "tokio")]
-    pub(crate) fn poll(&self, reader: u64, task: &Waker) -> std::task::Poll<Option<Update>> {
+    fn poll(&self) -> Poll<Option<Update>> {
         let mut state = self.state();
-        if let Some(update) = state.updates.pop_front() {
-            drop(state);
-            self.driver.notify_all();
-            return std::task::Poll::Ready(Some(update));
+        match state.updates.pop_front() {
+            None if state.ended.is_none() => Poll::Pending,
+            next => {
+                drop(state);
+                self.driver.notify_all();
+                Poll::Ready(next)
+            }
         }
-        if state.ended.is_some() {
-            return std::task::Poll::Ready(None);
-        }
-        let earlier = state.tasks.insert(reader, task.clone());
-        // The replaced task may own another reader, whose drop takes the lock. So the lock is
-        // released before the task is dropped.
-        drop(state);
-        drop(earlier);
-        std::task::Poll::Pending
     }
 }
 
@@ -295,30 +258,15 @@ impl Shared {
 /// stopped. With the feature `tokio`, `into_stream` converts the reader into a stream.
 ///
 /// If a client has several readers, each update is delivered to exactly one of them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 #[must_use = "iterators are lazy"]
 pub struct Updates {
     shared: Arc<Shared>,
-    /// Number of this reader among the client's readers.
-    number: u64,
-}
-
-impl Clone for Updates {
-    fn clone(&self) -> Self {
-        Self::new(Arc::clone(&self.shared))
-    }
-}
-
-impl Drop for Updates {
-    fn drop(&mut self) {
-        self.shared.remove_reader(self.number);
-    }
 }
 
 impl Updates {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        let number = shared.new_reader();
-        Self { shared, number }
+        Self { shared }
     }
 
     /// Waits at most `timeout` for the next update.
@@ -335,7 +283,7 @@ impl Updates {
 impl Updates {
     /// Converts the reader into a stream, which works on any executor.
     pub fn into_stream(self) -> UpdateStream {
-        UpdateStream(self)
+        UpdateStream { updates: self, listener: None }
     }
 }
 
@@ -353,19 +301,43 @@ impl Iterator for Updates {
 /// Dropping a pending future of the stream loses no update: an update leaves the queue only when a
 /// poll returns it.
 #[cfg(feature = "tokio")]
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
-pub struct UpdateStream(Updates);
+pub struct UpdateStream {
+    updates: Updates,
+    listener: Option<EventListener>,
+}
+
+#[cfg(feature = "tokio")]
+impl Clone for UpdateStream {
+    fn clone(&self) -> Self {
+        self.updates.clone().into_stream()
+    }
+}
 
 #[cfg(feature = "tokio")]
 impl futures_core::Stream for UpdateStream {
     type Item = Update;
 
     fn poll_next(
-        self: std::pin::Pin<&mut Self>,
+        mut self: std::pin::Pin<&mut Self>,
         context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Update>> {
-        self.0.shared.poll(self.0.number, context.waker())
+    ) -> Poll<Option<Update>> {
+        let Self { updates: Updates { shared }, listener } = &mut *self;
+        loop {
+            if let Poll::Ready(next) = shared.poll() {
+                *listener = None;
+                return Poll::Ready(next);
+            }
+            // As in `Shared::wait`: a new listener is polled after one more look at the state.
+            match listener {
+                None => *listener = Some(shared.users.listen()),
+                Some(waiting) => {
+                    std::task::ready!(std::pin::Pin::new(waiting).poll(context));
+                    *listener = None;
+                }
+            }
+        }
     }
 }
 
@@ -411,7 +383,6 @@ mod tests {
             assert!(tasks.iter().all(|task| poll(reader, task).is_pending()));
             last.push(tasks[99].clone());
         }
-        assert_eq!(shared.num_tasks(), 2);
         let gone = Arc::new(Task::default());
         assert!(poll(&mut readers[0].clone(), &gone).is_pending());
         shared.end(Ok(()));

@@ -1,16 +1,14 @@
 //! What a follower reports: updates, its progress and its end. Readers of updates are a blocking iterator and a
 //! stream.
 
-#[cfg(feature = "tokio")]
-use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-#[cfg(feature = "tokio")]
-use std::task::Waker;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::follow::{Cursor, Fault, News, StartError, UpdateId};
 use chainsieve::eth::header::BlockRef;
+use event_listener::{Event, EventListener, Listener as _};
 use thiserror::Error;
 
 use crate::durable_file::FileError;
@@ -88,18 +86,11 @@ pub struct FollowStatus {
 #[must_use = "iterators are lazy: no update is read until the reader is iterated"]
 pub struct LogUpdates {
     shared: Arc<Shared>,
-    /// Number of this reader among the follower's readers.
-    #[cfg(feature = "tokio")]
-    number: u64,
 }
 
 impl LogUpdates {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self {
-            #[cfg(feature = "tokio")]
-            number: shared.new_reader(),
-            shared,
-        }
+        Self { shared }
     }
 
     /// Waits at most `timeout` for the next update.
@@ -116,7 +107,7 @@ impl LogUpdates {
 impl LogUpdates {
     /// Converts the reader into a stream, which works on any executor.
     pub fn into_stream(self) -> LogUpdateStream {
-        LogUpdateStream(self)
+        LogUpdateStream { updates: self, listener: None }
     }
 }
 
@@ -128,13 +119,6 @@ impl Iterator for LogUpdates {
     }
 }
 
-#[cfg(feature = "tokio")]
-impl Drop for LogUpdates {
-    fn drop(&mut self) {
-        self.shared.remove_reader(self.number);
-    }
-}
-
 /// A reader of a follower's updates as a [`Stream`](futures_core::Stream). The stream ends when the
 /// follower has ended.
 ///
@@ -143,17 +127,34 @@ impl Drop for LogUpdates {
 #[cfg(feature = "tokio")]
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
-pub struct LogUpdateStream(LogUpdates);
+pub struct LogUpdateStream {
+    updates: LogUpdates,
+    listener: Option<EventListener>,
+}
 
 #[cfg(feature = "tokio")]
 impl futures_core::Stream for LogUpdateStream {
     type Item = LogUpdate;
 
     fn poll_next(
-        self: std::pin::Pin<&mut Self>,
+        mut self: std::pin::Pin<&mut Self>,
         context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<LogUpdate>> {
-        self.0.shared.poll(self.0.number, context.waker())
+    ) -> Poll<Option<LogUpdate>> {
+        let Self { updates: LogUpdates { shared }, listener } = &mut *self;
+        loop {
+            if let Poll::Ready(next) = shared.take() {
+                *listener = None;
+                return Poll::Ready(next);
+            }
+            // As in `Shared::next`: a new listener is polled after one more look at the state.
+            match listener {
+                None => *listener = Some(shared.readers.listen()),
+                Some(waiting) => {
+                    std::task::ready!(std::pin::Pin::new(waiting).poll(context));
+                    *listener = None;
+                }
+            }
+        }
     }
 }
 
@@ -166,18 +167,15 @@ pub(super) struct State {
     pub(super) anchors: Vec<B256>,
     pub(super) status: FollowStatus,
     pub(super) ended: Option<Result<(), FollowError>>,
-    #[cfg(feature = "tokio")]
-    tasks: BTreeMap<u64, Waker>,
-    #[cfg(feature = "tokio")]
-    readers: u64,
 }
 
 /// The state that the follower's thread and its users share.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     state: Mutex<State>,
-    /// Wakes readers: notified when there is an update, and when the follower ends.
-    reader: Condvar,
+    /// Wakes readers, threads and tasks: notified when there is an update, and when the follower
+    /// ends.
+    readers: Event,
 }
 
 impl Shared {
@@ -187,31 +185,15 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn notify_reader(&self, state: MutexGuard<'_, State>) {
-        #[cfg(feature = "tokio")]
-        let tasks = {
-            let mut state = state;
-            std::mem::take(&mut state.tasks)
-        };
-        #[cfg(not(feature = "tokio"))]
-        drop(state);
-        self.reader.notify_all();
-        // The lock is released first: a woken task may own a reader, whose drop takes the lock.
-        #[cfg(feature = "tokio")]
-        tasks.into_values().for_each(Waker::wake);
-    }
-
     /// Makes an update available to the readers, and wakes them.
     pub(super) fn give(&self, update: LogUpdate) {
-        let mut state = self.state();
-        state.update = Some(update);
-        self.notify_reader(state);
+        self.state().update = Some(update);
+        self.readers.notify(usize::MAX);
     }
 
     pub(super) fn end(&self, ended: Result<(), FollowError>) {
-        let mut state = self.state();
-        state.ended.get_or_insert(ended);
-        self.notify_reader(state);
+        self.state().ended.get_or_insert(ended);
+        self.readers.notify(usize::MAX);
     }
 
     pub(super) fn acknowledge(&self, id: UpdateId) {
@@ -230,64 +212,28 @@ impl Shared {
     /// Waits for the next update. Returns `None` if the follower has ended or the deadline has
     /// passed.
     pub(super) fn next(&self, deadline: Option<Instant>) -> Option<LogUpdate> {
-        let mut state = self.state();
+        let mut listener: Option<EventListener> = None;
         loop {
-            // An update that was delivered before the end is returned before the end is reported.
-            if let Some(update) = state.update.take() {
-                return Some(update);
+            if let Poll::Ready(next) = self.take() {
+                return next;
             }
-            // The follower's thread has ended, so nothing would end the wait.
-            if state.ended.is_some() {
-                return None;
+            // The state is looked at once more after the listener was created, so that no
+            // notification is missed.
+            match (listener.take(), deadline) {
+                (None, _) => listener = Some(self.readers.listen()),
+                (Some(listener), None) => listener.wait(),
+                (Some(listener), Some(deadline)) => listener.wait_deadline(deadline)?,
             }
-            state = match deadline {
-                None => self.reader.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(deadline) => {
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        return None;
-                    }
-                    let waited = self.reader.wait_timeout(state, left);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
         }
     }
 
-    /// Registers a new reader and returns its number.
-    #[cfg(feature = "tokio")]
-    pub(super) fn new_reader(&self) -> u64 {
+    /// Takes the next update; `Ready(None)` if there will be no further one.
+    fn take(&self) -> Poll<Option<LogUpdate>> {
         let mut state = self.state();
-        state.readers += 1;
-        state.readers
-    }
-
-    /// Removes a dropped reader, so that its task is not woken any more.
-    #[cfg(feature = "tokio")]
-    pub(super) fn remove_reader(&self, number: u64) {
-        let task = self.state().tasks.remove(&number);
-        // The task may own another reader, whose drop takes the lock. So this function does not
-        // hold the lock while it drops the task.
-        drop(task);
-    }
-
-    /// Returns the next update, or registers the reader's task to be woken when there is one.
-    #[cfg(feature = "tokio")]
-    pub(super) fn poll(&self, reader: u64, task: &Waker) -> std::task::Poll<Option<LogUpdate>> {
-        let mut state = self.state();
-        // As in `next`: an update that was delivered before the end is returned before the end is
-        // reported.
-        if let Some(update) = state.update.take() {
-            return std::task::Poll::Ready(Some(update));
+        // An update that was delivered before the end is returned before the end is reported.
+        match state.update.take() {
+            None if state.ended.is_none() => Poll::Pending,
+            next => Poll::Ready(next),
         }
-        // The follower's thread has ended, so nothing would wake the task.
-        if state.ended.is_some() {
-            return std::task::Poll::Ready(None);
-        }
-        let earlier = state.tasks.insert(reader, task.clone());
-        // The replaced task may own another reader, whose drop takes the lock.
-        drop(state);
-        drop(earlier);
-        std::task::Poll::Pending
     }
 }
