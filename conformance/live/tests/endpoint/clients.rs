@@ -35,13 +35,7 @@ impl Client {
         let mut command = match self {
             Self::Viem => node("viem", &at("viem.cjs")),
             Self::Ethers => node("ethers", &at("ethers.cjs")),
-            Self::Web3Py => {
-                let python = peers::python().expect("the test declares that it needs it");
-                let mut command = Command::new(python);
-                command.arg("-B").arg(at("web3_client.py"));
-                without_proxy(&mut command);
-                command
-            }
+            Self::Web3Py => python(&at("web3_client.py")),
         };
         command.args(arguments);
         command
@@ -74,6 +68,15 @@ impl Client {
         assert!(answers.is_empty(), "{answers:?}");
         lines.len()
     }
+}
+
+/// Returns the command that runs a script of Python with web3.py.
+pub(super) fn python(script: &Path) -> Command {
+    let python = peers::python().expect("the test declares that it needs it");
+    let mut command = Command::new(python);
+    command.arg("-B").arg(script);
+    without_proxy(&mut command);
+    command
 }
 
 /// Returns the command that runs a script of Node.js with a package.

@@ -1,6 +1,7 @@
 //! Clients with their defaults: many calls at once, calls that cannot be proven, and a subscription that the
 //! endpoint ends.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -47,6 +48,31 @@ pub(super) fn ask(scene: &Scene, client: Client) {
         assert_eq!(line["price"], of_node("eth_gasPrice", json!([])));
     }
     assert!(endpoint.metric("chainsieve_unverified_calls_total") >= 4 * transports as u64);
+    endpoint.end();
+}
+
+/// The Python program of the README prints the logs of its contract.
+pub(super) fn program_of_the_readme(scene: &Scene) {
+    let (node, chain) = questions::chain(scene, 49);
+    let endpoint = Endpoint::of(scene, &node);
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = fs::read_to_string(readme).expect("the README");
+    let (_, program) = readme.split_once("```python\n").expect("a program");
+    let (program, _) = program.split_once("\n```").expect("its end");
+    let contract = chain.runners[0].to_string();
+    let program = program
+        .replace("http://127.0.0.1:8546", endpoint.http())
+        .replace("0xC02aaA39b223FE8D0A0e5C4F27eAD9083C756Cc2", &contract);
+    assert!(program.contains(endpoint.http()) && program.contains(&contract), "{program}");
+    let path = scene.path("readme.py");
+    fs::write(&path, program).expect("written");
+    let mut process = scene.start("client", &mut clients::python(&path));
+    let status = process.wait();
+    assert!(status.success(), "{status}: {}", process.log());
+    let printed = fs::read_to_string(process.output()).expect("text");
+    let logs: Vec<_> = printed.lines().map(|line| line.split(' ').collect::<Vec<_>>()).collect();
+    assert!(logs.len() >= 5, "{printed}");
+    assert!(logs.iter().all(|log| log.len() == 3), "{printed}");
     endpoint.end();
 }
 
