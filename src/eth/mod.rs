@@ -17,21 +17,17 @@
 //! | [`receipts`] | verifies receipts against a receipts root, and builds and verifies proofs of single receipts |
 //! | [`transactions`] | verifies transactions against a transactions root |
 //! | `anchor` | why a block hash is believed: sync committees of the beacon chain, the history contract, proofs of headers (feature `anchor`) |
+//! | [`audit`] | decides block by block if the answer to a query is complete and correct |
 //! | [`certificate`] | an audit's result in a form that others can verify |
 //! | [`chain_profile`] | what the filters and receipts of each chain commit to |
-//! | [`log`] | a log with its position in the chain |
+//! | [`log`] | a log with its position in the chain, and the difference of two answers |
 //! | `alloy` | conversions from and to the types of `alloy-rpc-types-eth` (feature `alloy-rpc`) |
 //! | [`json`] | errors in JSON-RPC values, with their position |
 //!
 //! # What you drive
 //! State machines without sockets, clock or files: the caller passes each `Event` in, and carries out
-//! each `Action`. `anchor` has two more, the light client of the beacon chain and the part that keeps
-//! it up to date.
-//!
-//! | module | contents |
-//! |---|---|
-//! | [`audit`] | decides block by block if the answer to a query is complete and correct |
-//! | [`follow`] | follows the past and new logs of a query through reorganisations |
+//! each `Action`. [`follow`] follows the past and new logs of a query through reorganisations. `anchor`
+//! has two more, the light client of the beacon chain and the part that keeps it up to date.
 
 #[cfg(feature = "alloy-rpc")]
 pub mod alloy;

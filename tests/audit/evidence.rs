@@ -190,7 +190,10 @@ fn wrong_receipts_are_rejected_and_wanted_again() {
     }
     run.send(&mut audit, |_| true);
     // A settled block stays settled, whatever is supplied later.
-    assert_eq!(audit.check_receipts(block_hash, &other), Ok(Verdict::CheckedByReceipts));
+    let rejected = audit.check_receipts(block_hash, &other);
+    assert!(matches!(rejected, Err(Rejection::Receipts(_))), "{rejected:?}");
+    let receipts = &run.block(100).receipts;
+    assert_eq!(audit.check_receipts(block_hash, receipts), Ok(true), "again");
     assert_eq!(audit.finish().status(), Status::Complete);
 }
 
@@ -208,14 +211,32 @@ fn receipts_without_post_states_decide_nothing() {
     let json = r#"[{"type":"0x0","status":"0x1","cumulativeGasUsed":"0x7530","logs":[],"transactionIndex":"0x0"}]"#;
     let statuses = BlockReceipts::from_json(json).unwrap();
     let block_hash = run.tip();
-    let verdict = Verdict::Undecidable(Undecidable::PostStateMissing);
-    assert_eq!(audit.check_receipts(block_hash, &statuses), Ok(verdict));
+    assert_eq!(audit.check_receipts(block_hash, &statuses), Ok(false));
+    assert_eq!(audit.open().count(), 0);
     // Receipts with post-states from another source settle the block.
     run.send(&mut audit, |_| true);
     let receipts = &run.blocks[0].receipts;
-    assert_eq!(audit.check_receipts(block_hash, receipts), Ok(Verdict::CheckedByReceipts));
+    assert_eq!(audit.check_receipts(block_hash, receipts), Ok(true));
+    let rejected = audit.check_receipts(block_hash, &statuses);
+    assert!(matches!(rejected, Err(Rejection::Receipts(_))), "decided already: {rejected:?}");
     assert_eq!(audit.finish().status(), Status::Complete);
     assert_ne!(dropped.tip(), run.tip());
+}
+
+/// The verdict on a block above the anchor is the same with and without its receipts, but receipts that
+/// cannot be hashed are told apart all the same.
+#[test]
+fn receipts_without_post_states_are_told_apart_above_the_anchor() {
+    let mut old = plan(&[&[log(1, &[], 1)]]);
+    old.post_states = true;
+    let run = synthetic::run(100, &[old]);
+    let (naive, answer) = of_contract(&run, 1);
+    let (query, profile) = (naive.query(&run), ChainProfile::ethereum());
+    let mut audit = Audit::new(run.question(&query, &[], &profile), &answer).unwrap();
+    let json = r#"[{"type":"0x0","status":"0x1","cumulativeGasUsed":"0x7530","logs":[],"transactionIndex":"0x0"}]"#;
+    let statuses = BlockReceipts::from_json(json).unwrap();
+    assert_eq!(audit.check_receipts(run.tip(), &statuses), Ok(false));
+    assert_eq!(audit.check_receipts(run.tip(), &run.blocks[0].receipts), Ok(true));
 }
 
 /// Before Byzantium, an incomplete list of legacy receipts looks like the list of a source that
@@ -248,11 +269,11 @@ fn too_few_receipts_of_a_later_block_are_rejected() {
             if is_rejected {
                 assert!(matches!(checked, Err(Rejection::Receipts(_))), "{number}: {checked:?}");
             } else {
-                assert_eq!(checked, Ok(Verdict::Undecidable(Undecidable::PostStateMissing)));
+                assert_eq!(checked, Ok(false));
             }
             assert_eq!(audit.open().count(), usize::from(is_rejected));
         }
-        audit.check_receipts(block_hash, &run.blocks[0].receipts).unwrap();
+        assert_eq!(audit.check_receipts(block_hash, &run.blocks[0].receipts), Ok(true));
         assert_eq!(audit.finish().status(), Status::Complete);
     }
 }

@@ -140,7 +140,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Adds the findings that depend on all events: forgeries shown by filters, and wrong
+    /// Adds the findings that depend on all receipts and transactions: forgeries shown by filters, and wrong
     /// transaction hashes.
     pub(super) fn finish(
         &mut self,

@@ -6,7 +6,7 @@
 //! root, show every log of the block.
 //!
 //! An [`Audit`] takes the headers of a range, a query and the answer of a provider. The audit
-//! requests all receipts of each block that the filter cannot rule out. The audit ends in an
+//! needs all receipts of each block that the filter cannot rule out. The audit ends in an
 //! [`AuditReport`] with a [`Verdict`] for each block and a [`Finding`] for each log that is missing
 //! or differs from the chain. The audit does no I/O. The receipts may come from an untrusted
 //! source, because they are verified against the header.
@@ -19,6 +19,7 @@
 //! 2. Fetch the receipts of each block that is [open](Audit::open), and pass them to
 //!    [`check_receipts`](Audit::check_receipts).
 //! 3. [`finish`](Audit::finish) ends the audit at any time. Blocks that are still open are undecided.
+//!    The evidence in the report ([`OmittedLog`], [`ForgedLog`]) can be verified by others.
 //!
 //! Reports and findings implement `serde`: a stored report can be read, and its evidence can be
 //! verified again. The documentation of each type describes its JSON.
@@ -140,9 +141,9 @@ pub enum AuditError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
-    /// The audit does not need the receipts of this block: the block is not in the range, or its
-    /// filter rules out a match.
-    #[error("no receipts of a block with this hash were requested")]
+    /// The audit does not examine the block: the block is not in the range, or its filter rules out a
+    /// match.
+    #[error("the audit examines no block with this hash")]
     UnknownBlock,
     /// The receipts are not those of the block.
     #[error(transparent)]
@@ -273,17 +274,18 @@ impl<'a> Audit<'a> {
         self.examined(block_hash).is_some_and(|(_, state)| state == State::Open)
     }
 
-    /// Verifies the receipts of a block against its header, compares them with the answer, and returns
-    /// the verdict on the block. The receipts may be from an untrusted source.
+    /// Verifies the receipts of a block against its header, and compares them with the answer. The
+    /// receipts may be from an untrusted source.
     ///
-    /// The verdict is [undecidable](Undecidable::PostStateMissing) before Byzantium if the receipts lack
-    /// post-state roots. Receipts of another source, which have them, can then decide the block. The
-    /// receipts of a block that is decided already are not compared again. The report of
-    /// [`finish`](Self::finish) has all verdicts, so this one can be ignored.
+    /// Returns `true` if the receipts are those of the block. If they were compared before, nothing
+    /// changes. Returns `false` if nobody can tell: before Byzantium, receipts without their post-state
+    /// roots cannot be hashed. The block is then not [open](Self::open) any more, but receipts of another
+    /// source, with these roots, can still decide it. The verdicts are in the report of
+    /// [`finish`](Self::finish).
     ///
     /// # Errors
-    /// Returns a [`Rejection`] if the receipts are not those of the block, which stays open, or if the
-    /// audit does not need them.
+    /// Returns a [`Rejection`] if the receipts are not those of the block, whose state then stays as it
+    /// was. Also returns one if the audit does not examine the block.
     ///
     /// # Cost
     /// All receipts are hashed, and one proof is built for each receipt with an omitted or forged
@@ -292,28 +294,29 @@ impl<'a> Audit<'a> {
         &mut self,
         block_hash: B256,
         receipts: &BlockReceipts,
-    ) -> Result<Verdict, Rejection> {
+    ) -> Result<bool, Rejection> {
         let (block, state) = self.examined(block_hash).ok_or(Rejection::UnknownBlock)?;
-        // A second comparison would repeat the findings of the block.
-        if !matches!(state, State::Checked | State::PartlyChecked) {
-            let (profile, number) = (&self.question.profile, block.number);
-            let verified = receipts.verify_by_profile(
-                profile,
-                number,
-                block.receipts_root,
-                block.bloom.into(),
-            );
-            match verified {
-                Ok(verified) => self.compare(&block, &verified, receipts),
-                // Before Byzantium the root also covers post-state roots, which many nodes no longer
-                // store. So it is possible that no source can send receipts that can be hashed.
-                Err(error) if error.is_undecidable() && !profile.has_statuses(number) => {
-                    self.blocks.miss_post_states(number);
-                }
-                Err(error) => return Err(Rejection::Receipts(error)),
+        let is_compared = matches!(state, State::Checked | State::PartlyChecked);
+        let (profile, number) = (&self.question.profile, block.number);
+        let verified =
+            receipts.verify_by_profile(profile, number, block.receipts_root, block.bloom.into());
+        match verified {
+            // A second comparison would repeat the findings of the block.
+            Ok(_) if is_compared => Ok(true),
+            Ok(verified) => {
+                self.compare(&block, &verified, receipts);
+                Ok(true)
             }
+            // Before Byzantium the root also covers post-state roots, which many nodes no longer
+            // store. So it is possible that no source can send receipts that can be hashed.
+            Err(error)
+                if error.is_undecidable() && !profile.has_statuses(number) && !is_compared =>
+            {
+                self.blocks.miss_post_states(number);
+                Ok(false)
+            }
+            Err(error) => Err(Rejection::Receipts(error)),
         }
-        Ok(self.blocks.verdict(block.number, self.anchored_to))
     }
 
     /// Checks the transaction hashes in the answer against the transactions of a block.
@@ -322,8 +325,8 @@ impl<'a> Audit<'a> {
     /// (EIP-2718): `rlp([…])` for legacy transactions, `type || rlp([…])` for typed transactions.
     ///
     /// # Errors
-    /// Returns a [`Rejection`] if the transactions are not those of the block, or if the filter of the
-    /// block rules out a match.
+    /// Returns a [`Rejection`] if the transactions are not those of the block, or if the audit does not
+    /// examine the block.
     ///
     /// # Cost
     /// All transactions are hashed.
@@ -380,8 +383,8 @@ impl<'a> Audit<'a> {
         (report, collected, is_whole)
     }
 
-    /// Checks all blocks whose receipts root is the root of an empty list, without requesting
-    /// receipts.
+    /// Checks all blocks whose receipts root is the root of an empty list: the caller need not fetch
+    /// their receipts.
     fn settle_empty_blocks(&mut self) {
         let empty = BlockReceipts::default();
         let open: Vec<BlockRef> = self.open().collect();

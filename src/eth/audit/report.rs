@@ -20,6 +20,7 @@ use crate::eth::header::{BlockRef, LinkedHeaders};
 /// `"undecidable"`. `"undecidable"` has a second member `why`, an [`Undecidable`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "verdict", content = "why", rename_all = "snake_case")]
+#[must_use]
 pub enum Verdict {
     /// The block's filter proves that the block has no matching log.
     AbsentByBloom,
@@ -127,8 +128,8 @@ pub struct Counts {
     /// Number of all blocks in the range.
     #[serde(rename = "all")]
     pub blocks: u64,
-    /// Number of blocks whose filter cannot rule out a match. The receipts of these blocks are
-    /// requested, except for blocks without receipts.
+    /// Number of blocks whose filter cannot rule out a match. The audit needs the receipts of these
+    /// blocks, except for blocks without receipts.
     pub examined: u64,
     /// Number of blocks with [`Verdict::AbsentByBloom`].
     pub absent_by_bloom: u64,

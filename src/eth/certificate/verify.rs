@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use alloy_primitives::B256;
 
 use super::{Certificate, CertificateError};
-use crate::eth::audit::{Audit, AuditQuestion, AuditReport, Status, Undecidable, Verdict};
+use crate::eth::audit::{Audit, AuditQuestion, AuditReport, Status, Undecidable};
 use crate::eth::header::{BlockRef, ChainError, HeaderView, LinkedHeaders};
 use crate::eth::log::{self, LocatedLog};
 use crate::eth::log_query::ResolvedBlocks;
@@ -158,7 +158,7 @@ impl Certificate {
         audit: &mut Audit<'_>,
         receipts: &mut impl FnMut(u64, B256) -> Option<BlockReceipts>,
     ) -> Result<(), CertificateError> {
-        // The audit does not request the receipts of a block without receipts. A certificate may
+        // The audit does not need the receipts of a block without receipts. A certificate may
         // nevertheless embed the empty list of receipts for such a block.
         let is_empty = |hash: &B256| {
             let none = self.receipts.get(hash).is_some_and(Vec::is_empty);
@@ -174,10 +174,10 @@ impl Certificate {
                     .map_err(|error| CertificateError::Receipts { block_hash, error })?;
                 // Receipts of another source are ignored if they are wrong, but embedded receipts
                 // are part of the certificate's claim.
-                let verdict = audit
+                let is_decided = audit
                     .check_receipts(block_hash, &receipts)
                     .map_err(|why| CertificateError::OtherReceipts { block_hash, why })?;
-                if verdict != Verdict::Undecidable(Undecidable::PostStateMissing) {
+                if is_decided {
                     continue;
                 }
             }

@@ -167,7 +167,7 @@ fn audit(
     Ok(audit.finish())
 }
 
-/// Gives an audit the receipts that it requests.
+/// Gives an audit the receipts that it needs.
 fn supply(audit: &mut Audit<'_>, blocks: &[Block]) {
     let open: Vec<_> = audit.open().collect();
     for BlockRef { hash, .. } in open {

@@ -172,6 +172,14 @@ mod tests {
     }
 
     #[test]
+    fn one_second_of_credits_is_saved_up() {
+        let budget = Budget::per_second(500.0).default_cost(80).cost("eth_getLogs", 255);
+        let mut spending = Spending::new(budget);
+        assert_eq!(spending.spend("eth_getLogs", 1, Duration::ZERO), Duration::ZERO);
+        assert_eq!(spending.spend("eth_getLogs", 1, Duration::ZERO), Duration::from_millis(20));
+    }
+
+    #[test]
     fn no_number_is_too_strange() {
         for rate in [0.0, -1.0, f64::NAN, f64::MIN_POSITIVE] {
             let mut spending = Spending::new(Budget::per_second(rate));
@@ -191,6 +199,8 @@ mod tests {
         assert_eq!(waits[..8], [250, 500, 1_000, 2_000, 4_000, 8_000, 15_000, 15_000]);
         assert_eq!((waits.len(), waits[39], retry.tries()), (40, 15_000, 41));
         assert_eq!(Retry::new(1).failed(None, 0), Some(Duration::from_millis(125)));
+        let asked = Some(Duration::from_secs(3));
+        assert_eq!(Retry::new(1).failed(asked, 0), asked);
         let asked = Some(Duration::from_secs(1_000_000));
         assert_eq!(Retry::new(1).failed(asked, 0), Some(Duration::from_secs(2 * 60)));
         assert_eq!(Retry::new(0).failed(None, 0), None);

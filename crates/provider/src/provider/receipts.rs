@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::audit::{Audit, Undecidable, Verdict};
+use chainsieve::eth::audit::Audit;
 use chainsieve::eth::forecast;
 use chainsieve::eth::header::{BlockRef, LinkedHeaders};
 use chainsieve::eth::receipts::BlockReceipts;
@@ -252,8 +252,8 @@ impl FetchedReceipts {
         for audit in &mut *audits {
             match audit.check_receipts(block.hash, &receipts) {
                 Err(why) => rejected = Some(why),
-                Ok(Verdict::Undecidable(Undecidable::PostStateMissing)) => lacks_roots = true,
-                Ok(_) => settled = true,
+                Ok(false) => lacks_roots = true,
+                Ok(true) => settled = true,
             }
         }
         // The receipts do not match the header: the receipts are dropped, and the caller asks the
