@@ -21,8 +21,10 @@ pages! {
     Readme = "README.md";
     Anchors = "docs/anchors.md";
     Audit = "docs/audit.md";
+    ComparedWith = "docs/compared-with.md";
     #[cfg(feature = "alloy-layer")]
     Endpoint = "docs/endpoint.md";
+    EthereumLogs = "docs/ethereum-logs.md";
     Formats = "docs/formats.md";
     Logs = "docs/logs.md";
     MembershipFilters = "docs/membership-filters.md";
@@ -30,6 +32,7 @@ pages! {
     Speed = "docs/speed.md";
     TestNode = "docs/test-node.md";
     Wallet = "docs/wallet.md";
+    WalletBackend = "docs/wallet-backend.md";
     WhichFilter = "docs/which-filter.md";
 }
 
