@@ -64,12 +64,12 @@ fn follow(
         match &update.news {
             News::Hit(hit) => {
                 tx_update.txs.push(Arc::new(hit.transaction.clone()));
-                let Some(at) = hit.place.map(|place| place.block) else { continue };
-                let Some(header) = hit.header else { continue };
-                let (block_id, confirmation_time) = (id(at), header.time.into());
-                let anchor = ConfirmationBlockTime { block_id, confirmation_time };
-                tx_update.anchors.insert((anchor, hit.txid));
-                tip = tip.insert(block_id);
+                if let (Some(place), Some(header)) = (hit.place, hit.header) {
+                    let (block_id, confirmation_time) = (id(place.block), header.time.into());
+                    let anchor = ConfirmationBlockTime { block_id, confirmation_time };
+                    tx_update.anchors.insert((anchor, hit.txid));
+                    tip = tip.insert(block_id);
+                }
             }
             // A new block at the lowest changed height invalidates all of the wallet's checkpoints
             // above this height.

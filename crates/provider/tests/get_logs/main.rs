@@ -1,6 +1,7 @@
-//! Runs every filter of the corpus through a provider, for the semantics of go-ethereum and of
-//! alloy. For each of the two semantics, the logs that the provider reads from receipts must be the
-//! expected ones. An answer of `eth_getLogs` with these logs must be proven complete.
+//! Runs filters of the corpus through a provider, for the semantics of go-ethereum and of alloy. With
+//! `CHAINSIEVE_CASES=all`, each filter is run. For each of the two semantics, the logs that the
+//! provider reads from receipts must be the expected ones. An answer of `eth_getLogs` with these logs
+//! must be proven complete.
 
 mod hashes;
 mod server;
@@ -14,6 +15,7 @@ use serde_json::value::RawValue;
 
 use server::Server;
 use testkit::eth::log_chains::Corpus;
+use testkit::stride;
 
 #[derive(Deserialize)]
 struct Case<'a> {
@@ -58,7 +60,7 @@ fn every_filter_by_either_reading() {
                 .build()
                 .expect("it is set up");
             let of_chain = cases.iter().enumerate().filter(|(_, case)| case.chain == *name);
-            for (index, case) in of_chain {
+            for (index, case) in of_chain.step_by(stride(3)) {
                 let at = format!("{}, {semantics:?}", case.id);
                 let own = if semantics == Semantics::Alloy { case.alloy.as_ref() } else { None };
                 let expected = own.unwrap_or(&case.expect);
@@ -120,6 +122,9 @@ fn every_filter_by_either_reading() {
             }
         }
     }
-    assert_eq!((proven, complete, refused), (606, 345, 64));
-    assert!(server::CALLS.load(std::sync::atomic::Ordering::Relaxed) > 1_000);
+    if stride(3) == 1 {
+        assert_eq!((proven, complete, refused), (606, 345, 64));
+    }
+    assert!(proven > 150 && complete > 80 && refused > 15, "{proven}, {complete}, {refused}");
+    assert!(server::CALLS.load(std::sync::atomic::Ordering::Relaxed) > 400);
 }

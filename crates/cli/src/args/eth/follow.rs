@@ -235,7 +235,7 @@ pub(crate) struct ServeArgs {
     /// Seconds between requests for a newer head
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = super::follow::seconds)]
     pub(crate) poll: f64,
-    /// Seconds: with an older head, /health says that the endpoint is not ready (600 with --beacon, and otherwise
+    /// Seconds: with an older head, /health says that the endpoint is not ready (600 with --beacon or --data, and otherwise
     /// any age will do, unless given)
     #[arg(long, value_name = "SECONDS", value_parser = count(1..=u64::MAX))]
     pub(crate) max_head_age: Option<u64>,
