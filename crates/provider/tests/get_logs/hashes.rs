@@ -12,6 +12,7 @@ use chainsieve_provider::{Builder, Provider, Warning};
 use serde_json::{Value, json};
 use testkit::eth::json_rpc::Sent;
 use testkit::eth::log_chains::{Chain, Corpus};
+use testkit::stride;
 
 use super::server::{Lie, Server};
 
@@ -195,9 +196,11 @@ fn a_silent_node_is_not_asked_for_each_block() {
 fn another_node_has_the_right_transactions() {
     let Some(chain) = chain() else { return };
     let honest = inventor(chain, None);
-    for (name, lie) in LIES {
+    for (index, (name, lie)) in LIES.into_iter().enumerate() {
         let liar = inventor(chain, Some(lie));
-        for servers in [[&liar, &honest], [&honest, &liar]] {
+        // A liar that is asked last is hardly asked, so few lies are told in this order.
+        let orders = if index.is_multiple_of(stride(8)) { 2 } else { 1 };
+        for servers in [[&liar, &honest], [&honest, &liar]].into_iter().take(orders) {
             assert_eq!(proven(chain, &servers), (expected(chain), vec![]), "{name}");
             assert_eq!(followed(chain, &servers), expected(chain), "{name}");
         }

@@ -1,7 +1,7 @@
 //! Nodes that lie in every way: an answer that leaves the endpoint is the one of the chain's own
 //! blocks, or an error.
 //!
-//! `CHAINSIEVE_EXCHANGES=COUNT` sets the number of exchanges with a lie (600 unless given).
+//! `CHAINSIEVE_EXCHANGES=COUNT` sets the number of exchanges with a lie (300 unless given).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -116,7 +116,7 @@ fn lies(upstream: &Upstream, seed: u64, every: usize, told: &Arc<AtomicU64>) {
 }
 
 fn exchanges() -> u64 {
-    std::env::var("CHAINSIEVE_EXCHANGES").map_or(600, |count| count.parse().expect("a number"))
+    std::env::var("CHAINSIEVE_EXCHANGES").map_or(300, |count| count.parse().expect("a number"))
 }
 
 /// Asks until enough lies were told. Returns the numbers of right answers and of errors. Each round has an
