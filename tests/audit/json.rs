@@ -355,10 +355,10 @@ fn a_report_is_read_back_and_counts_what_it_says_of_each_block() {
         let mut audit = Audit::new(run.question(&query, anchors, &profile), &answer).unwrap();
         let has: Vec<_> = (0..20).map(|_| !rng.one_in(4)).collect();
         run.send(&mut audit, |number| has[usize::try_from(number - first).unwrap()]);
-        let open: Vec<_> = audit.open().collect();
+        let unchecked: Vec<_> = audit.unchecked().collect();
         for block in &run.blocks {
-            let is_open = open.iter().any(|open| open.hash == block.hash);
-            assert_eq!(audit.is_open(block.hash), is_open);
+            let is_unchecked = unchecked.iter().any(|unchecked| unchecked.hash == block.hash);
+            assert_eq!(audit.is_unchecked(block.hash), is_unchecked);
         }
         let report = reread(&audit.finish());
         let mut counts = Counts::default();

@@ -59,7 +59,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         live("eth_serve_serves_web3_py_with_its_defaults", web3, |scene| {
             defaults::ask(scene, clients::Client::Web3Py);
         }),
-        live("eth_serve_serves_the_program_of_the_readme", web3, defaults::program_of_the_readme),
+        live("eth_serve_serves_the_programs_of_the_pages", web3, defaults::programs_of_the_pages),
         live("eth_serve_ends_a_subscription_of_web3_py", web3, |scene| {
             defaults::ended(scene, clients::Client::Web3Py);
         }),

@@ -189,7 +189,9 @@ impl Shared {
         let room = self.capacity.saturating_sub(state.updates.len()).min(updates.len());
         state.updates.extend(updates.drain(..room));
         drop(state);
-        self.users.notify(usize::MAX);
+        if room > 0 {
+            self.users.notify(usize::MAX);
+        }
         updates.is_empty()
     }
 

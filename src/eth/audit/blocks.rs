@@ -23,6 +23,13 @@ pub(super) enum State {
     PartlyChecked,
 }
 
+impl State {
+    /// Returns `true` if the block's receipts were compared with the answer.
+    pub(super) fn is_checked(self) -> bool {
+        matches!(self, Self::Checked | Self::PartlyChecked)
+    }
+}
+
 /// The blocks that an audit examines: their filters cannot rule out a match.
 #[derive(Debug)]
 pub(super) struct Blocks {
@@ -66,6 +73,12 @@ impl Blocks {
         open.map(|(number, _)| *number)
     }
 
+    /// Returns the numbers of the blocks whose receipts were not compared with the answer.
+    pub(super) fn unchecked(&self) -> impl Iterator<Item = u64> {
+        let unchecked = self.states.iter().filter(|(_, state)| !state.is_checked());
+        unchecked.map(|(number, _)| *number)
+    }
+
     pub(super) fn number_of(&self, hash: B256) -> Option<u64> {
         let at = self.by_hash.binary_search_by_key(&hash, |(hash, _)| *hash).ok()?;
         self.by_hash.get(at).map(|(_, number)| *number)
@@ -77,7 +90,7 @@ impl Blocks {
 
     /// Returns `true` if the block's receipts were compared with the answer.
     pub(super) fn is_checked(&self, number: u64) -> bool {
-        matches!(self.state(number), Some(State::Checked | State::PartlyChecked))
+        self.state(number).is_some_and(State::is_checked)
     }
 
     /// Returns `true` if the receipts of all blocks were checked and contain all logs that nodes

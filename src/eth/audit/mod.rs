@@ -264,14 +264,25 @@ impl<'a> Audit<'a> {
 
     /// Returns the open blocks in ascending order: their receipts are missing.
     pub fn open(&self) -> impl Iterator<Item = BlockRef> {
-        self.blocks.open().filter_map(|number| {
-            Some(BlockRef { number, hash: self.question.chain.block(number)?.hash })
-        })
+        self.refs(self.blocks.open())
     }
 
-    /// Returns `true` if the block with this hash is open: its receipts are missing.
-    pub fn is_open(&self, block_hash: B256) -> bool {
-        self.examined(block_hash).is_some_and(|(_, state)| state == State::Open)
+    /// Returns the blocks that receipts can still decide, in ascending order: those that are
+    /// [open](Self::open), and those whose receipts came without post-state roots.
+    pub fn unchecked(&self) -> impl Iterator<Item = BlockRef> {
+        self.refs(self.blocks.unchecked())
+    }
+
+    /// Returns `true` if receipts can still decide the block with this hash: see
+    /// [`unchecked`](Self::unchecked).
+    pub fn is_unchecked(&self, block_hash: B256) -> bool {
+        self.examined(block_hash).is_some_and(|(_, state)| !state.is_checked())
+    }
+
+    fn refs(&self, numbers: impl Iterator<Item = u64>) -> impl Iterator<Item = BlockRef> {
+        numbers.filter_map(|number| {
+            Some(BlockRef { number, hash: self.question.chain.block(number)?.hash })
+        })
     }
 
     /// Verifies the receipts of a block against its header, and compares them with the answer. The
@@ -279,9 +290,9 @@ impl<'a> Audit<'a> {
     ///
     /// Returns `true` if the receipts are those of the block. If they were compared before, nothing
     /// changes. Returns `false` if nobody can tell: before Byzantium, receipts without their post-state
-    /// roots cannot be hashed. The block is then not [open](Self::open) any more, but receipts of another
-    /// source, with these roots, can still decide it. The verdicts are in the report of
-    /// [`finish`](Self::finish).
+    /// roots cannot be hashed. The block is then not [open](Self::open) any more, but still
+    /// [unchecked](Self::unchecked): receipts of another source, with these roots, can decide it. The
+    /// verdicts are in the report of [`finish`](Self::finish).
     ///
     /// # Errors
     /// Returns a [`Rejection`] if the receipts are not those of the block, whose state then stays as it
@@ -296,7 +307,7 @@ impl<'a> Audit<'a> {
         receipts: &BlockReceipts,
     ) -> Result<bool, Rejection> {
         let (block, state) = self.examined(block_hash).ok_or(Rejection::UnknownBlock)?;
-        let is_compared = matches!(state, State::Checked | State::PartlyChecked);
+        let is_compared = state.is_checked();
         let (profile, number) = (&self.question.profile, block.number);
         let verified =
             receipts.verify_by_profile(profile, number, block.receipts_root, block.bloom.into());

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::clients::{self, Client};
 use super::{Endpoint, questions};
+use crate::anvil::number;
 use crate::command::Lines;
 use crate::ethereum::Step;
 use crate::harness::{Scene, wait_until};
@@ -51,28 +52,52 @@ pub(super) fn ask(scene: &Scene, client: Client) {
     endpoint.end();
 }
 
-/// The Python program of the README prints the logs of its contract.
-pub(super) fn program_of_the_readme(scene: &Scene) {
+/// The Python programs of the README and of the endpoint's page get what the node has.
+pub(super) fn programs_of_the_pages(scene: &Scene) {
     let (node, chain) = questions::chain(scene, 49);
     let endpoint = Endpoint::of(scene, &node);
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
-    let readme = fs::read_to_string(readme).expect("the README");
-    let (_, program) = readme.split_once("```python\n").expect("a program");
-    let (program, _) = program.split_once("\n```").expect("its end");
     let contract = chain.runners[0].to_string();
-    let program = program
-        .replace("http://127.0.0.1:8546", endpoint.http())
-        .replace("0xC02aaA39b223FE8D0A0e5C4F27eAD9083C756Cc2", &contract);
-    assert!(program.contains(endpoint.http()) && program.contains(&contract), "{program}");
-    let path = scene.path("readme.py");
-    fs::write(&path, program).expect("written");
-    let mut process = scene.start("client", &mut clients::python(&path));
-    let status = process.wait();
-    assert!(status.success(), "{status}: {}", process.log());
-    let printed = fs::read_to_string(process.output()).expect("text");
-    let logs: Vec<_> = printed.lines().map(|line| line.split(' ').collect::<Vec<_>>()).collect();
-    assert!(logs.len() >= 5, "{printed}");
-    assert!(logs.iter().all(|log| log.len() == 3), "{printed}");
+    let run = |page: &str, more: &str| {
+        let text = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page);
+        let text = fs::read_to_string(text).expect("a page");
+        let programs = text.split("```python\n").skip(1).map(|block| {
+            let (program, _) = block.split_once("\n```").expect("its end");
+            program
+        });
+        let program = programs.chain([more]).collect::<Vec<_>>().join("\n");
+        let program = program
+            .replace("http://127.0.0.1:8546", endpoint.http())
+            .replace("0xC02aaA39b223FE8D0A0e5C4F27eAD9083C756Cc2", &contract);
+        assert!(program.contains(endpoint.http()) && program.contains(&contract), "{program}");
+        let path = scene.path("page.py");
+        fs::write(&path, program).expect("written");
+        let mut process = scene.start("client", &mut clients::python(&path));
+        let status = process.wait();
+        assert!(status.success(), "{page}: {status}: {}", process.log());
+        let printed = fs::read_to_string(process.output()).expect("text");
+        printed.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let head = node.height();
+    let of_node = |first: u64| {
+        let filter = json!({
+            "address": contract, "fromBlock": format!("{first:#x}"), "toBlock": format!("{head:#x}"),
+        });
+        let line = |log: &Value| {
+            let hash = log["transactionHash"].as_str().expect("a hash").trim_start_matches("0x");
+            format!("{} {} {hash}", number(&log["blockNumber"]), number(&log["logIndex"]))
+        };
+        node.logs(&filter).iter().map(line).collect::<Vec<_>>()
+    };
+    let last_ten = of_node(head - 9);
+    assert!(last_ten.len() >= 5, "{last_ten:?}");
+    assert_eq!(run("README.md", ""), last_ten);
+    let more = format!(
+        "for log in all_logs(node, '{contract}', 0, {head}, 7):\n    \
+         print(log['blockNumber'], log['logIndex'], log['transactionHash'].hex())\n"
+    );
+    let mut expected = vec![head.to_string()];
+    expected.extend(of_node(0));
+    assert_eq!(run("docs/endpoint.md", &more), expected);
     endpoint.end();
 }
 

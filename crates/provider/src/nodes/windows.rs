@@ -62,7 +62,7 @@ impl Windows {
     }
 
     /// Records an answer of `logs` logs to the current window. After fewer than 5,000 logs, the next
-    /// window has twice the size.
+    /// window has twice the size, unless the provider suggested the size of this one.
     pub(super) fn answered(&mut self, logs: usize) {
         let Some(window) = self.current() else { return };
         self.next = window.end().checked_add(1).filter(|&next| next <= self.last);

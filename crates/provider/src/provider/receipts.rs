@@ -43,17 +43,17 @@ pub struct FetchedReceipts {
     collected: (Held, usize),
     /// Indices of the nodes that have answered and are still asked.
     answering: BTreeSet<usize>,
-    /// Blocks for which a node provided receipts without state roots. Before Byzantium, receipts
-    /// are hashed with a state root, so receipts without state roots cannot be verified. Another
-    /// node may provide receipts with state roots.
-    without_roots: BTreeMap<u64, B256>,
     /// Number of warnings that are not listed.
     unlisted: u64,
 }
 
-/// Returns the blocks whose receipts at least one of the audits needs.
-fn wanted(audits: &[Audit<'_>]) -> BTreeMap<u64, B256> {
-    audits.iter().flat_map(Audit::open).map(|block| (block.number, block.hash)).collect()
+/// Returns the blocks whose receipts at least one of the audits needs. Before Byzantium, receipts
+/// are hashed with a state root, so receipts without state roots decide nothing: another node may
+/// provide receipts with state roots.
+fn wanted(audits: &[Audit<'_>]) -> Vec<BlockRef> {
+    let blocks = audits.iter().flat_map(Audit::unchecked).map(|block| (block.number, block.hash));
+    let blocks = blocks.collect::<BTreeMap<u64, B256>>().into_iter();
+    blocks.map(|(number, hash)| BlockRef { number, hash }).collect()
 }
 
 /// Asks the nodes, one after the other, for the receipts that the audits need. If the receipts of
@@ -73,7 +73,7 @@ pub(crate) fn fetch(
         FetchedReceipts { from: vec![0; nodes.len()], is_kept, ..FetchedReceipts::default() };
     let mut silent = BTreeSet::new();
     for node in in_turn(nodes) {
-        let blocks = fetched.missing(audits);
+        let blocks = wanted(audits);
         if blocks.is_empty() {
             break;
         }
@@ -85,14 +85,14 @@ pub(crate) fn fetch(
     // Only now are failed requests repeated: while another node may answer, nobody waits for one.
     let is_patient = |index: &usize| nodes.len() > 1 && nodes[*index].options().retries > 0;
     for index in silent.into_iter().filter(is_patient) {
-        let blocks = fetched.missing(audits);
+        let blocks = wanted(audits);
         if blocks.is_empty() {
             break;
         }
         ask(audits, (index, &nodes[index]), &blocks, &mut fetched)?;
     }
     ask_again(audits, nodes, &mut fetched)?;
-    if wanted(audits).is_empty() {
+    if audits.iter().all(|audit| audit.open().next().is_none()) {
         fetched.unreachable = None;
     }
     if fetched.unlisted > 0 {
@@ -110,7 +110,7 @@ fn ask_again(
     nodes: &[Node],
     fetched: &mut FetchedReceipts,
 ) -> Result<(), FetchError> {
-    for block in fetched.missing(audits).into_iter().take(MAX_AGAIN) {
+    for block in wanted(audits).into_iter().take(MAX_AGAIN) {
         for (index, node) in nodes.iter().enumerate() {
             if !fetched.answering.contains(&index) {
                 continue;
@@ -151,14 +151,14 @@ fn ask_again(
 /// blocks.
 fn forecast(
     node: &Node,
-    blocks: &BTreeMap<u64, B256>,
+    blocks: &[BlockRef],
     chain: &LinkedHeaders,
     limit: u64,
 ) -> Result<(), FetchError> {
     if blocks.is_empty() {
         return Ok(());
     }
-    let costs = blocks.keys().filter_map(|&number| chain.block(number));
+    let costs = blocks.iter().filter_map(|block| chain.block(block.number));
     // The sum saturates, because a header may claim any amount of gas.
     let bytes = costs.map(|block| forecast::json_bytes(&block));
     let bytes = bytes.fold(0, u64::saturating_add);
@@ -225,13 +225,6 @@ fn ask(
 }
 
 impl FetchedReceipts {
-    /// Returns the blocks whose receipts are still needed.
-    fn missing(&self, audits: &[Audit<'_>]) -> Vec<BlockRef> {
-        let mut blocks = wanted(audits);
-        blocks.extend(&self.without_roots);
-        blocks.into_iter().map(|(number, hash)| BlockRef { number, hash }).collect()
-    }
-
     /// Passes receipts to each audit. Returns `true` if an audit has accepted the receipts.
     ///
     /// # Errors
@@ -247,13 +240,11 @@ impl FetchedReceipts {
             self.warn(from, block, "the node does not have the receipts".into());
             return Ok(false);
         };
-        let (mut settled, mut lacks_roots) = (false, false);
-        let mut rejected = None;
+        let (mut settled, mut rejected) = (false, None);
         for audit in &mut *audits {
             match audit.check_receipts(block.hash, &receipts) {
                 Err(why) => rejected = Some(why),
-                Ok(false) => lacks_roots = true,
-                Ok(true) => settled = true,
+                Ok(is_decided) => settled |= is_decided,
             }
         }
         // The receipts do not match the header: the receipts are dropped, and the caller asks the
@@ -261,13 +252,7 @@ impl FetchedReceipts {
         if let Some(why) = rejected {
             self.warn(from, block, why.to_string());
         }
-        // Another node may send these receipts with their state roots, so the block stays on the
-        // list.
-        if lacks_roots {
-            self.without_roots.insert(block.number, block.hash);
-        }
         if settled {
-            self.without_roots.remove(&block.number);
             self.from[from.index] += 1;
             if self.is_kept {
                 self.held.add(from.node, "receipts", bytes_of_receipts(&receipts))?;

@@ -34,7 +34,7 @@ impl<'a> Missing<'a> {
     /// Collects the blocks whose receipts an audit of this chain needs.
     fn of(audit: &Audit<'_>, chain: &'a LinkedHeaders) -> Self {
         let mut by_root: HashMap<B256, Vec<B256>> = HashMap::new();
-        for BlockRef { number, hash } in audit.open() {
+        for BlockRef { number, hash } in audit.unchecked() {
             if let Some(block) = chain.block(number) {
                 by_root.entry(block.receipts_root).or_default().push(hash);
             }
@@ -48,9 +48,11 @@ impl<'a> Missing<'a> {
 
     fn wants(&self, audit: &Audit<'_>, whose: Whose) -> bool {
         match whose {
-            Whose::Number(number) => self.by_number(number).is_some_and(|hash| audit.is_open(hash)),
-            Whose::Hash(hash) => audit.is_open(hash),
-            Whose::Unknown => audit.open().next().is_some(),
+            Whose::Number(number) => {
+                self.by_number(number).is_some_and(|hash| audit.is_unchecked(hash))
+            }
+            Whose::Hash(hash) => audit.is_unchecked(hash),
+            Whose::Unknown => audit.unchecked().next().is_some(),
         }
     }
 
@@ -73,7 +75,7 @@ impl<'a> Missing<'a> {
                 blocks.cloned().unwrap_or_default()
             }
         };
-        blocks.retain(|hash| audit.is_open(*hash));
+        blocks.retain(|hash| audit.is_unchecked(*hash));
         blocks
     }
 
@@ -193,11 +195,13 @@ impl<'a, 'b> Feed<'a, 'b> {
     fn take(&mut self, whose: Whose, place: &str, receipts: &BlockReceipts) {
         for block_hash in self.missing.blocks(self.audit, whose, place, receipts) {
             match self.audit.check_receipts(block_hash, receipts) {
-                Ok(_) => {
+                Ok(true) => {
                     if let Some(kept) = &mut self.kept {
                         kept.push((block_hash, receipts.clone()));
                     }
                 }
+                // They prove nothing. Another file may have the receipts with their state roots.
+                Ok(false) => {}
                 Err(why) => self.reject(place, &why),
             }
         }
