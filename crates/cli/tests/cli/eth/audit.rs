@@ -1,5 +1,6 @@
 //! Tests of `eth audit`: omissions, whose printed reports are verified, and evidence in every format.
 
+use chainsieve::alloy_primitives::Bloom;
 use chainsieve::eth::audit::AuditReport;
 use chainsieve::eth::header::HeaderView;
 use chainsieve::eth::log::LocatedLog;
@@ -109,5 +110,60 @@ fn receipts_in_every_form() {
         let more = ["--anchor", &case.anchor, "--receipts", file.path()];
         let json = case.audit_with(&answer(), &more, YES);
         assert_eq!(json["blocks"]["checked_by_receipts"], 2, "{name}");
+    }
+}
+
+/// Before Byzantium, receipts are hashed with a state root that many nodes no longer have. Receipts
+/// without it decide nothing, and those of another file do, whichever file is read first.
+#[test]
+fn receipts_without_state_roots_do_not_stand_in_for_those_of_another_file() {
+    let contract = [0x11; 20];
+    let mut bloom = Bloom::ZERO;
+    bloom.accrue_raw_log(contract.into(), &[]);
+    let log = write::list(&[write::string(&contract), write::list(&[]), write::string(&[7])]);
+    let receipt = write::list(&[
+        write::string(&[0x22; 32]),
+        write::string(&[0x52, 0x08]),
+        write::string(bloom.as_slice()),
+        write::list(&[log]),
+    ]);
+    // A trie of one value is one leaf: the rest of the path, and the value. The key is 0x80.
+    let leaf = write::list(&[write::string(&[0x20, 0x80]), write::string(&receipt)]);
+    let mut header = Block::read(FIRST).header;
+    header[157..189].copy_from_slice(keccak256(leaf).as_slice());
+    header[192..448].copy_from_slice(bloom.as_slice());
+    let (hash, number) = (keccak256(&header).to_string(), "0x10dde5f");
+    let located = json!({
+        "address": hex0x(&contract), "topics": [], "data": "0x07", "blockNumber": number, "blockHash": hash,
+        "transactionIndex": "0x0", "logIndex": "0x0", "removed": false,
+    });
+    let dropped = json!([{
+        "type": "0x0", "status": "0x1", "cumulativeGasUsed": "0x5208", "transactionIndex": "0x0",
+        "blockNumber": number, "blockHash": hash, "logs": [located],
+    }]);
+    let headers = TempFile::new("state-roots.headers.rlp", header);
+    let with = TempFile::new("state-roots.receipts.rlp", write::list(&[receipt]));
+    let without = TempFile::new("state-roots.receipts.json", write::reply(&dropped).to_string());
+    let certificate = TempFile::new("state-roots.certificate.json", "");
+    let address = hex0x(&contract);
+    let known = ["--address", &address, "--anchor", &hash];
+    let assumed = ["--assume-bloom", "exact", "--assume-receipts", "every-log"];
+    let audit = |logs: &[Value], files: &[&TempFile], more: &[&str], code| {
+        let logs = write::reply(&json!(logs)).to_string();
+        let logs = TempFile::new("state-roots.logs.json", logs);
+        let mut args = vec!["eth", "audit", headers.path(), "--logs", logs.path()];
+        args.extend(files.iter().flat_map(|file| ["--receipts", file.path()]));
+        json_of(&[&args[..], &known, &assumed, more].concat(), code)
+    };
+    assert_eq!(audit(&[], &[&without], &[], UNDECIDED)["findings"], json!([]));
+    for files in [[&without, &with], [&with, &without]] {
+        let json = audit(&[], &files, &[], WRONG);
+        assert_eq!(findings(&json)[0]["kind"], "omitted_log");
+        let issue = ["--certificate", certificate.path(), "--embed", "--force"];
+        audit(std::slice::from_ref(&located), &files, &issue, YES);
+        let block = ["--from", "17686111", "--to", "17686111"];
+        let verify = ["eth", "verify-certificate", certificate.path()];
+        let json = json_of(&[&verify[..], &known, &assumed, &block].concat(), YES);
+        assert_eq!(json["count"], 1);
     }
 }
