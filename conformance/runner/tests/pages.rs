@@ -26,16 +26,6 @@ fn commands_print_what_the_pages_show() {
     assert!(compared >= 9, "only {compared} commands in console blocks");
 }
 
-/// A reader should need at most ten minutes for a page. The limit leaves room, so that nobody shortens
-/// a sentence or leaves a fact out for the sake of a line.
-#[test]
-fn pages_stay_short() {
-    for page in pages() {
-        let lines = fs::read_to_string(&page).expect("a page").lines().count();
-        assert!(lines <= 320, "{}: {lines} lines, at most 320", page.display());
-    }
-}
-
 /// The table of differences has our own library, and subjects that no case fits. Neither counts.
 #[test]
 fn pages_count_the_libraries_of_others() {

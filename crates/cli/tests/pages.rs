@@ -55,17 +55,6 @@ fn cargo_run_has_one_program_to_run() {
     assert_eq!(programs, ["chainsieve"]);
 }
 
-/// A reader should need at most five minutes for a README, and ten for a page of the guide. The
-/// limits leave room, so that nobody shortens a sentence or leaves a fact out for the sake of a line.
-#[test]
-fn pages_stay_short() {
-    for page in pages() {
-        let lines = fs::read_to_string(&page).expect("a page").lines().count();
-        let most = if page.ends_with("README.md") { 240 } else { 350 };
-        assert!(lines <= most, "{}: {lines} lines, at most {most}", page.display());
-    }
-}
-
 /// Commands with names of other people's nodes cannot run here. Their options and values exist all the
 /// same: the parser reads them before `--help`.
 #[test]

@@ -28,23 +28,23 @@ pages! {
     Formats = "docs/formats.md";
     Logs = "docs/logs.md";
     MembershipFilters = "docs/membership-filters.md";
+    ProtocolFilters = "docs/protocol-filters.md";
     Security = "docs/security.md";
     Speed = "docs/speed.md";
     TestNode = "docs/test-node.md";
     Wallet = "docs/wallet.md";
     WalletBackend = "docs/wallet-backend.md";
-    WhichFilter = "docs/which-filter.md";
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::path::{Path, PathBuf};
 
     /// A page that is not in the list would not be tested.
     #[test]
     fn every_page_is_listed() {
-        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-        for entry in docs.read_dir().expect("docs") {
+        for entry in root().join("docs").read_dir().expect("docs") {
             let path = entry.expect("an entry").path();
             let is_page = path.extension().is_some_and(|extension| extension == "md");
             let name = path.file_name().and_then(|name| name.to_str()).expect("text");
@@ -56,8 +56,7 @@ mod tests {
     /// Lines that rustdoc hides are shown by other viewers, and do not compile when they are copied.
     #[test]
     fn no_program_has_hidden_lines() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let pages = super::PAGES.iter().map(|page| root.join(page)).chain(readmes());
+        let pages = super::PAGES.iter().map(|page| root().join(page)).chain(readmes());
         for page in pages {
             let text = std::fs::read_to_string(&page).expect("a page");
             let mut is_program = false;
@@ -83,6 +82,67 @@ mod tests {
             let fences = text.lines().filter_map(|line| line.strip_prefix("```"));
             assert!(fences.step_by(2).all(|language| !language.is_empty()), "{path}");
         }
+    }
+
+    /// Readers reach each page from the README, or from a page that it leads to. Each link leads to a
+    /// file of the repository, and to a heading of it if the link names one.
+    #[test]
+    fn links_lead_to_all_pages_and_to_nothing_else() {
+        let root = root().canonicalize().expect("the repository");
+        let mut open = vec![root.join("README.md")];
+        let mut reached = BTreeSet::new();
+        while let Some(page) = open.pop() {
+            if !reached.insert(page.clone()) {
+                continue;
+            }
+            let text = std::fs::read_to_string(&page).expect("a page");
+            for link in links(&text) {
+                let named = format!("{}: {link}", page.display());
+                let (file, heading) = link.split_once('#').unwrap_or((&link, ""));
+                let at = page.parent().expect("a folder").join(file);
+                let at = if file.is_empty() { Ok(page.clone()) } else { at.canonicalize() };
+                let at = at.unwrap_or_else(|error| panic!("{named}: {error}"));
+                assert!(at.starts_with(&root), "{named}");
+                if at.extension().is_some_and(|extension| extension == "md") {
+                    let headings = headings(&std::fs::read_to_string(&at).expect("a page"));
+                    assert!(heading.is_empty() || headings.contains(heading), "{named}");
+                    open.push(at);
+                } else {
+                    assert_eq!(heading, "", "{named}");
+                }
+            }
+        }
+        let all = super::PAGES.iter().map(|page| root.join(page)).chain(readmes());
+        for page in all {
+            let page = page.canonicalize().expect("a page");
+            assert!(reached.contains(&page), "no link leads to {}", page.display());
+        }
+    }
+
+    /// Returns the lines of a page outside of its code blocks.
+    fn prose(text: &str) -> impl Iterator<Item = &str> {
+        text.split("\n```").step_by(2).flat_map(str::lines)
+    }
+
+    /// Returns where the links of a page lead, except those to other sites.
+    fn links(text: &str) -> Vec<String> {
+        let prose = prose(text).collect::<Vec<_>>().join("\n");
+        let ends = prose.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0));
+        ends.filter(|link| !link.contains("://")).map(str::to_owned).collect()
+    }
+
+    /// Returns the names that GitHub gives to the headings of a page.
+    fn headings(text: &str) -> BTreeSet<String> {
+        let titles = prose(text).filter(|line| line.starts_with('#'));
+        let titles = titles.map(|line| line.trim_start_matches('#').trim().to_lowercase());
+        let is_kept = |c: &char| c.is_alphanumeric() || ['-', '_', ' '].contains(c);
+        titles
+            .map(|title| title.chars().filter(is_kept).collect::<String>().replace(' ', "-"))
+            .collect()
+    }
+
+    fn root() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
     }
 
     /// Returns the READMEs of the packages.
