@@ -21,6 +21,7 @@ pages! {
     Readme = "README.md";
     Anchors = "docs/anchors.md";
     Audit = "docs/audit.md";
+    Chains = "docs/chains.md";
     ComparedWith = "docs/compared-with.md";
     #[cfg(feature = "alloy-layer")]
     Endpoint = "docs/endpoint.md";
