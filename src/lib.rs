@@ -6,6 +6,18 @@
 //! chainsieve turns the answer of an untrusted node into a verdict, and grades the verdict by its
 //! evidence.
 //!
+//! # What to call
+//! | to | call |
+//! |---|---|
+//! | find the blocks that may contain logs, from headers alone | [`LinkedHeaders::candidates`](eth::header::LinkedHeaders::candidates) with a compiled [`LogQuery`](eth::log_query::LogQuery) |
+//! | prove that an answer to `eth_getLogs` is complete, or what it leaves out | [`Audit`](eth::audit::Audit), and [`Certificate`](eth::certificate::Certificate) to show it to others |
+//! | find a wallet's scripts in compact filters (BIP158) | [`FilterScan`](btc::bip158::scan::FilterScan) for files of filters, [`Matcher`](btc::bip158::Matcher) for one |
+//! | check what a node served | [`bip158::audit`](btc::bip158::audit) for a compact filter, [`Proof::verify`](btc::bip37::Proof::verify) for a transaction in a merkle block |
+//!
+//! This package opens no sockets. For programs that do, the package `chainsieve-client` is a light
+//! client for Bitcoin wallets, and `chainsieve-provider` returns proven logs from Ethereum nodes.
+//!
+//! # Modules
 //! | module | contents |
 //! |---|---|
 //! | [`eth`] | Ethereum logs: queries, files and an index of headers, scans, receipts, audits that prove an answer complete, certificates, and why a block hash is believed; its page lists its modules |
