@@ -20,6 +20,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
+use core::ops::RangeInclusive;
 
 /// Relation of a header's filter to the logs of its block.
 ///
@@ -258,6 +259,20 @@ impl ChainProfile {
         &self.ranges[after.saturating_sub(1)] // the first begins at 0
     }
 
+    /// Returns the properties that hold in a range of blocks, ascending: more than one where they
+    /// change within the range. The result for an empty range is empty.
+    ///
+    /// A conclusion about a whole range, for example from the filters in it, needs the properties of
+    /// all of its blocks. Those of its first and last block are not enough.
+    pub fn within(&self, blocks: &RangeInclusive<u64>) -> &[ProfileRange] {
+        if blocks.is_empty() {
+            return &[];
+        }
+        let until = |number| self.ranges.partition_point(|range| range.first <= number);
+        // The first range begins at 0, so there is one for each number.
+        &self.ranges[until(*blocks.start()) - 1..until(*blocks.end())]
+    }
+
     /// Returns the properties of all ranges of blocks, ascending, from block 0 on.
     pub fn ranges(&self) -> &[ProfileRange] {
         &self.ranges
@@ -394,6 +409,23 @@ mod tests {
         ids.dedup();
         assert_eq!(ids.len(), count);
         assert_eq!(count, 17);
+    }
+
+    #[test]
+    fn the_properties_of_a_range_are_those_of_each_block() {
+        let profile = ChainProfile::assumed("test", Exact, EveryLog)
+            .with_range(2, Unsound, EveryLog, "")
+            .with_range(4, Exact, NotEveryLog, "");
+        for first in 0..7 {
+            for last in 0..7 {
+                let mut expected: Vec<_> =
+                    (first..=last).map(|number| profile.at(number)).collect();
+                expected.dedup();
+                let within: Vec<_> = profile.within(&(first..=last)).iter().collect();
+                assert_eq!(within, expected, "{first} to {last}");
+            }
+        }
+        assert_eq!(profile.within(&(0..=u64::MAX)).len(), 3);
     }
 
     #[test]

@@ -528,9 +528,7 @@ impl Chain {
         let next = self.blocks.last_delivered().map_or(0, |before| before.number.saturating_add(1));
         let first = next.max(self.rules.subject.from).min(last);
         let every_log = |range: &ProfileRange| range.receipts == ReceiptsScope::EveryLog;
-        let profile = &self.rules.profile;
-        let mut later = profile.ranges().iter().filter(|it| (first..=last).contains(&it.first));
-        every_log(profile.at(first)) && later.all(every_log)
+        self.rules.profile.within(&(first..=last)).iter().all(every_log)
     }
 
     /// Processes the receipts of a block, or ignores them if the block is no longer on the chain.

@@ -94,12 +94,10 @@ impl Start {
         let Some(index) = self.index(config) else { return Ok(Next::Done) };
         let to = index.last.number;
         if !self.is_index_shared {
-            let proves = |range: &ProfileRange| range.first > to || range.bloom.proves_absence();
             // Every filter in the range of the index must prove absence, or the index would skip
             // blocks with logs.
-            let mut later = config.profile.ranges().iter().filter(|range| range.first > from);
-            let is_sound = config.profile.at(from).bloom.proves_absence();
-            if !is_sound || !later.all(proves) {
+            let proves = |range: &ProfileRange| range.bloom.proves_absence();
+            if !config.profile.within(&(from..=to)).iter().all(proves) {
                 return Err(Fault::IndexUnsound(to).into());
             }
             return Ok(Next::Ask(Question::Headers(to..=to)));

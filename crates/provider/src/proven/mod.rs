@@ -35,13 +35,13 @@ use body::{Bodies, Hashes};
 use header::Headers;
 use memory::{Places, Shares};
 use receipts::{ProvenReceipts, Receipts};
-use source::{FilterTrust, Source};
+use source::Source;
 use store::Kind;
 
 pub(crate) use body::Body;
 pub(crate) use header::BlockHeader;
 pub(crate) use memory::Flights;
-pub(crate) use source::{Found, Missing, Observer, Part, Wrong};
+pub(crate) use source::{FilterTrust, Found, Missing, Observer, Part, Wrong};
 pub(crate) use store::Store;
 
 /// What is kept of blocks, and who is told what happens.
@@ -166,7 +166,7 @@ impl Blocks {
 
     /// Returns `true` if the filter in the header rules out any log.
     fn has_no_logs(&self, block: &ChainBlock<'_>) -> bool {
-        block.bloom.is_zero() && self.filters.prove_absence(block.number)
+        block.bloom.is_zero() && self.filters.prove_absence(&(block.number..=block.number))
     }
 
     /// Fetches the receipts and the transactions of these blocks in one request, as far as they are not

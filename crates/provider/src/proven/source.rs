@@ -2,11 +2,12 @@
 //! are believed, and what the caller is told of all this.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chainsieve::alloy_primitives::{B256, Bytes, U256};
-use chainsieve::eth::chain_profile::ChainProfile;
+use chainsieve::eth::chain_profile::{ChainProfile, ProfileRange};
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::receipts::BlockReceipts;
 use chainsieve::eth::transactions::ClaimedTransactions;
@@ -153,10 +154,11 @@ impl FilterTrust {
         Self { profile, are_refuted: AtomicBool::new(false), refuting: Mutex::default() }
     }
 
-    /// Returns `true` if a "no" of the filter of the block with this number proves that the block has no
-    /// matching log: the profile says so, and no block refuted it.
-    pub(crate) fn prove_absence(&self, number: u64) -> bool {
-        self.profile.at(number).bloom.proves_absence() && !self.are_refuted()
+    /// Returns `true` if a "no" of the filter of any of these blocks proves that the block has no matching
+    /// log: the profile says so of all of them, and no block refuted it.
+    pub(crate) fn prove_absence(&self, blocks: &RangeInclusive<u64>) -> bool {
+        let prove = |range: &ProfileRange| range.bloom.proves_absence();
+        self.profile.within(blocks).iter().all(prove) && !self.are_refuted()
     }
 
     /// Returns `true` if the filter of a block of the chain lacks bits of a log, so that filters of this

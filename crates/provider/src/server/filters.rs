@@ -397,7 +397,7 @@ impl Subscriptions {
             Some(query) => {
                 check_new_logs(&query)?;
                 // It could never send anything.
-                call.check_profile(heads.latest)?;
+                call.check_profile(&(heads.latest..=heads.latest))?;
                 held.grow(bytes_of(&query))?;
                 let compiled = query.compile();
                 Selects::Logs(Arc::new((query, compiled)))

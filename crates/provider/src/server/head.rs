@@ -145,7 +145,7 @@ impl Proven {
                 )
             };
             let head = named(BlockTag::Latest).map_err(failed)?;
-            let (head, named_by) = head.ok_or("no upstream has a block")?;
+            let (head, named_by) = head.ok_or("no node has a block")?;
             // A node that fails says nothing about what is final: the known block stays.
             let finalized = named(BlockTag::Finalized).unwrap_or_default();
             let finalized = finalized.map(|(block, _)| BlockRef::from(&block));
@@ -167,7 +167,7 @@ impl Proven {
     /// Fetches what the installed filters will ask for, if a block may have it.
     pub(super) fn look_ahead(&self, block: &BlockHeader) {
         let block = ChainBlock::from(block);
-        let proves_absence = self.blocks.filters.prove_absence(block.number);
+        let proves_absence = self.blocks.filters.prove_absence(&(block.number..=block.number));
         if self.filters.len() > 0 && self.filters.may_match(&block, proves_absence) {
             // A failure shows when a client asks.
             self.blocks.fetch_together(&[block]);

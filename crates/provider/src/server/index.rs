@@ -14,6 +14,7 @@ use chainsieve::eth::log_query::CompiledQuery;
 use super::Proven;
 use super::operator::RpcServerEvent;
 use crate::follow::index::{NO_HASHES, with_hashes};
+use crate::proven::FilterTrust;
 
 /// Number of blocks that are added at once. An end of the process loses no more than these.
 const PIECE: u64 = 8192;
@@ -111,13 +112,13 @@ impl FilterIndex {
         is_verified.then(|| reader.hash(number)).flatten()
     }
 
-    /// Returns the blocks of a range that may contain a log of the query: all of them where filters
-    /// prove nothing, by `proves_absence` of the first and the last block. The second result is the part of the range that the index has; `None` if it has
-    /// none of the range. If there are more than `limit` candidates, the error is their number.
+    /// Returns the blocks of the part of a range that the index has which may contain a log of the query:
+    /// all of them unless all of their filters prove absence. `None` if the index has none of the range. If
+    /// there are more than `limit` candidates, only their number is returned.
     pub(super) fn candidates(
         &self,
         query: &CompiledQuery,
-        proves_absence: impl Fn(u64) -> bool,
+        filters: &FilterTrust,
         range: &RangeInclusive<u64>,
         limit: u64,
     ) -> Result<Option<Indexed>, String> {
@@ -129,7 +130,7 @@ impl FilterIndex {
         if from > to {
             return Ok(None);
         }
-        let bitmap = if proves_absence(from) && proves_absence(to) {
+        let bitmap = if filters.prove_absence(&(from..=to)) {
             Some(index.candidates(query, from..=to).map_err(|error| self.failed(error))?)
         } else {
             None

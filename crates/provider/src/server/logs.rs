@@ -149,7 +149,7 @@ impl Call {
         if let BlockSelection::AtHash(hash) = *query.blocks() {
             let unknown = || Refusal::UnknownBlock("unknown block".to_owned());
             let block = self.block_of(hash, false, &self.stop)?.ok_or_else(unknown)?;
-            self.check_profile(block.at.number)?;
+            self.check_profile(&(block.at.number..=block.at.number))?;
             let block = ChainBlock::from(&*block);
             return self.limited(self.blocks.logs(&block, query, SEMANTICS)?);
         }
@@ -160,9 +160,8 @@ impl Call {
         if found > limit {
             return Err(Refusal::Limit { what: "blocks", found, limit });
         }
-        self.check_profile(first)?;
-        self.check_profile(last)?;
         let range = first..=last;
+        self.check_profile(&range)?;
         let compiled = query.compile();
         let spans = self.spans(&compiled, &range)?;
         let candidates: Vec<_> =
@@ -182,8 +181,8 @@ impl Call {
         let (first, last) = (*range.start(), *range.end());
         let limit = self.limits.max_candidates;
         let indexed = self.index.as_ref().and_then(|index| {
-            let proves_absence = |number| self.blocks.filters.prove_absence(number);
-            index.candidates(compiled, proves_absence, range, limit).unwrap_or_else(|error| {
+            let filters = &self.blocks.filters;
+            index.candidates(compiled, filters, range, limit).unwrap_or_else(|error| {
                 // The headers can be fetched instead.
                 if let Some(why) = index.unreadable(error) {
                     self.events.log(&RpcServerEvent::IndexFailed { why });
@@ -340,8 +339,7 @@ impl Call {
             let Some(start) = part.numbers().map(|numbers| *numbers.start()) else { continue };
             let [from, to] = [numbers.start(), numbers.end()].map(|number| index(number - start));
             let blooms = part.blooms().get(from..=to).unwrap_or_default();
-            let prove = |number: &u64| self.blocks.filters.prove_absence(*number);
-            if prove(numbers.start()) && prove(numbers.end()) {
+            if self.blocks.filters.prove_absence(&numbers) {
                 let found = scan::candidates(compiled, blooms);
                 let block = |at: usize| part.block(numbers.start() + at as u64);
                 candidates.extend(found.into_iter().filter_map(block).map(Candidate::Header));
@@ -355,10 +353,10 @@ impl Call {
 }
 
 impl Proven {
-    /// Returns an error if the receipts of a block need not have all logs.
-    pub(super) fn check_profile(&self, number: u64) -> Result<(), Refusal> {
+    /// Returns an error if the receipts of any of these blocks need not have all logs.
+    pub(super) fn check_profile(&self, blocks: &RangeInclusive<u64>) -> Result<(), Refusal> {
         let profile = &self.blocks.filters.profile;
-        if profile.at(number).receipts == ReceiptsScope::EveryLog {
+        if profile.within(blocks).iter().all(|range| range.receipts == ReceiptsScope::EveryLog) {
             return Ok(());
         }
         let why = format!("receipts of {} need not have all logs", profile.name());
@@ -446,9 +444,9 @@ impl Call {
             if !is_in(query, number) {
                 continue;
             }
-            self.check_profile(number)?;
+            self.check_profile(&(number..=number))?;
             let header = ChainBlock::from(&**block);
-            let proves_absence = self.blocks.filters.prove_absence(number);
+            let proves_absence = self.blocks.filters.prove_absence(&(number..=number));
             if proves_absence && compiled.answer(header.bloom) == BloomAnswer::No {
                 continue;
             }

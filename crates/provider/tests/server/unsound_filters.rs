@@ -4,26 +4,79 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use chainsieve::alloy_primitives::{Address, B256, Bloom, Bytes, Log};
+use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve_provider::{RpcServer, RpcServerEvent};
 use serde_json::{Value, json};
 
 use crate::upstream::{Block, Upstream, ask, get};
-use crate::{provider, until};
+use crate::{Folder, provider, started, until};
 
 const SHOWN: Address = Address::repeat_byte(0x11);
 const HIDDEN: Address = Address::repeat_byte(0x22);
 
 /// A chain whose filters have the bits of one address, although each block has logs of two.
 fn chain(count: u64) -> Vec<Block> {
+    chain_of(count, |_| true)
+}
+
+/// A chain of blocks with logs of two addresses. The filters of some blocks have the bits of only one.
+fn chain_of(count: u64, lacks: impl Fn(u64) -> bool) -> Vec<Block> {
     let log = |address| Log::new_unchecked(address, vec![B256::repeat_byte(1)], Bytes::new());
     let mut chain: Vec<Block> = Vec::new();
-    for _ in 0..count {
+    for number in 0..count {
         let bloom: Bloom = [log(SHOWN)].iter().collect();
         let logs = vec![log(SHOWN), log(HIDDEN)];
-        let block = Block::made_up(chain.last(), 1, logs, Some(&bloom));
+        let block = Block::made_up(chain.last(), 1, logs, lacks(number).then_some(&bloom));
         chain.push(block);
     }
     chain
+}
+
+/// Returns an endpoint of a chain whose properties differ in blocks 2 and 3, with an index of its blocks or without.
+fn with_other_blocks_between(
+    upstream: &Upstream,
+    (bloom, receipts): (BloomSoundness, ReceiptsScope),
+    index: Option<&Folder>,
+) -> RpcServer {
+    let all = (BloomSoundness::Exact, ReceiptsScope::EveryLog);
+    let profile = ChainProfile::assumed("test", all.0, all.1).with_range(2, bloom, receipts, "");
+    let profile = profile.with_range(4, all.0, all.1, "");
+    let serve = provider(&[upstream]).profile(profile).build().expect("nodes").serve();
+    let Some(folder) = index else { return started(serve) };
+    let server = started(serve.index(folder.path()).index_from(0));
+    until("the index", || {
+        let health = get(server.address(), "/health").1;
+        let health: Value = serde_json::from_str(&health).expect("JSON");
+        health["index"] == json!({ "start": 0, "end": 6 })
+    });
+    server
+}
+
+/// Both ends of a range have filters that prove absence, and blocks between them have not: these are never
+/// ruled out.
+#[test]
+fn filters_between_two_sound_ones_rule_nothing_out() {
+    let upstream = Upstream::of(chain_of(7, |number| (2..=3).contains(&number)));
+    let folder = Folder::new("sound-ends");
+    for index in [None, Some(&folder)] {
+        let between = (BloomSoundness::Unsound, ReceiptsScope::EveryLog);
+        let server = with_other_blocks_between(&upstream, between, index);
+        assert_eq!(logs(&server, &all_of(HIDDEN)), truth(&upstream, HIDDEN));
+        assert!(!lacking(&server));
+    }
+}
+
+/// Both ends of a range have all logs in receipts, and blocks between them need not.
+#[test]
+fn receipts_between_two_complete_ones_prove_nothing() {
+    let upstream = Upstream::of(chain_of(7, |_| false));
+    let between = (BloomSoundness::Exact, ReceiptsScope::NotEveryLog);
+    let server = with_other_blocks_between(&upstream, between, None);
+    let answer = ask(server.address(), "eth_getLogs", &json!([all_of(HIDDEN)]));
+    assert_eq!(answer["error"]["data"]["reason"], "chain_profile", "{answer}");
+    for (first, last) in [("0x0", "0x1"), ("0x4", "0x5")] {
+        logs(&server, &json!({ "fromBlock": first, "toBlock": last, "address": HIDDEN }));
+    }
 }
 
 type Events = Arc<Mutex<Vec<RpcServerEvent>>>;
