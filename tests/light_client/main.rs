@@ -2,7 +2,7 @@
 //! restarted, and its wallets are added and removed. The expected results follow from the blocks
 //! alone.
 //!
-//! The [`simulation`] runs 1,500 random schedules, each from a seed, unless
+//! The [`simulation`] runs 500 random schedules, each from a seed, unless
 //! `CHAINSIEVE_SIMULATION=COUNT` or `CHAINSIEVE_SIMULATION=COUNT:FIRST` gives their number and the
 //! first seed. A failure names its seed, and `CHAINSIEVE_SIMULATION=1:SEED` runs this schedule
 //! alone.

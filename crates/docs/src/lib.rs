@@ -28,6 +28,7 @@ pages! {
     EthereumLogs = "docs/ethereum-logs.md";
     Formats = "docs/formats.md";
     Logs = "docs/logs.md";
+    Maintainers = "docs/maintainers.md";
     MembershipFilters = "docs/membership-filters.md";
     ProtocolFilters = "docs/protocol-filters.md";
     Security = "docs/security.md";
@@ -118,6 +119,32 @@ mod tests {
             let page = page.canonicalize().expect("a page");
             assert!(reached.contains(&page), "no link leads to {}", page.display());
         }
+    }
+
+    /// The page for maintainers names files and folders, from the root or from where its sections say.
+    #[test]
+    fn the_files_of_the_house_are_where_the_page_says() {
+        let page = root().join("docs/maintainers.md");
+        let text = std::fs::read_to_string(page).expect("a page");
+        let bases = [
+            "",
+            "crates/provider/src",
+            "crates/filter/src",
+            "crates/cli/src/filter",
+            "src/btc",
+            "src/eth/anchor",
+        ];
+        let mut named = 0;
+        for name in prose(&text).collect::<Vec<_>>().join(" ").split('`').skip(1).step_by(2) {
+            let is_path =
+                |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "/_.-".contains(c);
+            if name.chars().all(is_path) && (name.contains('/') || name.ends_with(".rs")) {
+                let exists = bases.iter().any(|base| root().join(base).join(name).exists());
+                assert!(exists, "{name}");
+                named += 1;
+            }
+        }
+        assert!(named >= 50, "only {named}");
     }
 
     /// Returns the lines of a page outside of its code blocks.

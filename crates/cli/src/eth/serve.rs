@@ -33,7 +33,7 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> anyhow::Result<Report> {
     let stop = stop_on_signals()?;
     let (builder, _bar) = builder(&args.rpc, args.rpc.any_number()?, stop.clone());
     let provider = builder.build()?;
-    // An upstream that does not answer holds this question for a whole timeout.
+    // A node that does not answer holds this question for a whole timeout.
     let upstreams: Vec<_> =
         provider.nodes().iter().map(|node| node.endpoint().to_string()).collect();
     print_note(&format!("asking which chain it is: {}", upstreams.join(", ")));
@@ -43,11 +43,11 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> anyhow::Result<Report> {
     let trust = match (&beacon, args.trust_head) {
         (Some(_), _) => "light client",
         (None, false) => "anchor",
-        (None, true) => "the head that the upstreams name",
+        (None, true) => "the head that the nodes name",
     };
     let following = Following { anchors: args.trust.anchor.clone(), beacon };
     let (provider, warnings) = if args.trust_head {
-        let words = "all answers are only as authentic as the head that the upstreams name";
+        let words = "all answers are only as authentic as the head that the nodes name";
         (provider, vec![words.to_owned()])
     } else {
         let warnings = following.begin()?.0;

@@ -111,7 +111,7 @@ fn create_folder(folder: &Path) -> Result<(), String> {
 impl Proven {
     /// Returns what the answers rest on, in words.
     fn trust(&self) -> &'static str {
-        if self.anchor.is_some() { "anchor" } else { "head named by the upstreams" }
+        if self.anchor.is_some() { "anchor" } else { "head named by the nodes" }
     }
 
     /// Sets the gauges: the blocks that are known now, and what clients hold. Each figure is asked of the part that

@@ -226,15 +226,16 @@ impl Metrics {
         let help = "Time from the call of a client to its answer";
         let durations = self.durations.0.clone();
         registry.register_with_unit("request_duration", help, Unit::Seconds, durations);
-        let help = "Logs that an answer of eth_getLogs of the upstream lacked";
+        let help = "Logs that an answer of eth_getLogs of the node lacked";
         registry.register("upstream_omitted_logs", help, self.omitted.clone());
-        let help = "Logs of the upstream with a member that is not the proven one";
+        let help = "Logs of the node with a member that is not the proven one";
         registry.register("upstream_altered_logs", help, self.altered.clone());
-        let help = "Logs of the upstream that are in no block";
+        let help = "Logs of the node that are in no block";
         registry.register("upstream_invented_logs", help, self.invented.clone());
-        let help = "Answers of eth_getLogs of the upstream that were compared with proven logs";
+        let help = "Answers of eth_getLogs of the node that were compared with proven logs";
         registry.register("upstream_compared_answers", help, self.compared.clone());
-        let help = "Blocks whose receipts, transactions or withdrawals from the upstream have a wrong root";
+        let help =
+            "Blocks whose receipts, transactions or withdrawals from the node have a wrong root";
         registry.register("upstream_wrong_blocks", help, self.wrong.clone());
         let help =
             "Blocks whose filter lacks bits of a log, although the chain's profile rules that out";
@@ -264,7 +265,7 @@ impl Metrics {
         registry.register("filter_memory_bytes", help, self.standing.clone());
         let help = "Times that a limit refused a client something, or ended its connection";
         registry.register("limits_reached", help, self.limits.clone());
-        let help = "Calls that were passed to an upstream without a proof";
+        let help = "Calls that were passed to a node without a proof";
         registry.register("unverified_calls", help, self.unverified.clone());
     }
 

@@ -413,7 +413,7 @@ impl Proven {
                 Ok(Ok(result)) => return Ok(result),
                 Ok(Err(error)) => {
                     let malformed =
-                        |_| ErrorObject::new(-32000, "the error of the upstream is malformed");
+                        |_| ErrorObject::new(-32000, "the error of the node is malformed");
                     return Err(serde_json::from_str(error.get()).unwrap_or_else(malformed));
                 }
                 Err(error) => failed.get_or_insert(format!("{}: {error}", node.name())),

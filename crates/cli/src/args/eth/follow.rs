@@ -147,28 +147,28 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
 const SERVE_HELP: &str = "\
 Listens for JSON-RPC over HTTP and WebSocket. An answer leaves only if it is proven: its blocks lead to a hash
 that you trust, and its logs are read from all receipts of each block that may have one, under the receipts root
-of the block's header. What an upstream leaves out is therefore in the answer all the same, and is counted.
+of the block's header. What a node leaves out is therefore in the answer all the same, and is counted.
 Transaction hashes are bound by the transactions root. If something cannot be proven, the answer is an error that
 says what is missing.
 
 Proven: eth_getLogs, eth_newFilter, eth_newBlockFilter, eth_getFilterChanges, eth_getFilterLogs,
 eth_uninstallFilter, eth_subscribe (logs, newHeads), eth_getBlockReceipts, eth_getTransactionReceipt,
-eth_getBlockByNumber, eth_getBlockByHash, eth_blockNumber, eth_chainId, net_version; web3_clientVersion names
-this program. `latest` is the newest verified block, `safe` and `finalized` are the newest final one. Any other
+eth_getBlockByNumber, eth_getBlockByHash, eth_getHeaderByNumber, eth_getHeaderByHash, eth_getTransactionByHash and
+the other methods for transactions, ommers and encodings of blocks (docs/endpoint.md lists them), eth_blockNumber,
+eth_chainId, net_version; web3_clientVersion names this program. `latest` is the newest verified block, `safe` and `finalized` are the newest final one. Any other
 method is refused, or passed on without a proof (--unverified pass): such an answer has the member `unverified`,
 and over HTTP the header chainsieve-unverified.
 What cannot be proven of these methods: that a transaction or hash is in no block (null), and blobGasPrice (left out).
 
 The head comes from --beacon and --checkpoint (a light client: the newest block that two thirds of a sync committee
-signed), from --anchor (that block, and no newer one), or with --trust-head from the upstreams: then all answers
-are only as authentic as the head that they name.
+signed), from --anchor (that block, and no newer one), or with --trust-head from the nodes: then all answers are
+only as authentic as the head that they name.
 
 Also served: GET /health (503 until a block is verified, or while the head is too old), GET /metrics (for
 Prometheus). Errors have the codes of EIP-1474 and data.reason: not_ready, beyond_verified_head, limit (never
 granted), busy (later), abandoned (took too long), unknown_block, unverified_method, no_receipts,
-no_transactions, no_withdrawals, no_ommers, unknown_type,
-no_headers, chain_profile, gap, upstream. An error for lack of receipts has data.proven (ranges that are proven) and
-data.missing.
+no_transactions, no_withdrawals, no_ommers, unknown_type, no_headers, chain_profile, gap, upstream (no node
+answered). An error for lack of receipts has data.proven (ranges that are proven) and data.missing.
 
 Ends at Ctrl-C or SIGTERM with exit code 0.
 
@@ -178,6 +178,8 @@ JSON: one object per line, of one of these kinds:
   head_failed  why
   indexed      blocks{start, end}: the index has them
   index_failed why
+  filters_refuted
+               block{number, hash}, log_index: its filter lacks bits, so that no filter proves anything any more
   wrong_logs   upstream, range{start, end}, found{omitted, altered, invented}
   summary      head{number, hash}, calls (of clients), warnings[]: the last line";
 
@@ -186,7 +188,7 @@ JSON: one object per line, of one of these kinds:
 pub(crate) enum Unverified {
     /// They get an error.
     Refuse,
-    /// They are passed to an upstream, and the answer is marked.
+    /// They are passed to a node, and the answer is marked.
     Pass,
 }
 
@@ -199,7 +201,7 @@ pub(crate) struct ServeArgs {
     pub(crate) listen: SocketAddr,
     /// Allow an address that other machines can reach
     ///
-    /// Whoever reaches it can use the upstreams at your cost
+    /// Whoever reaches it can use the nodes at your cost
     #[arg(long)]
     pub(crate) listen_anywhere: bool,
     /// Answer only requests for this host, as in their Host header, for example `localhost:*`
@@ -229,7 +231,7 @@ pub(crate) struct ServeArgs {
     /// What happens to calls whose answers cannot be proven
     #[arg(long, value_enum, default_value_t = Unverified::Refuse)]
     pub(crate) unverified: Unverified,
-    /// Do not ask the upstreams for logs to count what they leave out
+    /// Do not ask the nodes for logs to count what they leave out
     #[arg(long)]
     pub(crate) no_compare: bool,
     /// Seconds between requests for a newer head
@@ -239,7 +241,7 @@ pub(crate) struct ServeArgs {
     /// any age will do, unless given)
     #[arg(long, value_name = "SECONDS", value_parser = count(1..=u64::MAX))]
     pub(crate) max_head_age: Option<u64>,
-    /// Trust the head that the upstreams name
+    /// Trust the head that the nodes name
     #[arg(long, help_heading = "What you trust", conflicts_with_all = ["anchor", "beacon", "data", "checkpoint"])]
     pub(crate) trust_head: bool,
     #[command(flatten)]
