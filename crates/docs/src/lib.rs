@@ -27,6 +27,7 @@ pages! {
     Endpoint = "docs/endpoint.md";
     EthereumLogs = "docs/ethereum-logs.md";
     Formats = "docs/formats.md";
+    Json = "docs/json.md";
     Logs = "docs/logs.md";
     Maintainers = "docs/maintainers.md";
     MembershipFilters = "docs/membership-filters.md";

@@ -11,7 +11,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 /// The options of every command about its output.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct OutputArgs {
-    /// Print JSON; each command's --help lists the fields
+    /// Print JSON instead of text
     #[arg(long, global = true, display_order = 100)]
     pub json: bool,
     /// Print no notes and no progress on standard error

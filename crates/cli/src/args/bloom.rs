@@ -18,11 +18,7 @@ or txid:HEX. Any item may be written KIND:VALUE. Files and standard input contai
 # starts a comment.
 
 The payload is written to standard output as hex, the table to standard error. `chainsieve btc match
---help` describes how a filter is matched.
-
-JSON: payload, elements[{kind, item, index, data}], sized_for, bytes, hash_funcs, tweak,
-tweak_random, update, target_rate, rate, privacy{own, others} (numbers of addresses expected to match),
-warnings[]";
+--help` describes how a filter is matched.";
 
 /// Build the filter of a wallet: the payload of a filterload message.
 #[derive(Debug, Args)]
@@ -90,10 +86,7 @@ pub(crate) struct NewArgs {
 }
 
 const INSPECT_HELP: &str = "\
-Exit code 1 means that nodes reject the filter because it exceeds their size limits.
-
-JSON: bytes, hash_funcs, tweak, flags, update, bits, bits_set, fill, rate, estimated_elements (null
-if unbounded), matches_everything, accepted_by_nodes, trailing_bytes, warnings[]";
+Exit code 1 means that nodes reject the filter because it exceeds their size limits.";
 
 /// Show the fields, fill and false-positive rate of a filter, and warn of anything unusual.
 #[derive(Debug, Args)]
@@ -158,12 +151,7 @@ impl FromStr for Range {
 const MATCH_HELP: &str = "\
 The filter is updated as a node updates it, across all inputs in their order: a coin received in one
 block is found when a later block spends it. Witness data is never matched.
-Exit code 1 means that nothing matched.
-
-JSON: inputs[{source, kind, hash, transactions, matches[{index, txid, reasons[…]}]}], matched,
-inserted, payload (the updated filter), warnings[]. A reason is {kind: everything | txid}, {kind:
-output, vout, push, data, script, address, satoshis, inserted}, {kind: spent, vin, outpoint}, or
-{kind: input_data, vin, push, data}";
+Exit code 1 means that nothing matched.";
 
 /// Match blocks or transactions against a filter, as a node does.
 #[derive(Debug, Args)]
@@ -206,12 +194,7 @@ Exit codes: 0 the merkleblock is valid, and proves all given transactions
 
 If nothing matched, a node sends a valid merkleblock without transactions: exit code 0. If the
 merkleblock contains the coinbase transaction, give that transaction too: only the coinbase proves the
-height of the merkle tree.
-
-JSON: valid, error (null if valid), policy, network, block_hash, previous_block, time,
-proof_of_work (true if checked), named (true if the header is that of --block-hash), depth (coinbase |
-unproven), transactions (number, as claimed), proven[{index, txid, delivered}], not_in_tree[txid],
-not_proven[], warnings[]";
+height of the merkle tree.";
 
 /// Verify a merkleblock, and list what it proves and what it does not prove.
 #[derive(Debug, Args)]

@@ -20,12 +20,7 @@ Hex and raw blocks do not contain the scripts that they spend. Scripts of output
 the input created are known; the others must be in --prev-txs.
 
 Each filter is written to the file before its line is printed. If the command is stopped, these filters
-are kept, and --append continues after them. The file is created when the first filter is written.
-
-JSON: one object per line, of one of these kinds:
-  filter   height, hash, elements, bytes, filter, filter_hash, filter_header (null if the previous
-           filter header is unknown): one line for each block
-  summary  blocks, first, last, bytes, filter_header, out, warnings[]: the last line";
+are kept, and --append continues after them. The file is created when the first filter is written.";
 
 /// Build the compact filters of blocks and the filter headers.
 #[derive(Debug, Args)]
@@ -76,15 +71,7 @@ Exit codes: 0 something was found
             3 a filter header differs from a --header that you trust
             4 a --header is given for a height that the file does not contain, or the filters came through
               a pipe and some were not searched for scripts that --gap-limit added
-            5 a file is damaged: the filters before the damage were searched; the report has their heights
-
-JSON: one object per line, of one of these kinds:
-  hit        height, hash, scripts[{item, path (position in <0;1> of a descriptor), index, script}]
-  candidate  height, hash, why: a block whose filter cannot be read
-  summary    filters, first, last, bytes, hits, scripts, expected_by_chance (scripts found in a
-             filter), filter_header, compared_to, passes (over the filters), unsearched[{item,
-             first_index, last_index, first, last}] (heights at which not all of these indices were
-             searched), seconds, damage (null if none), warnings[]: the last line";
+            5 a file is damaged: the filters before the damage were searched; the report has their heights";
 
 /// Search the filters of many blocks for scripts.
 #[derive(Debug, Args)]
@@ -144,11 +131,7 @@ Exit codes: 0 valid: the filter contains every script that the block creates and
 With --proof, a proof that --proof-out wrote is verified. Exit code 0 then means that the proof holds, so
 the filter is invalid, and 3 that it does not hold. Anyone can make an invalid filter and prove that it is
 invalid: give the hash of the filter in question with --filter-hash, so that a proof about another filter is
-rejected.
-
-JSON: verdict, block_hash, filter_hash, elements, and by verdict basis (transactions | trusted: spent
-scripts that are not proven), proof{evidence, bytes, out}, reason, missing_txids[] (to be given with
---prev-txs); warnings[]. Of a proof: holds, block_hash, filter_hash, reason, warnings[]";
+rejected.";
 
 /// Compare a filter with its block: valid, invalid, or not decided; or verify the proof of an invalid
 /// filter.
@@ -208,10 +191,7 @@ printed.
 Exit codes: 0 no difference
             3 a filter header differs from a given one
             4 filter headers are given for heights that the file does not contain
-            5 the file is damaged
-
-JSON: filters, first, last, last_hash, filter_header, compared, mismatch{height, computed, given}, damage,
-warnings[]";
+            5 the file is damaged";
 
 /// Recompute the filter headers of a file of filters and compare them.
 #[derive(Debug, Args)]

@@ -111,14 +111,7 @@ Exit codes: 0 caught up, or ended with Ctrl-C: false_filters tells which peers w
             4 gave up: no progress for --give-up seconds, every --peer is banned for breaking the
               protocol, or none offers compact filters; what was received is kept
             5 no peer could be reached for --give-up seconds; or --data cannot be read or written, or
-              belongs to another network
-
-JSON: ended (caught_up | interrupted | gave_up), network, tip{height, block, time}, work (hex),
-headers_only, from, answered_to (complete up to this height, or null), grades[{from, to, grade, peers}],
-disputes[text], false_filters[{peer, height, block, filter_hash, proof}] (proof: hex for `btc cf
-audit --proof`, or null), peers[{address, agent, height, services[], state, banned_for}], warnings[]
-Grades of filters: scanned (the block itself was scanned) > audited (equals the filter built from the
-block) > checkpoint (a --checkpoint commits to it) > peers (this number of peers agree) > one_peer";
+              belongs to another network";
 
 /// Fetch headers, filter headers and filters, and compare the peers' answers.
 #[derive(Debug, Args)]
@@ -173,25 +166,7 @@ Exit codes: 0 caught up with --once, or ended with Ctrl-C or SIGTERM: the hits s
             4 the chain ends before --from or --to; or gave up: with --once, no progress for --give-up
               seconds; in any mode, every --peer was banned for breaking the protocol. What was received
               is kept
-            5 a malformed item; with --once, no peer could be reached; or --data cannot be read or written
-
-JSON: one object per line, of one of these kinds:
-  hit        height, block, index (null while unconfirmed), txid, received[{vout, satoshis, script,
-             address, item, path, index}], spent[{vin, outpoint, item, script, certain}], evidence
-             (block | merkle_proof | unconfirmed), confirmations, reason (matched | disputed |
-             spot_audit | filtered_block | relayed), peer, again
-  reorg      fork{height, block}, disconnected[{height, block}] (while the command ran),
-             withdrawn[{height, block, txid}] (also hits that were not printed because of a kill)
-  graded     from, to, grade, peers: the new grade of the filters of these blocks
-  reopened   from, to: the earlier grades of these blocks are withdrawn; new ones will follow
-  finding    finding (disputed | false_filter | undecided | suspicious | block_unavailable | refused |
-             none_seen | first_unknown | lacks_service | clock_behind | stale_tip | privacy | …), height,
-             block (null if no block is concerned), text: what is disputed, missing or not certain
-  caught_up  height, block, work, answered_to (complete up to this height, or null), confirmed,
-             unconfirmed: every block that the peers have is scanned
-  summary    ended (caught_up | interrupted | gave_up | closed), network, protocol, tip{height, block,
-             time}, work, birthday, answered_to, grades[], hits, again, withdrawn,
-             false_filters[…], peers[…], warnings[]: the last line";
+            5 a malformed item; with --once, no peer could be reached; or --data cannot be read or written";
 
 /// Watch addresses, scripts, keys and coins, in past blocks and then in new ones.
 #[derive(Debug, Args)]
@@ -249,18 +224,7 @@ and filtered blocks (BIP37), mempool (BIP35), filters and filter headers (BIP157
 opens no connections, accepts no transactions or blocks from peers, and does not validate transactions.
 It keeps all blocks, filters and scripts in memory, and for each peer one message in each direction.
 
-Ctrl-C or SIGTERM ends the node, with exit code 0.
-
-JSON: one object per line, of one of these kinds:
-  listening     address, network, blocks, height, tip, transactions, services[]
-  chain         blocks, height, tip, disconnected
-  mempool       transactions
-  connected     peer, address
-  ready         peer, user_agent, protocol
-  disconnected  peer, reason, misbehaved
-  refused       address, reason
-  warning       text
-  summary       connections, blocks, height, tip: the last line";
+Ctrl-C or SIGTERM ends the node, with exit code 0.";
 
 /// Run a test node for wallets that serves a folder of blocks.
 #[derive(Debug, Args)]

@@ -29,12 +29,7 @@ without the file header. Sizes are exact, or within 2 % for rolling, cuckoo, com
 filters. The size of a ribbon filter is an upper bound: the filter takes 2 to 8 % less. The rate is the
 false-positive rate of the filter after all keys are inserted. It is at most --fpr. It is lower for kinds
 whose fingerprints have only a few possible sizes. The floor, log2(1/rate) bits per key, is the smallest
-size that any filter of a fixed set can have.
-
-JSON: keys, fpr, floor (bits per key), layouts[{layout, possible, why (if not possible), bits_per_key,
-bytes, upper_bound (true if bytes is an upper bound), hash_funcs, rate, lines_absent, lines_present (mean
-number of cache lines that a query for an absent key and for a present key reads), insert, remove,
-merge}]";
+size that any filter of a fixed set can have.";
 
 /// Compare the sizes of all kinds of filters for a number of keys and a false-positive rate.
 #[derive(Debug, Args)]
@@ -70,11 +65,7 @@ with any hash function. Without the filter, this is possible if the seed is know
 is weak even with a secret seed: use siphash13, the default, if strangers choose the keys. A seed is a
 number in hex; for siphash13 it is the key of 16 bytes in hex.
 
-The file is written under a temporary name and then renamed, so an incomplete file is never visible.
-
-JSON: kind, keys (distinct), lines, empty, duplicates (null if unknown because of --capacity), hash, seed,
-seed_random, target_rate (--fpr or the default, or null), rate, fill, bits, bits_per_key, bytes,
-parameters{}, out, warnings[]";
+The file is written under a temporary name and then renamed, so an incomplete file is never visible.";
 
 /// Build a filter of the keys in files or standard input.
 #[derive(Debug, Args)]
@@ -154,12 +145,7 @@ Prints a line for each key: \"maybe\" or \"no\", and the key. \"no\" is certain.
 the filter, \"maybe\" is printed at the filter's false-positive rate. The summary is written to standard
 error.
 
-Exit codes: 0 at least one key may be in the filter · 1 none of the keys is in the filter
-
-JSON: one object per line, of one of these kinds:
-  answer   key, may_contain, and key_hex if the key is not UTF-8: one line for each key
-  summary  asked, maybe, no, empty, rate (of the filter), expected_by_chance (expected number of
-           \"maybe\" if none of the keys is in the filter), warnings[]: the last line";
+Exit codes: 0 at least one key may be in the filter · 1 none of the keys is in the filter";
 
 /// Test whether a filter may contain keys.
 #[derive(Debug, Args)]
@@ -202,11 +188,7 @@ pub(crate) enum Answers {
 
 const INFO_HELP: &str = "\
 The checksum is verified, and every parameter is checked against the length of the file, before anything
-is shown.
-
-JSON: format, kind, version, checksum, hash, seed, keys (number stored in the filter), estimated_keys
-(null if the fill allows no estimate), bytes, bits, bits_per_key (null without keys), fill, rate,
-parameters{}, warnings[]";
+is shown.";
 
 /// Show a filter's kind, parameters, hash function, fill and false-positive rate.
 #[derive(Debug, Args)]
@@ -233,9 +215,7 @@ Nothing can be converted to or from Guava's format, which places the bits of a k
 build --kind guava` makes such filters, `filter test --as guava` reads them.
 
 --fold halves a bloom, wide-bloom, partitioned, split-block-512 or split-block-256 filter the given number
-of times. Each fold halves the memory and raises the false-positive rate. No key is lost.
-
-JSON: from, to, kind, bytes_before, bytes, rate_before, rate, folds, out, warnings[]";
+of times. Each fold halves the memory and raises the false-positive rate. No key is lost.";
 
 /// Fold or compress a filter, or convert it to or from another program's format.
 #[derive(Debug, Args)]

@@ -59,31 +59,20 @@ fn after_help() -> String {
 Wherever a command reads a filter, a block or a transaction, it takes hex, the name of a file
 (raw or hex), or - for standard input. Results go to standard output, errors, warnings and notes to
 standard error. With --json, a command that prints several lines prints one JSON object on each line.
-The first member of such an object is kind. In the last line, kind is summary."
+The first member of such an object is kind. In the last line, kind is summary. The page docs/json.md of the
+repository lists the members of every command."
     )
 }
-
-const DEMO_HELP: &str = "\
-JSON: block_hash, block_bytes, transactions, watched[], payload, rate, matches[{index, txid,
-reasons[…], own}], merkleblock, delivered[] (transactions without witness), depth, not_proven[],
-audit{headers[], anchor, query, receipts, answered (logs), omitted (the log),
-receipt_proof{transactionIndex, nodes[]}, complete (logs), certificate}, finality{checkpoint, finalized
-(as in `chainsieve eth anchor verify --help`), header}. The reasons are described in `chainsieve btc match
---help`.";
 
 const COMPLETIONS_HELP: &str = "\
 The script goes to standard output:
   bash  chainsieve completions bash > ~/.local/share/bash-completion/completions/chainsieve
   fish  chainsieve completions fish > ~/.config/fish/completions/chainsieve.fish
-  zsh   chainsieve completions zsh > _chainsieve, in a folder of $fpath
-
-JSON: shell, script";
+  zsh   chainsieve completions zsh > _chainsieve, in a folder of $fpath";
 
 const MAN_HELP: &str = "\
 The folder is created if it is missing. If it contains a page of chainsieve already, --force is needed,
-and replaces all pages. `man -l DIR/chainsieve.1` shows the page of the command itself.
-
-JSON: folder, pages (their number)";
+and replaces all pages. `man -l DIR/chainsieve.1` shows the page of the command itself.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -98,7 +87,6 @@ pub(crate) enum Command {
     Filter(filter::FilterCommand),
     /// Run examples on built-in blocks, offline: a wallet's filter, the proof that a log was omitted,
     /// and a finalised block from a checkpoint
-    #[command(after_long_help = DEMO_HELP)]
     Demo,
     /// Print completions for a shell
     #[command(after_long_help = COMPLETIONS_HELP)]

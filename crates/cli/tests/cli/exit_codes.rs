@@ -4,6 +4,7 @@
 
 #![cfg(unix)]
 
+use std::collections::BTreeSet;
 use std::io::{self, Read as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, ExitStatus};
@@ -17,6 +18,7 @@ use chainsieve::bitcoin::p2p::Magic;
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve_client::peers::frame::{read_message, write_message};
 use testkit::eth::beacon_server::Quirk;
+use testkit::pages::root;
 
 use super::cf::{BLOCK_757753, Folder, GOLDEN, KEY, MAINNET};
 use super::eth::anchor;
@@ -290,13 +292,66 @@ fn wrong_with(scene: &Scene, row: &Row) -> Vec<String> {
     found
 }
 
+/// Returns what `docs/json.md` says of a command: its part, the parts of other commands that this one
+/// refers to, and what is common to all commands.
+fn json_page(command: &str) -> String {
+    let page = fs::read_to_string(root().join("docs/json.md")).expect("a page");
+    let (common, _) = page.split_once("\n## ").expect("parts");
+    let parts: Vec<(&str, &str)> =
+        page.split("\n### ").skip(1).filter_map(|part| part.split_once('\n')).collect();
+    let mut found = common.to_owned();
+    let mut names = vec![command];
+    for at in 0.. {
+        let Some(name) = names.get(at) else { break };
+        let part = parts.iter().find(|(title, _)| title == name);
+        let (_, text) = part.unwrap_or_else(|| panic!("docs/json.md lacks {name}"));
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let others = parts.iter().map(|(title, _)| *title);
+        let others = others.filter(|other| words.contains(&format!("`{other}`")));
+        names.extend(others.filter(|other| !names.contains(other)).collect::<Vec<_>>());
+        found += text;
+    }
+    found
+}
+
+/// Returns the members of a value that a page does not name. Names in the maps of arguments and parameters are
+/// not those of the command.
+fn unnamed<'a>(value: &'a Value, page: &BTreeSet<&str>, found: &mut BTreeSet<&'a str>) {
+    match value {
+        Value::Array(values) => values.iter().for_each(|value| unnamed(value, page, found)),
+        Value::Object(members) => {
+            for (name, value) in members {
+                if !page.contains(name.as_str()) {
+                    found.insert(name);
+                }
+                if !["arguments", "parameters"].contains(&name.as_str()) {
+                    unnamed(value, page, found);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
 /// Parses what a command prints with `--json`. Returns the document, or the last of several lines.
 fn parsed(command: &str, stdout: &str) -> Result<Value, String> {
-    let value = |text: &str| serde_json::from_str::<Value>(text).map_err(|error| error.to_string());
+    let page = json_page(command);
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words: BTreeSet<&str> = page.split(|c| !is_part(c)).collect();
+    let value = |text: &str| {
+        let value = serde_json::from_str::<Value>(text).map_err(|error| error.to_string())?;
+        let mut found = BTreeSet::new();
+        unnamed(&value, &words, &mut found);
+        let found = Vec::from_iter(found).join(", ");
+        if found.is_empty() {
+            Ok(value)
+        } else {
+            Err(format!("docs/json.md does not name {found}"))
+        }
+    };
     if !LINES.contains(&command) {
         return value(stdout);
     }
-    let help = run(&[&command.split(' ').collect::<Vec<_>>()[..], &["--help"]].concat()).stdout;
     let mut kinds = Vec::new();
     let mut last = Value::Null;
     for line in stdout.lines() {
@@ -306,8 +361,8 @@ fn parsed(command: &str, stdout: &str) -> Result<Value, String> {
             return Err(format!("a line without a kind: {line}"));
         };
         let kind = text(kind).to_owned();
-        if !help.lines().any(|line| line.starts_with(&format!("  {kind} "))) {
-            return Err(format!("--help does not name lines of kind {kind}"));
+        if !page.contains(&format!("**{kind}**")) {
+            return Err(format!("docs/json.md does not name lines of kind {kind}"));
         }
         kinds.push(kind);
     }
@@ -348,7 +403,7 @@ fn every_command_has_its_rows() {
         let has =
             |about: About| table.0.iter().any(|row| row.command == leaf && row.about == about);
         let help = run(&[&leaf.split(' ').collect::<Vec<_>>()[..], &["--help"]].concat()).stdout;
-        assert!(help.contains("JSON: "), "{leaf}: no fields in {help}");
+        json_page(leaf);
         assert!(has(Good) && has(Slip), "{leaf}");
         assert!(has(Bad) || NO_INPUT.contains(&leaf.as_str()), "{leaf}");
         let calls = help.contains("-rpc <") || help.contains("--peer <");

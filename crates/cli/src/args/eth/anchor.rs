@@ -159,21 +159,7 @@ than what is finalised already is not needed, and its signature is not checked. 
 Proven is that at least two thirds of a sync committee signed a header whose state calls the block finalised.
 This is less than full consensus: no attestations are counted, and members of a sync committee are not slashed
 for a false signature. After a fork that the network's schedule lacks, every update seems wrong. From Gloas
-on, a beacon block binds the last execution block before it, by hash: `lags` is then true.
-
-JSON: status (proven | wrong | undecided), why (null if proven), network, at (seconds since 1970, as all
-times), checkpoint{root, given (false: taken from the bootstrap), slot, time, age and limit (in seconds; the
-limit is the weak-subjectivity period), stale (true if older; each null if the bootstrap is refused)},
-objects[{file, index (in a list, or null), object (bootstrap | update |
-finality_update | optimistic_update), slot (of the header, attested in an update), fork (of that slot),
-signature_slot, signed, of (members of the committee), result (accepted | older | undecided | refused |
-unchecked), finalized_slot, optimistic_slot, committee_period (what it brought, each null if nothing), why}]
-(in the order in which they were applied), finalized{slot, root, state_root (of the beacon block), evidence
-(checkpoint | finalized), signed, of, grade (null without --checkpoint), execution{number, hash, lags,
-parent_hash, timestamp, state_root, receipts_root, fee_recipient, gas_limit, gas_used, base_fee_per_gas,
-prev_randao, extra_data, logs_bloom} (all but hash and lags null if only the hash is bound; null if none is)}
-(null if the bootstrap is refused), optimistic (the newest signed header, with the same members; null if it
-is not newer), committee_period (the last one that is known), not_proven, warnings[]"
+on, a beacon block binds the last execution block before it, by hash: `lags` is then true."
 );
 
 /// Parses a time: seconds since 1970, or a day, which means its first second in UTC.
@@ -201,17 +187,6 @@ pub(crate) struct VerifyAnchorArgs {
     pub(crate) network: NetworkArgs,
 }
 
-/// Help text about a light client's JSON, for every command that shows one.
-macro_rules! client_json {
-    () => {
-        "\
-network, at (seconds since 1970, as all times), checkpoint{root, slot, time, age and limit (in seconds; age
-is that of the oldest state that the light client ever went on from; the limit is the weak-subjectivity
-period), stale (true if older)}, forced (members that signed the weakest update that was forced, or null),
-committee_period (the last one that is known), finalized (as in `eth anchor verify`), not_proven"
-    };
-}
-
 const SYNC_HELP: &str = concat!(
     "\
 Exit codes: 0 the light client is as new as the newest answer of a beacon node; without --beacon: it is shown
@@ -234,13 +209,7 @@ finalised block.
 
 With --optimistic, each round also asks for the newest signed block, and --watch prints a line when that block
 changes. It is usually a few slots old. It is not final: it may leave the chain again, and no command takes it
-as an anchor. The line says how many members signed it; right after a start, one is enough.
-
-JSON: ",
-    client_json!(),
-    ", folder, servers{asked, answered}, failures[{server, proven (true if an object of the server is invalid),
-why}] (both with --beacon), optimistic (with --optimistic, as finalized), warnings[]. With --watch, one object
-per line, with kind (finalized, or optimistic with --optimistic) and without folder."
+as an anchor. The line says how many members signed it; right after a start, one is enough."
 );
 
 /// Follow the beacon chain from a checkpoint to its newest finalised block, and keep the state.
@@ -291,13 +260,7 @@ From its finalised block, the cheapest way is taken that the sources can serve:
   header proof       on mainnet, from an ere archive (--archive); from Capella on, it needs the list of
                      historical summaries, which Lodestar and Nimbus serve (--beacon)
 Every link is verified. With --out, the links are written to a file: whoever believes the same finalised block
-can verify them again, with this command and without any source.
-
-JSON: status (proven | wrong | undecided), why (null if proven), number, hash (of the block on the chain, or
-null), grade, by[] (the links), expected (the hash of the given header, or null), evidence (bytes of the
-links as JSON), out (the file, or null), ",
-    client_json!(),
-    ", warnings[]."
+can verify them again, with this command and without any source."
 );
 
 /// Prove that a block of any age is on the chain of the newest finalised block.

@@ -67,28 +67,7 @@ and receipts are taken from whichever provider has authentic ones. Exit code 3 m
 answer is wrong. Exit code 4 means that the providers are on different chains and no --anchor decides
 between them. Exit code 5 means that a provider cannot be reached. Blocks whose receipts cannot be fetched
 are undecided, and the rest is reported. If no receipts of any block can be fetched, the exit code is 5,
-unless an answer is proven wrong. URLs and HTTP headers are secrets: only the host is ever shown.
-
-JSON: status (complete | wrong | undecided), first, last, anchored_to (null: nothing is authentic),
-blocks{all, examined, absent_by_bloom, checked_by_receipts, undecidable}, examined[{number, hash,
-verdict, and why if undecidable}], contradicted[{start, end}] (blocks whose filters proved to lack
-bits; only if there are any), undecided[{number, why}] (at most 1,000), findings[{kind,
-block, grounds (answer | anchored | unanchored), proof (true if it proves the answer wrong), at (index
-of the log in the answer, or null), words, log, and by kind: index_in_receipt, receipt_proof{transactionIndex,
-nodes[]}, shown_by (bloom | receipts), instead (the block's log at that position, if known), field,
-actual and answered (for a timestamp), first, claimed, missing_bits, extra_bits}],
-wanted[{number, hash}] (blocks whose receipts are missing), logs (number in the answer), digest,
-transaction_hashes_unbound, query, semantics, chain, certificate (the file), warnings[]. A kind is
-omitted_log, forged_log, wrong_field, duplicate, not_matching, out_of_range, beyond_tag, other_fork,
-arity_dependent, removed or profile_contradicted. With --rpc also: provider{name (A | B), host}, and
-name in each finding as provider; chain_id, chain_from (user | provider: whose claim it is),
-anchor{number, hash} (null if --anchor is not on the chain), anchor_from (user | light_client | provider;
-with provider anchored_to is null), light_client (as in `eth anchor sync`, without folder and warnings, and
-linked{number, hash, grade, by[]}: the block to which it was linked, or null; null without a light client),
-anchor_agreed (true if the other provider has the same block at this height; null without another provider),
-finalized{number, hash} or null, providers[{name, host, receipts_of_blocks}]. With
-two providers: status (of both), first, last, anchored_to, audits[] (each is the report for one provider),
-compared{same, only_a[], only_b[] (at most 1,000 logs)}, warnings[] and the fields from chain_id on."
+unless an answer is proven wrong. URLs and HTTP headers are secrets: only the host is ever shown."
 );
 
 /// Prove whether an answer of eth_getLogs is complete and correct.
@@ -196,14 +175,7 @@ unless they are given.
 ",
     formats_help!(),
     "\n\n",
-    receipts_help!(),
-    "
-
-JSON: status (complete | wrong | undecided), error (null unless wrong), first, last, anchored_to,
-blocks{all, examined, absent_by_bloom, checked_by_receipts, undecidable}, undecided[{number, why}]
-(at most 1,000), wanted[{number, hash}], logs (as eth_getLogs returns them; null if unknown),
-count and digest (which the certificate commits to), certificate{profile, query, semantics, first, last,
-last_hash, parent_hash}, warnings[]."
+    receipts_help!()
 );
 
 /// The long help of `--chain` for a command that asks no provider.

@@ -57,28 +57,7 @@ Exit code 0: after Ctrl-C or SIGTERM; when --to is reached, and also the anchor 
 
 CSV: block_number, block_hash, transaction_index, transaction_hash (empty if it is not proven), log_index,
 removed, address, topic0 to topic3, data, claimed_transaction_hash (only if nothing proves it), event and
-arguments (a JSON object; both empty unless --abi decodes the log).
-
-JSON: one object per line, of one of these kinds:
-  follow      chain_id, chain, provider, from, to, resumed (last block printed by an earlier
-              run, or null), bloom (exact | superset | absent | unsound: at the first block),
-              anchors[{number, hash}], light_client (as in `eth anchor sync`, without folder and
-              warnings; null if none), confirmations, keep, index_to (last block whose candidates are
-              read from the index), query, semantics, warnings[]: the first line
-  log         the members of eth_getLogs, transactionHash only if it is proven, otherwise
-              claimedTransactionHash, and evidence (receipts: the log was read from the
-              receipts of the block, which match its receipts root), and with --abi decoded{event,
-              signature, arguments{name: value}} or undecoded (why a log of a known event does not
-              fit): numbers are decimal text; an indexed argument of dynamic size is {keccak256}
-  reorg       ancestor, hash (of the last block that stays; null if none stays), blocks (number of
-              removed blocks), logs (number of removed lines that follow)
-  anchor      number, hash: the chain contains this anchor, so all blocks up to it are as authentic
-              as the anchor; of several anchors, the highest; printed in each run
-  checkpoint  block, hash, finalized: all lines up to this block, inclusive, are printed; finalized is
-              the newest final block on this chain, or null
-  summary     blocks, receipts (number of blocks whose receipts were verified), logs, removed
-              (number of lines of each), first, last, last_hash (the last block printed), seconds,
-              warnings[]: the last line";
+arguments (a JSON object; both empty unless --abi decodes the log).";
 
 /// Follow the logs of a query: first in past blocks, then in new ones
 #[derive(Debug, Args)]
@@ -170,18 +149,7 @@ granted), busy (later), abandoned (took too long), unknown_block, unverified_met
 no_transactions, no_withdrawals, no_ommers, unknown_type, no_headers, chain_profile, gap, upstream (no node
 answered). An error for lack of receipts has data.proven (ranges that are proven) and data.missing.
 
-Ends at Ctrl-C or SIGTERM with exit code 0.
-
-JSON: one object per line, of one of these kinds:
-  listening    address, trust, chain_id, upstreams[], warnings[]: the first line
-  head         head{number, hash}, finalized, removed (number of blocks that left the chain)
-  head_failed  why
-  indexed      blocks{start, end}: the index has them
-  index_failed why
-  filters_refuted
-               block{number, hash}, log_index: its filter lacks bits, so that no filter proves anything any more
-  wrong_logs   upstream, range{start, end}, found{omitted, altered, invented}
-  summary      head{number, hash}, calls (of clients), warnings[]: the last line";
+Ends at Ctrl-C or SIGTERM with exit code 0.";
 
 /// What happens to calls whose answers cannot be proven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

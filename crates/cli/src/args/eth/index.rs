@@ -59,14 +59,7 @@ there. If the last block of the index is not on the provider's chain, the blocks
 are removed and listed. Ctrl-C ends the command; blocks added so far are kept.
 
 ",
-    index_help!(),
-    "
-
-JSON: one object per line, of one of these kinds:
-  synced   number, hash (of the last durable block): printed each time that blocks become durable
-  summary  label, added, removed[{number, hash}] (at most 1,000), removed_blocks, first, last,
-           last_hash, sealed_sections (by this command), seconds, headers_per_second, bytes (of the
-           folder), bytes_per_header, block_hashes, warnings[]: the last line"
+    index_help!()
 );
 
 #[derive(Debug, Args)]
@@ -155,14 +148,7 @@ do not. A query for one blockHash is an error. Exit code 1 means that there is n
     "
 Before you rely on a candidate, link its header to a hash that you trust. If the index stores block hashes,
 compare the hash of the candidate. Otherwise use the headers from the candidate to the next block whose
-hash the index stores: the last block of its section of 8,192.
-
-JSON: one object per line, of one of these kinds:
-  candidate  number, hash (null unless the index stores it)
-  summary    label, blocks, first, last, candidates, share, expected_false (candidates by chance, if
-             no block contained a match), link{number, hash} (of the last candidate: the block to
-             which its header is linked; null without a candidate), seconds, query, semantics,
-             warnings[]: the last line"
+hash the index stores: the last block of its section of 8,192."
 );
 
 #[derive(Debug, Args)]
@@ -184,13 +170,7 @@ const INFO_HELP: &str = concat!(
 
 A rate is the false-positive rate of one, two or three values at once: the share of blocks whose filter
 answers \"maybe\" although the block does not contain the values. It is the mean of p^3, p^6 and p^9 over
-the blocks, where p is the fill of each block's filter. A value is an address or a topic.
-
-JSON: label, block_hashes, blocks, first, last, first_hash, last_hash,
-first_time, last_time, sealed_sections, segments[{file, sections, first, last, bytes}], unsealed
-(blocks), bytes (of the folder), bytes_per_header, no_information, empty, fill{min, p10, median,
-mean, p90, max}, rates[of 1 to 3 values], buckets[{first, last, blocks, no_information, empty,
-fill{…}, rates[…]}]."
+the blocks, where p is the fill of each block's filter. A value is an address or a topic."
 );
 
 #[derive(Debug, Args)]
@@ -216,10 +196,7 @@ all given.
     "
 
 Exit codes: 0 valid · 3 the index differs from the headers · 5 the index is damaged. The error contains
-the file, the part and the block.
-
-JSON: valid, error (null if valid), label, blocks, first, last, sections, bytes, compared{blocks,
-first, last, sections (complete ones)} (null without headers), warnings[]."
+the file, the part and the block."
 );
 
 #[derive(Debug, Args)]

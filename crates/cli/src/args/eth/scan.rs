@@ -38,18 +38,7 @@ pub(super) const FORMATS: [Choice<HeaderFormat>; 5] = [
     ("era", Some(FileFormat::Era), "An era1 or ere archive"),
 ];
 
-pub(super) const HEADER_HELP: &str = concat!(
-    formats_help!(),
-    "
-
-JSON: headers[{source, place, hash, number, parent_hash, timestamp, time, layout (frontier | london |
-shanghai | cancun | prague | amsterdam | unknown), fields, bytes, beneficiary, state_root,
-transactions_root, receipts_root, ommers_hash, difficulty, gas_limit, gas_used, extra_data, mix_hash,
-nonce, base_fee_per_gas, withdrawals_root, blob_gas_used, excess_blob_gas, parent_beacon_block_root,
-requests_hash, block_access_list_hash, slot_number (each of these null if the header has none),
-logs_bloom{bytes, bits_set, fill, rates[of 1 to 3 absent values], estimated_values (null if
-unbounded), informative}}], count, linked (true if each header is the parent of the next)"
-);
+pub(super) const HEADER_HELP: &str = formats_help!();
 
 /// Headers that need not form a chain.
 #[derive(Debug, Args)]
@@ -68,12 +57,7 @@ const STATS_HELP: &str = concat!(
 
 A rate is the false-positive rate of one, two or three values at once: the share of blocks whose filter
 answers \"maybe\" although the block does not contain the values. It is the mean of p^3, p^6 and p^9 over
-the blocks, where p is the fill of each block's filter. A value is an address or a topic.
-
-JSON: blocks, first, last, linked, first_time, last_time, no_information (filters that are full or
-not of 256 bytes), empty (no bit set), fill{min, p10, median, mean, p90, max}, rates[of 1 to 3
-values], buckets[{first, last, first_time, last_time, blocks, no_information, empty, fill{…},
-rates[…]}]. A fill is a share of 2048 bits, a time is in seconds since 1970."
+the blocks, where p is the fill of each block's filter. A value is an address or a topic."
 );
 
 /// Show the fill of a chain's log filters, and the false-positive rates that follow from it.
@@ -154,16 +138,7 @@ the chain whose id it returns.
 
 Exit codes: 0 candidates were found
             1 no candidates
-            4 an --anchor is given, and no header at or after the end of the range has its hash
-
-JSON: one object per line, of one of these kinds:
-  candidate  number, hash, answer (maybe | no_information)
-  summary    blocks, first, last, last_hash, candidates, no_information, share, rate (share of
-             blocks that pass by chance), fill (mean), anchored_to (null: no block), query,
-             semantics, chain, chain_from (user | provider | assumed), warnings[], provider{host}
-             (with --rpc), anchor_from (user | light_client | provider), light_client (as in `eth
-             anchor sync`, without folder and warnings, and linked{number, hash, grade, by[]}; or
-             null): the last line"
+            4 an --anchor is given, and no header at or after the end of the range has its hash"
 );
 
 /// Find the blocks that may contain logs of a query.
@@ -223,12 +198,7 @@ const FORECAST_HELP: &str = concat!(
 
 The command computes the cost of answering a query with proof, from the headers alone. Candidates are
 counted. The candidates without a match, the receipts and the bytes are estimated. Estimates of receipts
-and bytes use means over mainnet blocks of 2019 to 2025: single blocks differ by a factor of up to two.
-
-JSON: blocks, first, last, candidates, share, expected_false (candidates without a match), fill{median,
-mean}, receipts, most_receipts, slim_bytes, consensus_bytes, clauses[{what (addresses | topic0 | …),
-values (their number), candidates, share, selects_nothing, each[{value, share}]}], query, semantics,
-warnings[]."
+and bytes use means over mainnet blocks of 2019 to 2025: single blocks differ by a factor of up to two."
 );
 
 /// Estimate the cost of a query before anything is fetched.
