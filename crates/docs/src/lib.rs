@@ -131,7 +131,7 @@ mod tests {
             "",
             "crates/provider/src",
             "crates/filter/src",
-            "crates/cli/src/filter",
+            "crates/cli/tests/transcripts",
             "src/btc",
             "src/eth/anchor",
         ];
