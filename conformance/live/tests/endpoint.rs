@@ -29,6 +29,7 @@ use crate::peers::Need;
 pub(crate) fn tests() -> Vec<Trial> {
     let (viem, ethers) = (&[Need::Anvil, Need::Viem], &[Need::Anvil, Need::Ethers]);
     let both = &[Need::Anvil, Need::Viem, Need::Ethers];
+    let pages = &[Need::Anvil, Need::Web3Py, Need::Viem];
     let (web3, anvil) = (&[Need::Anvil, Need::Web3Py], &[Need::Anvil]);
     vec![
         live("eth_serve_answers_viem", viem, |scene| clients::ask(scene, clients::Client::Viem)),
@@ -59,7 +60,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         live("eth_serve_serves_web3_py_with_its_defaults", web3, |scene| {
             defaults::ask(scene, clients::Client::Web3Py);
         }),
-        live("eth_serve_serves_the_programs_of_the_pages", web3, defaults::programs_of_the_pages),
+        live("eth_serve_serves_the_programs_of_the_pages", pages, defaults::programs_of_the_pages),
         live("eth_serve_ends_a_subscription_of_web3_py", web3, |scene| {
             defaults::ended(scene, clients::Client::Web3Py);
         }),

@@ -13,6 +13,7 @@ use crate::anvil::number;
 use crate::command::Lines;
 use crate::ethereum::Step;
 use crate::harness::{Scene, wait_until};
+use crate::peers;
 
 /// Returns the command that runs the script of defaults.
 fn script(client: Client, task: &str, arguments: &[&str]) -> Command {
@@ -57,25 +58,31 @@ pub(super) fn programs_of_the_pages(scene: &Scene) {
     let (node, chain) = questions::chain(scene, 49);
     let endpoint = Endpoint::of(scene, &node);
     let contract = chain.runners[0].to_string();
-    let run = |page: &str, more: &str| {
+    let run = |page: &str, language: &str, more: &str| {
         let text = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page);
         let text = fs::read_to_string(text).expect("a page");
-        let programs = text.split("```python\n").skip(1).map(|block| {
+        let begin = format!("```{language}\n");
+        let programs = text.split(&begin).skip(1).map(|block| {
             let (program, _) = block.split_once("\n```").expect("its end");
             program
         });
         let program = programs.chain([more]).collect::<Vec<_>>().join("\n");
         let program = program
             .replace("http://127.0.0.1:8546", endpoint.http())
-            .replace("0xC02aaA39b223FE8D0A0e5C4F27eAD9083C756Cc2", &contract);
+            .replace("0xC02aaA39b223FE8D0A0e5C4F27eAD9083C756Cc2", &contract)
+            .replace("26_000_000n", "0n")
+            .replace("26_001_000n", &format!("{}n", node.height()));
         assert!(program.contains(endpoint.http()) && program.contains(&contract), "{program}");
-        let path = scene.path("page.py");
+        let is_python = language == "python";
+        let path = scene.path(if is_python { "page.py" } else { "page.mjs" });
         fs::write(&path, program).expect("written");
-        let mut process = scene.start("client", &mut clients::python(&path));
+        let mut command =
+            if is_python { clients::python(&path) } else { clients::node("viem", &path) };
+        let mut process = scene.start("client", &mut command);
         let status = process.wait();
         assert!(status.success(), "{page}: {status}: {}", process.log());
         let printed = fs::read_to_string(process.output()).expect("text");
-        printed.lines().map(str::to_owned).collect::<Vec<_>>()
+        printed.lines().map(|line| line.replace(" 0x", " ")).collect::<Vec<_>>()
     };
     let head = node.height();
     let of_node = |first: u64| {
@@ -90,14 +97,18 @@ pub(super) fn programs_of_the_pages(scene: &Scene) {
     };
     let last_ten = of_node(head - 9);
     assert!(last_ten.len() >= 5, "{last_ten:?}");
-    assert_eq!(run("README.md", ""), last_ten);
+    assert_eq!(run("README.md", "python", ""), last_ten);
     let more = format!(
         "for log in all_logs(node, '{contract}', 0, {head}, 7):\n    \
          print(log['blockNumber'], log['logIndex'], log['transactionHash'].hex())\n"
     );
     let mut expected = vec![head.to_string()];
     expected.extend(of_node(0));
-    assert_eq!(run("docs/endpoint.md", &more), expected);
+    assert_eq!(run("docs/endpoint.md", "python", &more), expected);
+    // Node.js finds the modules that a program imports in a folder beside the program.
+    let modules = peers::modules_with("viem").expect("the test declares that it needs it");
+    std::os::unix::fs::symlink(modules, scene.path("node_modules")).expect("a link");
+    assert_eq!(run("docs/endpoint.md", "js", ""), of_node(0));
     endpoint.end();
 }
 
