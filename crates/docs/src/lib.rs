@@ -139,7 +139,9 @@ mod tests {
         for name in prose(&text).collect::<Vec<_>>().join(" ").split('`').skip(1).step_by(2) {
             let is_path =
                 |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "/_.-".contains(c);
-            if name.chars().all(is_path) && (name.contains('/') || name.ends_with(".rs")) {
+            if name.chars().all(is_path)
+                && (name.contains('/') || Path::new(name).extension().is_some())
+            {
                 let exists = bases.iter().any(|base| root().join(base).join(name).exists());
                 assert!(exists, "{name}");
                 named += 1;

@@ -3,8 +3,7 @@
 use alloc::vec::Vec;
 
 use alloy_primitives::{B256, Bytes};
-use alloy_trie::proof::ProofRetainer;
-use alloy_trie::{HashBuilder, Nibbles};
+use alloy_trie::Nibbles;
 use chainsieve_lanes::hash::keccak256;
 use chainsieve_lanes::simd::Backend;
 
@@ -48,22 +47,18 @@ impl VerifiedReceipts<'_> {
     /// Any number of proofs costs about as much as one [`proof`](Self::proof).
     pub fn proofs(&self, transaction_indices: &[u64]) -> Vec<ReceiptProof> {
         let receipts = self.receipts();
-        let there = |index: &&u64| **index < receipts.len() as u64;
-        let keys: Vec<_> =
-            transaction_indices.iter().filter(there).map(|index| (*index, key(*index))).collect();
-        if keys.is_empty() {
+        let is_there = |index: &u64| *index < receipts.len() as u64;
+        let indices: Vec<_> = transaction_indices.iter().copied().filter(is_there).collect();
+        if indices.is_empty() {
             return Vec::new();
         }
-        let retainer = keys.iter().map(|(_, key)| *key).collect::<ProofRetainer>();
-        let mut trie = HashBuilder::default().with_proof_retainer(retainer);
-        receipts.add_leaves(&LogBlooms::of(Backend::best(), receipts), &mut trie);
-        trie.root();
-        let nodes = trie.take_proof_nodes();
-        let proof = |(transaction_index, key)| {
-            let nodes = nodes.matching_nodes_sorted(&key).into_iter().map(|(_, node)| node);
-            ReceiptProof { transaction_index, nodes: nodes.collect() }
+        let backend = Backend::best();
+        let trie = receipts.trie(backend, &LogBlooms::of(backend, receipts));
+        let proof = |transaction_index| {
+            let nodes = trie.path(0, transaction_index);
+            ReceiptProof { transaction_index, nodes }
         };
-        keys.into_iter().map(proof).collect()
+        indices.into_iter().map(proof).collect()
     }
 }
 
@@ -104,6 +99,6 @@ impl ReceiptProof {
 }
 
 /// Returns the trie key of a receipt: the nibbles of the RLP of its index.
-pub(super) fn key(transaction_index: u64) -> Nibbles {
+fn key(transaction_index: u64) -> Nibbles {
     Nibbles::unpack(alloy_rlp::encode_fixed_size(&transaction_index))
 }

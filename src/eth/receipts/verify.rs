@@ -4,17 +4,16 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use alloy_primitives::{B256, Bytes, Log};
-use alloy_trie::{EMPTY_ROOT_HASH, HashBuilder, root::adjust_index_for_rlp};
 use chainsieve_lanes::simd::Backend;
 
-use super::proof::key;
 use super::rlp::LogBlooms;
 use super::rlp::is_known;
-use super::{BlockReceipts, Outcome, ReceiptsError};
+use super::{BlockReceipts, Form, Outcome, ReceiptsError};
 use crate::eth::bloom::{self, BloomView};
 use crate::eth::chain_profile::ChainProfile;
 use crate::eth::header::{BlockRef, ChainBlock};
 use crate::eth::log::LocatedLog;
+use crate::eth::ordered_trie::OrderedTries;
 
 /// Relation of a header's filter to the logs of the block's receipts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -211,8 +210,9 @@ impl BlockReceipts {
         if let Some(receipt) = self.iter().position(no_outcome) {
             return Err(ReceiptsError::NoOutcome { receipt });
         }
-        let blooms = LogBlooms::of(Backend::best(), self);
-        let computed = self.root(&blooms);
+        let backend = Backend::best();
+        let blooms = LogBlooms::of(backend, self);
+        let computed = self.trie(backend, &blooms).root(0);
         if computed != receipts_root {
             return Err(self.mismatch(after_byzantium, computed, receipts_root));
         }
@@ -225,10 +225,29 @@ impl BlockReceipts {
         Ok(VerifiedReceipts { header_bloom, ..receipts })
     }
 
-    fn root(&self, blooms: &LogBlooms) -> B256 {
-        let mut trie = HashBuilder::default();
-        self.add_leaves(blooms, &mut trie);
-        if self.is_empty() { EMPTY_ROOT_HASH } else { trie.root() }
+    /// Builds the trie of the receipts.
+    pub(super) fn trie(&self, backend: Backend, blooms: &LogBlooms) -> OrderedTries {
+        // The encodings of receipts that were read from another form.
+        let (mut encoded, mut scratch) = (Vec::new(), Vec::new());
+        let mut ends = Vec::with_capacity(self.len());
+        for (index, entry) in self.entries.iter().enumerate() {
+            if let Form::Fields { .. } = entry.form {
+                let bloom = || blooms.of_receipt(index);
+                encoded.extend_from_slice(self.encoding(entry, bloom, &mut scratch));
+            }
+            ends.push(encoded.len());
+        }
+        let mut start = 0;
+        let items: Vec<&[u8]> = self
+            .entries
+            .iter()
+            .zip(ends)
+            .map(|(entry, end)| match &entry.form {
+                Form::Encoded { encoding, .. } => &self.raw[encoding.clone()],
+                Form::Fields { .. } => &encoded[core::mem::replace(&mut start, end)..end],
+            })
+            .collect();
+        OrderedTries::of(backend, &[&items])
     }
 
     /// Returns the consensus encoding of every receipt, in order.
@@ -258,17 +277,6 @@ impl BlockReceipts {
         let claims = self.claims().get(usize::try_from(index).ok()?)?;
         let is_of_block = claims.block_hash.is_none_or(|claimed| claimed == block);
         claims.transaction_hash.filter(|_| is_of_block)
-    }
-
-    /// Adds every receipt to the trie, in the order of the trie keys.
-    pub(super) fn add_leaves(&self, blooms: &LogBlooms, trie: &mut HashBuilder) {
-        let mut scratch = Vec::new();
-        for at in 0..self.len() {
-            let index = adjust_index_for_rlp(at, self.len());
-            let bloom = || blooms.of_receipt(index);
-            let encoding = self.encoding(&self.entries[index], bloom, &mut scratch);
-            trie.add_leaf(key(index as u64), encoding);
-        }
     }
 
     fn mismatch(&self, after_byzantium: bool, computed: B256, expected: B256) -> ReceiptsError {

@@ -12,12 +12,13 @@ use core::fmt;
 
 use alloy_primitives::{Address, B256, Bytes, U256};
 use alloy_rlp::{Encodable, Header};
-use alloy_trie::root::ordered_trie_root_with_encoder;
 use chainsieve_lanes::hash::keccak256;
+use chainsieve_lanes::simd::Backend;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
 
 use crate::eth::json::message;
 use crate::eth::log::LocatedLog;
+use crate::eth::ordered_trie::OrderedTries;
 
 /// All transactions of a block as a source gives them, in order. Not verified.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -177,7 +178,8 @@ fn hash(encoding: &Bytes) -> B256 {
 
 /// Returns the root of the trie of these encodings, each under its index.
 pub(crate) fn root(encodings: &[Bytes]) -> B256 {
-    ordered_trie_root_with_encoder(encodings, |encoding, out| out.extend_from_slice(encoding))
+    let items: Vec<&[u8]> = encodings.iter().map(|encoding| &encoding[..]).collect();
+    OrderedTries::of(Backend::best(), &[&items]).root(0)
 }
 
 impl BlockTransactions {

@@ -42,7 +42,7 @@ const LINES: [&str; 10] = [
 /// Commands that read no input but their command line.
 const NO_INPUT: [&str; 2] = ["demo", "completions"];
 /// A timeout far longer than any command takes.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// The kind of input that a row tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

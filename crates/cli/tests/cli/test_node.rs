@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use super::{BAD_INPUT, fixture, run};
 
 /// A timeout far longer than any step of these tests takes.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 pub(super) struct Folder(PathBuf);
 

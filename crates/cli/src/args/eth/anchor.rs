@@ -244,8 +244,7 @@ fn default_folder(data: Arg) -> Arg {
     )
 }
 
-const HEADER_HELP: &str = concat!(
-    "\
+const HEADER_HELP: &str = "\
 Exit codes: 0 proven: the block is an ancestor of the newest finalised block, or is that block
             3 wrong: the header is that of another block with this number, or a link is false
             4 not decided: the block is not final yet, or no source leads to it
@@ -260,8 +259,7 @@ From its finalised block, the cheapest way is taken that the sources can serve:
   header proof       on mainnet, from an ere archive (--archive); from Capella on, it needs the list of
                      historical summaries, which Lodestar and Nimbus serve (--beacon)
 Every link is verified. With --out, the links are written to a file: whoever believes the same finalised block
-can verify them again, with this command and without any source."
-);
+can verify them again, with this command and without any source.";
 
 /// Prove that a block of any age is on the chain of the newest finalised block.
 #[derive(Debug, Args)]

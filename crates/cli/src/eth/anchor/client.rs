@@ -20,7 +20,7 @@ use crate::eth::header::decimal;
 
 /// Age of a finalised block from which a warning says that it may not be the newest one. Finality
 /// takes about 15 minutes.
-const OLD: Duration = Duration::from_secs(60 * 60);
+const OLD: Duration = Duration::from_hours(1);
 
 /// Returns `--data`, or the network's folder in the platform's data folder.
 pub(super) fn data_folder(data: Option<&PathBuf>, network: &Network) -> anyhow::Result<PathBuf> {

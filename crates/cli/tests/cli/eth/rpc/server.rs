@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::*;
 
 /// A timeout longer than any test runs.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// One HTTP request.
 pub(super) struct Post {

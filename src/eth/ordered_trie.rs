@@ -1,0 +1,330 @@
+//! The tries of lists: item `i` is stored under the RLP of `i`, as receipts and transactions are under
+//! the roots of a header.
+//!
+//! A node can be hashed once its children are. So nodes are hashed by height, from the leaves on, and
+//! all nodes of one height together, of all lists: the vector instructions hash several at a time.
+//!
+//! Source: Yellow Paper 4.3.2, 4.3.3 and appendix D.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use alloy_primitives::{B256, Bytes};
+use alloy_rlp::{EMPTY_STRING_CODE, Encodable, Header};
+use alloy_trie::EMPTY_ROOT_HASH;
+use chainsieve_lanes::hash::keccak256_each;
+use chainsieve_lanes::simd::Backend;
+
+/// Length in bytes of a hash. A node that is shorter is part of its parent.
+const HASH: usize = 32;
+/// Greatest number of nibbles of a key: those of the RLP of a 64-bit index.
+const NIBBLES: usize = 18;
+/// The number of a child that a branch does not have.
+const NONE: u32 = u32::MAX;
+
+/// The tries of some lists.
+#[derive(Debug)]
+pub(crate) struct OrderedTries {
+    nodes: Vec<Node>,
+    /// The encodings of all nodes, in the order in which they were hashed.
+    encodings: Vec<u8>,
+    /// The root of each list; `None` for an empty list.
+    roots: Vec<Option<u32>>,
+}
+
+#[derive(Debug)]
+struct Node {
+    kind: Kind,
+    /// A root is hashed however short it is.
+    is_root: bool,
+    /// Its encoding, in `encodings`.
+    encoding: Range<usize>,
+    /// How its parent refers to it: the RLP of its hash, or its encoding if that is shorter.
+    reference: Reference,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Reference {
+    bytes: [u8; HASH + 1],
+    length: u8,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// An item, and the nibbles of its key that lead to it from its parent.
+    Leaf {
+        path: Path,
+        list: u32,
+        item: u32,
+    },
+    /// Nibbles that all keys below have in common.
+    Extension {
+        path: Path,
+        child: u32,
+    },
+    Branch {
+        children: [u32; 16],
+    },
+}
+
+/// A part of a key, in nibbles.
+#[derive(Debug, Clone, Copy)]
+struct Path {
+    nibbles: [u8; NIBBLES],
+    length: u8,
+}
+
+impl Path {
+    /// Returns the key of an item: the nibbles of the RLP of its index.
+    fn key(index: u64) -> Self {
+        let rlp = alloy_rlp::encode_fixed_size(&index);
+        let mut path = Self { nibbles: [0; NIBBLES], length: 0 };
+        for (pair, byte) in path.nibbles.as_chunks_mut::<2>().0.iter_mut().zip(&rlp) {
+            *pair = [byte >> 4, byte & 15];
+            path.length += 2;
+        }
+        path
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        &self.nibbles[..usize::from(self.length)]
+    }
+
+    fn part(&self, range: Range<usize>) -> Self {
+        let part = &self.as_slice()[range];
+        let mut path = Self { nibbles: [0; NIBBLES], length: 0 };
+        path.nibbles[..part.len()].copy_from_slice(part);
+        path.length = u8::try_from(part.len()).expect("at most 18 nibbles");
+        path
+    }
+
+    /// Returns the encoding of a path (hex prefix), with the flag of a leaf or without, and its length.
+    fn with_prefix(&self, is_leaf: bool) -> ([u8; NIBBLES / 2 + 1], usize) {
+        let nibbles = self.as_slice();
+        let flag = if is_leaf { 0x20 } else { 0 };
+        let (first, rest) = match nibbles.split_first() {
+            Some((first, rest)) if nibbles.len() % 2 == 1 => (flag | 0x10 | first, rest),
+            _ => (flag, nibbles),
+        };
+        let mut bytes = [0; NIBBLES / 2 + 1];
+        bytes[0] = first;
+        let pairs = rest.as_chunks::<2>().0;
+        for (byte, [high, low]) in bytes[1..].iter_mut().zip(pairs) {
+            *byte = high << 4 | low;
+        }
+        (bytes, 1 + pairs.len())
+    }
+}
+
+impl OrderedTries {
+    /// Builds the trie of each list of items.
+    pub(crate) fn of(backend: Backend, lists: &[&[&[u8]]]) -> Self {
+        let items = lists.iter().map(|items| items.len()).sum::<usize>();
+        let mut tries = Self {
+            nodes: Vec::with_capacity(items + items / 8 + 2 * lists.len()),
+            encodings: Vec::new(),
+            roots: Vec::with_capacity(lists.len()),
+        };
+        let mut heights: Vec<Vec<u32>> = Vec::new();
+        for (list, items) in (0_u32..).zip(lists) {
+            let keys = sorted_keys(items.len());
+            let root = (!keys.is_empty()).then(|| tries.add(list, &keys, 0, &mut heights).0);
+            if let Some(root) = root {
+                tries.nodes[root as usize].is_root = true;
+            }
+            tries.roots.push(root);
+        }
+        for nodes in heights {
+            tries.hash(backend, &nodes, lists);
+        }
+        tries
+    }
+
+    /// Adds the nodes of keys that have their first `depth` nibbles in common. Returns the topmost node, and
+    /// its height.
+    fn add(
+        &mut self,
+        list: u32,
+        keys: &[(Path, u32)],
+        depth: usize,
+        heights: &mut Vec<Vec<u32>>,
+    ) -> (u32, usize) {
+        let [(first, _), .., (last, _)] = keys else {
+            let (key, item) = keys[0]; // there is one
+            let path = key.part(depth..usize::from(key.length));
+            return (self.push(Kind::Leaf { path, list, item }, 0, heights), 0);
+        };
+        let (first, last) = (first.as_slice(), last.as_slice());
+        // Keys are sorted, so what the first and the last one have in common, all have.
+        let common = first.iter().zip(last).take_while(|(one, other)| one == other).count();
+        let (mut children, mut height) = ([NONE; 16], 0);
+        // No key is the beginning of another one, so each has a nibble here.
+        for group in
+            keys.chunk_by(|(one, _), (other, _)| one.nibbles[common] == other.nibbles[common])
+        {
+            let nibble = usize::from(group[0].0.nibbles[common]);
+            let (child, below) = self.add(list, group, common + 1, heights);
+            children[nibble % 16] = child;
+            height = height.max(below + 1);
+        }
+        let branch = self.push(Kind::Branch { children }, height, heights);
+        if common == depth {
+            return (branch, height);
+        }
+        let path = keys[0].0.part(depth..common);
+        (self.push(Kind::Extension { path, child: branch }, height + 1, heights), height + 1)
+    }
+
+    fn push(&mut self, kind: Kind, height: usize, heights: &mut Vec<Vec<u32>>) -> u32 {
+        let node = u32::try_from(self.nodes.len()).expect("fewer than 2^32 items are in memory");
+        if heights.len() <= height {
+            heights.resize_with(height + 1, Vec::new);
+        }
+        heights[height].push(node);
+        let reference = Reference { bytes: [0; HASH + 1], length: 0 };
+        self.nodes.push(Node { kind, is_root: false, encoding: 0..0, reference });
+        node
+    }
+
+    /// Encodes and hashes some nodes, whose children are hashed.
+    fn hash(&mut self, backend: Backend, nodes: &[u32], lists: &[&[&[u8]]]) {
+        for &node in nodes {
+            let start = self.encodings.len();
+            encode(&self.nodes, &self.nodes[node as usize].kind, lists, &mut self.encodings);
+            self.nodes[node as usize].encoding = start..self.encodings.len();
+        }
+        let (mut hashed, mut messages) = (Vec::new(), Vec::with_capacity(nodes.len()));
+        for &node in nodes {
+            let Node { encoding, is_root, .. } = &self.nodes[node as usize];
+            if encoding.len() >= HASH || *is_root {
+                hashed.push(node);
+                messages.push(&self.encodings[encoding.clone()]);
+            }
+        }
+        let hashes = keccak256_each(backend, &messages);
+        for &node in nodes {
+            let Node { encoding, reference, .. } = &mut self.nodes[node as usize];
+            if encoding.len() < HASH {
+                reference.bytes[..encoding.len()]
+                    .copy_from_slice(&self.encodings[encoding.clone()]);
+                reference.length = u8::try_from(encoding.len()).expect("below 32");
+            }
+        }
+        for (node, hash) in hashed.into_iter().zip(hashes) {
+            let reference = &mut self.nodes[node as usize].reference;
+            reference.bytes[0] = EMPTY_STRING_CODE + 32;
+            reference.bytes[1..].copy_from_slice(&hash);
+            reference.length = 33;
+        }
+    }
+
+    /// Returns the root of a list.
+    pub(crate) fn root(&self, list: usize) -> B256 {
+        let hash = |root: u32| B256::from_slice(&self.nodes[root as usize].reference.bytes[1..]);
+        self.roots[list].map_or(EMPTY_ROOT_HASH, hash)
+    }
+
+    /// Returns the nodes from the root of a list to an item, which it must have. A node that is part of its
+    /// parent is left out.
+    pub(crate) fn path(&self, list: usize, item: u64) -> Vec<Bytes> {
+        let key = Path::key(item);
+        let (mut next, mut depth, mut nodes) = (self.roots[list], 0, Vec::new());
+        while let Some(at) = next {
+            let Node { kind, encoding, reference, .. } = &self.nodes[at as usize];
+            if reference.length == 33 {
+                nodes.push(Bytes::copy_from_slice(&self.encodings[encoding.clone()]));
+            }
+            (next, depth) = match kind {
+                Kind::Leaf { .. } => (None, depth),
+                Kind::Extension { path, child } => (Some(*child), depth + usize::from(path.length)),
+                Kind::Branch { children } => {
+                    let child = children[usize::from(key.nibbles[depth]) % 16];
+                    (Some(child).filter(|child| *child != NONE), depth + 1)
+                }
+            };
+        }
+        nodes
+    }
+}
+
+/// Returns the keys of a list in ascending order, each with the index of its item.
+fn sorted_keys(items: usize) -> Vec<(Path, u32)> {
+    let items = u32::try_from(items).expect("fewer than 2^32 items are in memory");
+    // The RLP of 0 is 0x80. It follows those of 1 to 127, and comes before those of greater numbers.
+    let order = (1..items.min(128)).chain(0..items.min(1)).chain(128..items.max(128));
+    order.map(|item| (Path::key(item.into()), item)).collect()
+}
+
+/// Appends the encoding of a node, whose children have their references.
+fn encode(nodes: &[Node], kind: &Kind, lists: &[&[&[u8]]], out: &mut Vec<u8>) {
+    let mut list = |payload_length| Header { list: true, payload_length }.encode(out);
+    match kind {
+        Kind::Leaf { path, list: of, item } => {
+            let (path, length) = path.with_prefix(true);
+            let (path, value) = (&path[..length], lists[*of as usize][*item as usize]);
+            list(path.length() + value.length());
+            path.encode(out);
+            value.encode(out);
+        }
+        Kind::Extension { path, child } => {
+            let (path, length) = path.with_prefix(false);
+            let (path, child) = (&path[..length], &nodes[*child as usize].reference);
+            list(path.length() + usize::from(child.length));
+            path.encode(out);
+            out.extend_from_slice(&child.bytes[..usize::from(child.length)]);
+        }
+        Kind::Branch { children } => {
+            let reference = |child: &u32| match *child {
+                NONE => &[EMPTY_STRING_CODE][..],
+                child => {
+                    let Reference { bytes, length } = &nodes[child as usize].reference;
+                    &bytes[..usize::from(*length)]
+                }
+            };
+            // No key ends here, so the value is empty.
+            list(children.iter().map(|child| reference(child).len()).sum::<usize>() + 1);
+            for child in children {
+                out.extend_from_slice(reference(child));
+            }
+            out.push(EMPTY_STRING_CODE);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloy_trie::root::ordered_trie_root_with_encoder;
+
+    /// Returns items of random lengths. Some lists have such short items that nodes are part of others.
+    fn items(count: usize) -> Vec<Vec<u8>> {
+        let mut rng = testkit::Rng::new(count as u64);
+        let longest = [3, 40, 700][rng.below(3)];
+        let mut item = || {
+            let length = rng.below(longest);
+            rng.bytes(length)
+        };
+        (0..count).map(|_| item()).collect()
+    }
+
+    fn root_by_alloy(items: &[Vec<u8>]) -> B256 {
+        ordered_trie_root_with_encoder(items, |item, out| out.extend_from_slice(item))
+    }
+
+    #[test]
+    fn roots_are_those_of_another_implementation() {
+        let counts: Vec<usize> = (0..300).chain([1_000, 65_535, 65_536, 65_700]).collect();
+        for backend in Backend::available() {
+            for counts in counts.chunks(50) {
+                let lists: Vec<_> = counts.iter().map(|&count| items(count)).collect();
+                let views: Vec<Vec<&[u8]>> =
+                    lists.iter().map(|items| items.iter().map(Vec::as_slice).collect()).collect();
+                let views: Vec<&[&[u8]]> = views.iter().map(Vec::as_slice).collect();
+                let tries = OrderedTries::of(backend, &views);
+                for (list, items) in lists.iter().enumerate() {
+                    assert_eq!(tries.root(list), root_by_alloy(items), "{} items", items.len());
+                }
+            }
+        }
+    }
+}
