@@ -205,14 +205,7 @@ impl BlockReceipts {
         receipts_root: B256,
         header_bloom: BloomView<'_>,
     ) -> Result<VerifiedReceipts<'a>, ReceiptsError> {
-        // Without status and post-state the encoding of a receipt is unknown, and so is the root.
-        let no_outcome = |receipt: &super::Receipt| receipt.outcome == Outcome::Unknown;
-        if let Some(receipt) = self.iter().position(no_outcome) {
-            return Err(ReceiptsError::NoOutcome { receipt });
-        }
-        let backend = Backend::best();
-        let blooms = LogBlooms::of(backend, self);
-        let computed = self.trie(backend, &blooms).root(0);
+        let (computed, blooms) = self.root_and_blooms()?;
         if computed != receipts_root {
             return Err(self.mismatch(after_byzantium, computed, receipts_root));
         }
@@ -223,6 +216,28 @@ impl BlockReceipts {
         };
         let header_bloom = receipts.agreement(header_bloom, &blooms.of_block());
         Ok(VerifiedReceipts { header_bloom, ..receipts })
+    }
+
+    /// Computes the receipts root of a block with these receipts.
+    ///
+    /// To verify receipts, compare them with a header by [`verify`](Self::verify). The root alone tells
+    /// which of several blocks they belong to.
+    ///
+    /// # Errors
+    /// Returns [`ReceiptsError::NoOutcome`] if a receipt has neither status nor post-state.
+    pub fn root(&self) -> Result<B256, ReceiptsError> {
+        Ok(self.root_and_blooms()?.0)
+    }
+
+    fn root_and_blooms(&self) -> Result<(B256, LogBlooms), ReceiptsError> {
+        // Without status and post-state the encoding of a receipt is unknown, and so is the root.
+        let no_outcome = |receipt: &super::Receipt| receipt.outcome == Outcome::Unknown;
+        if let Some(receipt) = self.iter().position(no_outcome) {
+            return Err(ReceiptsError::NoOutcome { receipt });
+        }
+        let backend = Backend::best();
+        let blooms = LogBlooms::of(backend, self);
+        Ok((self.trie(backend, &blooms).root(0), blooms))
     }
 
     /// Builds the trie of the receipts.

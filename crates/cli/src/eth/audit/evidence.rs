@@ -9,7 +9,7 @@ use chainsieve::eth::audit::{Audit, Rejection};
 use chainsieve::eth::files::{BlockEntries, FileFormat, JsonValue, JsonValues, body_transactions};
 use chainsieve::eth::header::{BlockRef, LinkedHeaders};
 use chainsieve::eth::log::{LocatedLog, LogJsonError};
-use chainsieve::eth::receipts::{BlockReceipts, ReceiptsError};
+use chainsieve::eth::receipts::BlockReceipts;
 use chainsieve_report::{Source, excerpt, grouped, named};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -22,7 +22,7 @@ const MAX_BODY: u64 = 64 << 20;
 /// Maximum number of files that a warning names.
 const NAMED: usize = 3;
 
-/// Finds the blocks to which receipts belong, among the blocks whose receipts an audit needs.
+/// Finds the blocks to which receipts belong, among the blocks whose receipts audits of one chain need.
 struct Missing<'a> {
     chain: &'a LinkedHeaders,
     by_root: HashMap<B256, Vec<B256>>,
@@ -31,12 +31,15 @@ struct Missing<'a> {
 }
 
 impl<'a> Missing<'a> {
-    /// Collects the blocks whose receipts an audit of this chain needs.
-    fn of(audit: &Audit<'_>, chain: &'a LinkedHeaders) -> Self {
+    /// Collects the blocks whose receipts audits of this chain need.
+    fn of(audits: &[Audit<'_>], chain: &'a LinkedHeaders) -> Self {
         let mut by_root: HashMap<B256, Vec<B256>> = HashMap::new();
-        for BlockRef { number, hash } in audit.unchecked() {
+        for BlockRef { number, hash } in audits.iter().flat_map(Audit::unchecked) {
             if let Some(block) = chain.block(number) {
-                by_root.entry(block.receipts_root).or_default().push(hash);
+                let blocks = by_root.entry(block.receipts_root).or_default();
+                if !blocks.contains(&hash) {
+                    blocks.push(hash);
+                }
             }
         }
         Self { chain, by_root, strangers: Vec::new() }
@@ -46,20 +49,20 @@ impl<'a> Missing<'a> {
         self.chain.block(number).map(|block| block.hash)
     }
 
-    fn wants(&self, audit: &Audit<'_>, whose: Whose) -> bool {
+    fn wants(&self, audits: &[Audit<'_>], whose: Whose) -> bool {
         match whose {
             Whose::Number(number) => {
-                self.by_number(number).is_some_and(|hash| audit.is_unchecked(hash))
+                self.by_number(number).is_some_and(|hash| are_wanted(audits, hash))
             }
-            Whose::Hash(hash) => audit.is_unchecked(hash),
-            Whose::Unknown => audit.unchecked().next().is_some(),
+            Whose::Hash(hash) => are_wanted(audits, hash),
+            Whose::Unknown => audits.iter().any(|audit| audit.unchecked().next().is_some()),
         }
     }
 
     /// Returns the blocks to which these receipts belong and whose receipts are still needed.
     fn blocks(
         &mut self,
-        audit: &Audit<'_>,
+        audits: &[Audit<'_>],
         whose: Whose,
         place: &str,
         receipts: &BlockReceipts,
@@ -68,23 +71,24 @@ impl<'a> Missing<'a> {
             Whose::Number(number) => self.by_number(number).into_iter().collect(),
             Whose::Hash(hash) => vec![hash],
             Whose::Unknown => {
-                let blocks = root(receipts).and_then(|root| self.by_root.get(&root));
+                let root = receipts.root().ok();
+                let blocks = root.and_then(|root| self.by_root.get(&root));
                 if blocks.is_none() {
                     self.strangers.push(place.to_owned());
                 }
                 blocks.cloned().unwrap_or_default()
             }
         };
-        blocks.retain(|hash| audit.is_unchecked(*hash));
+        blocks.retain(|hash| are_wanted(audits, *hash));
         blocks
     }
 
     /// Returns a warning about receipts that were not needed, if receipts of some block are still
     /// missing.
-    fn warning(&self, audit: &Audit<'_>) -> Option<String> {
+    fn warning(&self, audits: &[Audit<'_>]) -> Option<String> {
         // If no receipts are missing, the receipts that were not needed belong to blocks that the
         // filter rules out, so no warning is needed.
-        if self.strangers.is_empty() || !self.wants(audit, Whose::Unknown) {
+        if self.strangers.is_empty() || !self.wants(audits, Whose::Unknown) {
             return None;
         }
         let named = &self.strangers[..self.strangers.len().min(NAMED)];
@@ -96,6 +100,11 @@ impl<'a> Missing<'a> {
     }
 }
 
+/// Returns `true` if an audit needs the receipts of this block.
+fn are_wanted(audits: &[Audit<'_>], block_hash: B256) -> bool {
+    audits.iter().any(|audit| audit.is_unchecked(block_hash))
+}
+
 /// Reads the receipts of the blocks that an audit of this chain needs; also returns warnings about
 /// unreadable files.
 pub(crate) fn read_wanted(
@@ -103,12 +112,13 @@ pub(crate) fn read_wanted(
     chain: &LinkedHeaders,
     paths: &[PathBuf],
 ) -> anyhow::Result<(HashMap<B256, BlockReceipts>, Vec<String>)> {
-    let mut missing = Missing::of(audit, chain);
+    let audits = std::slice::from_ref(audit);
+    let mut missing = Missing::of(audits, chain);
     let mut wanted = HashMap::new();
     let left_out = receipts::read_all(paths, &mut |whose, place, read| {
-        if missing.wants(audit, whose) {
+        if missing.wants(audits, whose) {
             let receipts = read()?;
-            for hash in missing.blocks(audit, whose, &place, &receipts) {
+            for hash in missing.blocks(audits, whose, &place, &receipts) {
                 wanted.insert(hash, receipts.clone());
             }
         }
@@ -117,41 +127,42 @@ pub(crate) fn read_wanted(
     Ok((wanted, left_out))
 }
 
-/// Gives evidence to an audit, and collects warnings.
+/// Gives evidence to audits of one chain, and collects warnings. Each file is read once, because a pipe cannot be
+/// read again.
 pub(crate) struct Feed<'a, 'b> {
-    audit: &'b mut Audit<'a>,
+    audits: &'b mut [Audit<'a>],
     missing: Missing<'a>,
-    /// The hashes of blocks with logs in the answer, by number.
+    /// The hashes of blocks with logs in an answer, by number.
     answered: HashMap<u64, B256>,
-    /// Receipts that the audit accepted, if they are to be embedded in a certificate.
+    /// Receipts that an audit accepted, if they are to be embedded in a certificate.
     kept: Option<Vec<(B256, BlockReceipts)>>,
     warnings: Vec<String>,
 }
 
 impl<'a, 'b> Feed<'a, 'b> {
-    pub(crate) fn new(
-        audit: &'b mut Audit<'a>,
+    pub(crate) fn new<'l>(
+        audits: &'b mut [Audit<'a>],
         chain: &'a LinkedHeaders,
-        logs: &[LocatedLog],
+        answers: impl IntoIterator<Item = &'l LocatedLog>,
         keep: bool,
     ) -> Self {
         let on_chain = |log: &&LocatedLog| {
             chain.block(log.block_number).is_some_and(|block| block.hash == log.block_hash)
         };
-        let answered = logs.iter().filter(on_chain);
+        let answered = answers.into_iter().filter(on_chain);
         Self {
-            missing: Missing::of(audit, chain),
+            missing: Missing::of(audits, chain),
             answered: answered.map(|log| (log.block_number, log.block_hash)).collect(),
             kept: keep.then(Vec::new),
             warnings: Vec::new(),
-            audit,
+            audits,
         }
     }
 
     /// Reads receipts from files, folders and archives.
     pub(crate) fn receipts(&mut self, paths: &[PathBuf]) -> anyhow::Result<()> {
         let left_out = receipts::read_all(paths, &mut |whose, place, read| {
-            if self.missing.wants(self.audit, whose) {
+            if self.missing.wants(self.audits, whose) {
                 self.take(whose, &place, &read()?);
             }
             Ok(())
@@ -179,7 +190,10 @@ impl<'a, 'b> Feed<'a, 'b> {
             let place = format!("byte {}", grouped(entry.offset()));
             let body = entry.decompress(MAX_BODY)?;
             let encodings = body_transactions(&body).context(place)?;
-            if let Err(why) = self.audit.check_transactions(block_hash, &encodings) {
+            let checks = self.audits.iter_mut();
+            let check =
+                |audit: &mut Audit<'_>| audit.check_transactions(block_hash, &encodings).err();
+            if let Some(why) = checks.filter_map(check).last() {
                 self.reject(&format!("transactions of block {number}"), &why);
             }
         }
@@ -188,40 +202,28 @@ impl<'a, 'b> Feed<'a, 'b> {
 
     /// Returns the receipts that were kept, and the warnings.
     pub(crate) fn end(mut self) -> (Vec<(B256, BlockReceipts)>, Vec<String>) {
-        self.warnings.extend(self.missing.warning(self.audit));
+        self.warnings.extend(self.missing.warning(self.audits));
         (self.kept.unwrap_or_default(), self.warnings)
     }
 
     fn take(&mut self, whose: Whose, place: &str, receipts: &BlockReceipts) {
-        for block_hash in self.missing.blocks(self.audit, whose, place, receipts) {
-            match self.audit.check_receipts(block_hash, receipts) {
-                Ok(true) => {
-                    if let Some(kept) = &mut self.kept {
-                        kept.push((block_hash, receipts.clone()));
-                    }
-                }
-                // They prove nothing. Another file may have the receipts with their state roots.
-                Ok(false) => {}
-                Err(why) => self.reject(place, &why),
+        for block_hash in self.missing.blocks(self.audits, whose, place, receipts) {
+            let checks = self.audits.iter_mut().filter(|audit| audit.is_unchecked(block_hash));
+            let checked: Vec<_> =
+                checks.map(|audit| audit.check_receipts(block_hash, receipts)).collect();
+            if let Some(kept) = self.kept.as_mut().filter(|_| checked.contains(&Ok(true))) {
+                kept.push((block_hash, receipts.clone()));
+            }
+            // Where the result is `Ok(false)`, they prove nothing: another file may have the receipts
+            // with their state roots.
+            if let Some(Err(why)) = checked.iter().find(|result| result.is_err()) {
+                self.reject(place, why);
             }
         }
     }
 
     fn reject(&mut self, place: &str, why: &Rejection) {
         self.warnings.push(format!("{place}: {why}"));
-    }
-}
-
-/// Returns the receipts root of receipts; `None` if a field is missing that the root commits to.
-fn root(receipts: &BlockReceipts) -> Option<B256> {
-    // The root to compare with is zero, which never matches, so verification fails with an error
-    // that contains the computed root.
-    match receipts.verify(B256::ZERO, (&[u8::MAX; 256]).into()) {
-        Err(
-            ReceiptsError::RootMismatch { computed, .. }
-            | ReceiptsError::PostStatesMayBeMissing { computed, .. },
-        ) => Some(computed),
-        _ => None,
     }
 }
 

@@ -49,7 +49,8 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
         profile: &profile,
     };
     let mut audit = Audit::new(question, &logs)?;
-    let mut feed = Feed::new(&mut audit, &chain, &logs, args.embed);
+    let audits = std::slice::from_mut(&mut audit);
+    let mut feed = Feed::new(audits, &chain, &logs, args.embed);
     feed.receipts(&args.receipts)?;
     feed.transactions(&args.transactions)?;
     let (kept, mut warnings) = feed.end();
@@ -238,16 +239,11 @@ fn judge(
     let logs = &answers.logs;
     let mut audits = answers.audits()?;
     let questions: Vec<_> = (0..logs.len()).map(|node| answers.question(node)).collect();
-    let mut kept = Vec::new();
-    let mut own_warnings = Vec::new();
-    for (audit, logs) in audits.iter_mut().zip(logs) {
-        let mut feed = Feed::new(audit, chain, logs, args.embed);
-        feed.receipts(&args.receipts)?;
-        feed.transactions(&args.transactions)?;
-        let (given, warnings) = feed.end();
-        kept = given;
-        own_warnings.push(warnings);
-    }
+    let mut feed = Feed::new(&mut audits, chain, logs.iter().flatten(), args.embed);
+    feed.receipts(&args.receipts)?;
+    feed.transactions(&args.transactions)?;
+    let (mut kept, of_files) = feed.end();
+    warnings.extend(of_files);
     let fetched = provider.fetch_receipts(&mut audits, chain).map_err(in_words_of_the_command)?;
     kept.extend(fetched.kept);
     warnings.extend(fetched.warnings.iter().map(words_of));
@@ -272,7 +268,7 @@ fn judge(
     let mut shown = Vec::new();
     for (index, (report, logs)) in reports.iter().zip(logs).enumerate() {
         let question = &questions[index];
-        let mut warnings = std::mem::take(&mut own_warnings[index]);
+        let mut warnings = Vec::new();
         let mut certificate = None;
         if let Some(path) = args.certificate.as_ref().filter(|_| index == certified) {
             let issued = Certificate::from_report(question, report, logs);

@@ -192,32 +192,12 @@ fn damaged_files_are_never_proven() {
 }
 
 #[test]
-fn help_names_every_member() {
-    let objects = Objects::new("anchor-help");
-    let json = json_of(&verify(&objects.all()), YES);
+fn help_says_where_a_checkpoint_comes_from() {
     let help = run(&[&VERIFY[..], &["--help"]].concat()).stdout;
-    let (_, members) = help.split_once("JSON: ").expect("the members");
-    let words: Vec<_> = members.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
-    let mut count = 0;
-    let mut stack = vec![&json];
-    while let Some(value) = stack.pop() {
-        match value {
-            Value::Object(object) => {
-                for (name, value) in object {
-                    assert!(words.contains(&name.as_str()), "{name} is not in --help");
-                    count += 1;
-                    stack.push(value);
-                }
-            }
-            Value::Array(values) => stack.extend(values),
-            _ => {}
-        }
-    }
-    assert!(count > 80, "{count}");
+    let one_line = help.split_whitespace().collect::<Vec<_>>().join(" ");
     for words in
         ["/eth/v1/beacon/headers/finalized", "two or three sources", "no default is built in"]
     {
-        let one_line = help.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(one_line.contains(words), "{words}: {help}");
     }
 }

@@ -41,25 +41,40 @@ fn the_one_that_omits_is_told_from_the_one_that_does_not() {
     assert!(page.contains("17686111  B         omitted"), "{page}");
 }
 
+/// Returns a provider that has not all receipts of any block.
+fn without_receipts() -> Server {
+    provider(Chain::real_and(0), |chain, method, params| {
+        if method == "eth_getTransactionReceipt" {
+            return Some(Err(error(-32601, "method not found")));
+        }
+        (method == "eth_getBlockReceipts").then(|| {
+            let receipts = chain.answer(method, params)?;
+            Ok(json!(receipts.as_array().expect("a list")[1..]))
+        })
+    })
+}
+
+/// A pipe can be read only once, and both audits need what it has.
+#[test]
+fn receipts_from_a_pipe_serve_both_audits() {
+    let case = super::super::audit::Case::new("pipe-of-two");
+    let receipts = fs::read(case.receipts.path()).expect("receipts");
+    let servers = [without_receipts(), without_receipts()];
+    let urls: Vec<String> = servers.iter().map(Server::url).collect();
+    let args = audit_args(&urls, &["--anchor", &case.anchor, "--receipts", "-", "--json"]);
+    let output = run_with(&args, &receipts);
+    assert_eq!(output.code, YES, "{}{}", output.stdout, output.stderr);
+}
+
 #[test]
 fn receipts_that_one_has_not_come_from_the_other() {
-    let without = || {
-        provider(Chain::real_and(0), |chain, method, params| {
-            if method == "eth_getTransactionReceipt" {
-                return Some(Err(error(-32601, "method not found")));
-            }
-            (method == "eth_getBlockReceipts").then(|| {
-                let receipts = chain.answer(method, params)?;
-                Ok(json!(receipts.as_array().expect("a list")[1..]))
-            })
-        })
-    };
-    let (first, second) = (without(), honest(Chain::real_and(0)));
+    let (first, second) = (without_receipts(), honest(Chain::real_and(0)));
     let json = audit(&[&first, &second], &["--anchor", &anchor()], YES);
     assert_eq!(json["providers"][0]["receipts_of_blocks"], 0);
     assert_eq!(json["providers"][1]["receipts_of_blocks"], 2);
     assert_eq!(json["compared"], json!({ "same": true, "only_a": [], "only_b": [] }));
-    let both = audit(&[&without(), &without()], &["--anchor", &anchor()], UNDECIDED);
+    let both =
+        audit(&[&without_receipts(), &without_receipts()], &["--anchor", &anchor()], UNDECIDED);
     assert_eq!(both["status"], "undecided");
     assert_eq!(both["audits"][1]["wanted"].as_array().map(Vec::len), Some(2));
 }
