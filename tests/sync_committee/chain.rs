@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use alloy_primitives::B256;
+use alloy_primitives::{B256, FixedBytes};
 use blst::min_pk::SecretKey;
 use chainsieve::eth::anchor::Grade;
 use chainsieve::eth::anchor::network::{Fork, Network};
 use chainsieve::eth::anchor::sync_committee::{
     Action, BeaconHeaderError, BlobGas, Bootstrap, BoundExecution, Event, Evidence, ExecutionProof,
-    LightClient, LightClientError, Participation, PublicKey, Request, SyncCommittee,
+    LightClient, LightClientError, Participation, Request, SyncCommittee,
 };
 
 use testkit::eth::beacon_world::{Draft, MEMBERS, Members, Tree, World, at, checkpoint, infinity};
@@ -386,7 +386,7 @@ fn invalid_keys() {
     for key in [infinite, uncompressed, off_curve, large, [0; 48]] {
         assert!(blst::min_pk::PublicKey::key_validate(&key).is_err());
         let mut committee = SyncCommittee::clone(valid);
-        committee.keys[5] = PublicKey::new(key);
+        committee.keys[5] = FixedBytes::new(key);
         let error = start_of(&world, &Arc::new(committee)).expect_err("an invalid key");
         assert!(matches!(error, LightClientError::Key { index: 5 }), "{error}");
     }

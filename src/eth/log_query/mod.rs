@@ -442,7 +442,7 @@ impl LogQuery {
     }
 }
 
-/// Maximum sizes of a query and of its result. `None` means no limit.
+/// Maximum sizes of a query. `None` means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct QueryLimits {
     /// Maximum number of distinct addresses.
@@ -451,15 +451,12 @@ pub struct QueryLimits {
     pub topics_per_position: Option<usize>,
     /// Maximum number of blocks in a range, both ends included.
     pub blocks: Option<u64>,
-    /// Maximum number of logs in a result. The result of a query of a single block may have any
-    /// number of logs.
-    pub results: Option<usize>,
 }
 
 impl QueryLimits {
     /// Returns limits that are all `None`.
     pub const fn none() -> Self {
-        Self { addresses: None, topics_per_position: None, blocks: None, results: None }
+        Self { addresses: None, topics_per_position: None, blocks: None }
     }
 
     /// Returns geth's default limits: 1000 addresses, and 1000 topics at each position.
@@ -470,11 +467,11 @@ impl QueryLimits {
         Self { addresses: Some(1_000), topics_per_position: Some(1_000), ..Self::none() }
     }
 
-    /// Returns reth's default limits: 100,001 blocks and 20,000 logs.
+    /// Returns reth's default limit of a query: 100,001 blocks.
     ///
     /// reth's own limit of 100,000 is the difference between the last and the first block number.
     pub const fn reth() -> Self {
-        Self { blocks: Some(100_001), results: Some(20_000), ..Self::none() }
+        Self { blocks: Some(100_001), ..Self::none() }
     }
 
     /// Checks the size of a query and its range. Only distinct values are counted, because a
@@ -497,19 +494,6 @@ impl QueryLimits {
         let found = blocks.count();
         match self.blocks.filter(|&limit| found > limit) {
             Some(limit) => Err(QueryError::TooManyBlocks { found, limit }),
-            None => Ok(()),
-        }
-    }
-
-    /// Checks the number of logs in a result.
-    ///
-    /// # Errors
-    /// Returns an error if the result has too many logs and the query selects more than one block.
-    pub fn check_results(&self, logs: usize, blocks: &ResolvedBlocks) -> Result<(), QueryError> {
-        // A query of a single block cannot be split into smaller queries, so all its logs are
-        // allowed. reth applies its limit in the same way.
-        match self.results.filter(|&limit| logs > limit && blocks.count() > 1) {
-            Some(limit) => Err(QueryError::TooManyLogs { found: logs, limit }),
             None => Ok(()),
         }
     }
@@ -606,14 +590,6 @@ pub enum QueryError {
         /// Maximum number of blocks.
         limit: u64,
     },
-    /// Too many logs.
-    #[error("{found} logs, the limit is {limit}")]
-    TooManyLogs {
-        /// Number of logs in the result.
-        found: usize,
-        /// Maximum number of logs.
-        limit: usize,
-    },
 }
 
 #[cfg(test)]
@@ -671,13 +647,6 @@ mod limits_tests {
             reth.check(&LogQuery::new(), &range(100_008)),
             Err(QueryError::TooManyBlocks { found: 100_002, limit: 100_001 })
         );
-        assert_eq!(reth.check_results(20_000, &range(8)), Ok(()));
-        assert_eq!(
-            reth.check_results(20_001, &range(8)),
-            Err(QueryError::TooManyLogs { found: 20_001, limit: 20_000 })
-        );
-        assert_eq!(reth.check_results(20_001, &range(7)), Ok(()), "a single block");
-        assert_eq!(reth.check_results(20_001, &ONE), Ok(()), "a single block");
         let all = ResolvedBlocks::Range { first: 0, last: u64::MAX };
         assert_eq!(geth.check(&LogQuery::new(), &all), Ok(()));
         assert_eq!(all.count(), u64::MAX, "one less than there are");

@@ -3,12 +3,12 @@
 //! The layouts are those of `light-client/sync-protocol.md` of consensus-specs, from Altair to
 //! Gloas. Nothing here is shared with the decoder of the library.
 
-use alloy_primitives::{B256, U256, hex};
+use alloy_primitives::{B256, FixedBytes, U256, hex};
 use bitcoin::hashes::{Hash as _, sha256};
 use chainsieve::eth::anchor::network::{Fork, Network, Preset};
 use chainsieve::eth::anchor::sync_committee::{
     BeaconHeader, BlobGas, Bootstrap, ExecutionHeader, ExecutionProof, LightClientHeader,
-    PublicKey, SyncAggregate, SyncCommittee, Update, UpdateKind,
+    SyncAggregate, SyncCommittee, Update, UpdateKind,
 };
 use serde_json::{Value, json};
 
@@ -224,8 +224,8 @@ impl Parts {
         let (committee, committee_branch) = if let Some(next) = &update.next_committee {
             ((*next.committee).clone(), padded(&next.branch, committee_depth))
         } else {
-            let keys = vec![PublicKey::ZERO; preset.sync_committee_size()].into();
-            let empty = SyncCommittee { keys, aggregate: PublicKey::ZERO };
+            let keys = vec![FixedBytes::ZERO; preset.sync_committee_size()].into();
+            let empty = SyncCommittee { keys, aggregate: FixedBytes::ZERO };
             (empty, vec![B256::ZERO; committee_depth])
         };
         let finality = update.finality.as_ref();

@@ -13,8 +13,8 @@ use blst::min_pk::{AggregatePublicKey, SecretKey};
 use chainsieve::eth::anchor::network::{Fork, Network, Preset};
 use chainsieve::eth::anchor::sync_committee::{
     Action, BeaconHeader, BlobGas, Bootstrap, Event, ExecutionHeader, ExecutionProof, Finality,
-    LightClient, LightClientError, LightClientHeader, NextCommittee, PublicKey, Signature,
-    SyncAggregate, SyncCommittee, Update,
+    LightClient, LightClientError, LightClientHeader, NextCommittee, SyncAggregate, SyncCommittee,
+    Update,
 };
 use serde_json::{Value, json};
 
@@ -169,8 +169,8 @@ impl Members {
         let public: Vec<_> = keys.iter().map(SecretKey::sk_to_pk).collect();
         let all: Vec<_> = public.iter().collect();
         let sum = AggregatePublicKey::aggregate(&all, false).expect("keys").to_public_key();
-        let keys_of = public.iter().map(|key| PublicKey::new(key.compress())).collect();
-        let aggregate = PublicKey::new(sum.compress());
+        let keys_of = public.iter().map(|key| FixedBytes::new(key.compress())).collect();
+        let aggregate = FixedBytes::new(sum.compress());
         Self { keys, committee: Arc::new(SyncCommittee { keys: keys_of, aggregate }) }
     }
 
@@ -206,7 +206,7 @@ impl Members {
             infinity()
         } else {
             let key = SecretKey::deserialize(&sum.to_be_bytes::<32>()).expect("below the order");
-            Signature::new(key.sign(&message, suite, &[]).compress())
+            FixedBytes::new(key.sign(&message, suite, &[]).compress())
         };
         let mut bits = [0; MEMBERS / 8];
         (0..participants).for_each(|member| bits[member / 8] |= 1 << (member % 8));
@@ -215,10 +215,10 @@ impl Members {
 }
 
 /// Returns the signature at infinity.
-pub fn infinity() -> Signature {
+pub fn infinity() -> FixedBytes<96> {
     let mut bytes = [0; 96];
     bytes[0] = 0xc0;
-    Signature::new(bytes)
+    FixedBytes::new(bytes)
 }
 
 /// Blocks and committees with known keys, of the minimal preset.

@@ -16,12 +16,6 @@ use super::ssz::{Container, DecodeError, byte_leaves, merkle_root};
 use crate::eth::anchor::merkle_branch;
 use crate::eth::anchor::network::{Network, Preset};
 
-/// Compressed public key of a validator, a point of G1.
-pub type PublicKey = FixedBytes<48>;
-
-/// Compressed signature, a point of G2.
-pub type Signature = FixedBytes<96>;
-
 /// Domain separation tag of Ethereum's signatures (proof of possession).
 const SUITE: &[u8] = b"BLS_SIG_BLS12381G2_XMD:SHA-256_SSWU_RO_POP_";
 
@@ -33,11 +27,11 @@ const DOMAIN: [u8; 4] = [7, 0, 0, 0];
 /// SSZ: 48 bytes for each key, then the sum of all keys. 24,624 bytes with the preset of mainnet.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SyncCommittee {
-    /// Keys of the members, in the order of the bits of a [`SyncAggregate`]. A validator may occur
+    /// Compressed keys of the members, points of G1, in the order of the bits of a [`SyncAggregate`]. A validator may occur
     /// several times.
-    pub keys: Box<[PublicKey]>,
-    /// Sum of all keys.
-    pub aggregate: PublicKey,
+    pub keys: Box<[FixedBytes<48>]>,
+    /// Sum of all keys, compressed.
+    pub aggregate: FixedBytes<48>,
 }
 
 impl fmt::Debug for SyncCommittee {
@@ -50,8 +44,8 @@ impl SyncCommittee {
     /// Reads the committee from the fixed part of a container.
     pub(super) fn decode(fields: &mut Container<'_>, preset: Preset) -> Result<Self, DecodeError> {
         let keys = fields.take(48 * preset.sync_committee_size())?;
-        let keys = keys.as_chunks().0.iter().map(|key| PublicKey::new(*key)).collect();
-        Ok(Self { keys, aggregate: PublicKey::new(fields.array()?) })
+        let keys = keys.as_chunks().0.iter().map(|key| FixedBytes::new(*key)).collect();
+        Ok(Self { keys, aggregate: FixedBytes::new(fields.array()?) })
     }
 
     /// Returns the SSZ root: `hash_tree_root`.
@@ -59,14 +53,14 @@ impl SyncCommittee {
     /// # Cost
     /// Two SHA-256 of 64 bytes for each key.
     pub fn root(&self) -> B256 {
-        let leaf = |key: &PublicKey| merkle_root(&byte_leaves(key.as_slice()));
+        let leaf = |key: &FixedBytes<48>| merkle_root(&byte_leaves(key.as_slice()));
         let keys: Vec<_> = self.keys.iter().map(leaf).collect();
         B256::new(merkle_branch::parent(&merkle_root(&keys), &leaf(&self.aggregate)))
     }
 
     /// Returns `true` if all keys are zero: the committee is not there.
     pub(super) fn is_empty(&self) -> bool {
-        self.keys.iter().chain([&self.aggregate]).all(PublicKey::is_zero)
+        self.keys.iter().chain([&self.aggregate]).all(FixedBytes::is_zero)
     }
 }
 
@@ -179,13 +173,13 @@ pub struct SyncAggregate {
     /// One bit for each member of the committee.
     pub bits: Box<[u8]>,
     /// Sum of the signatures.
-    pub signature: Signature,
+    pub signature: FixedBytes<96>,
 }
 
 impl SyncAggregate {
     pub(super) fn decode(fields: &mut Container<'_>, preset: Preset) -> Result<Self, DecodeError> {
         let bits = fields.take(preset.sync_committee_size() / 8)?.into();
-        Ok(Self { bits, signature: Signature::new(fields.array()?) })
+        Ok(Self { bits, signature: FixedBytes::new(fields.array()?) })
     }
 
     /// Returns the number of members that signed.

@@ -9,11 +9,11 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use alloy_primitives::{Address, B256, Bloom, Bytes, U256};
+use alloy_primitives::{Address, B256, Bloom, Bytes, FixedBytes, U256};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use super::committee::{PublicKey, Signature, SyncAggregate, SyncCommittee};
+use super::committee::{SyncAggregate, SyncCommittee};
 use super::header::{
     BeaconHeader, BlobGas, ExecutionHeader, ExecutionProof, Layout, LightClientHeader,
 };
@@ -228,14 +228,14 @@ impl Reader {
 
     fn committee(self, fields: CommitteeFields) -> Result<SyncCommittee, DecodeError> {
         exactly("pubkeys", fields.pubkeys.len(), self.preset.sync_committee_size())?;
-        let keys = fields.pubkeys.into_iter().map(|key| PublicKey::new(key.0)).collect();
-        Ok(SyncCommittee { keys, aggregate: PublicKey::new(fields.aggregate_pubkey.0) })
+        let keys = fields.pubkeys.into_iter().map(|key| FixedBytes::new(key.0)).collect();
+        Ok(SyncCommittee { keys, aggregate: FixedBytes::new(fields.aggregate_pubkey.0) })
     }
 
     fn aggregate(self, fields: AggregateFields) -> Result<SyncAggregate, DecodeError> {
         let bits = fields.sync_committee_bits.0;
         exactly("sync_committee_bits", bits.len(), self.preset.sync_committee_size() / 8)?;
-        let signature = Signature::new(fields.sync_committee_signature.0);
+        let signature = FixedBytes::new(fields.sync_committee_signature.0);
         Ok(SyncAggregate { bits: bits.into(), signature })
     }
 

@@ -6,13 +6,13 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use alloy_primitives::{B256, Bytes};
+use alloy_primitives::{B256, Bytes, FixedBytes};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
-use super::committee::{Committee, PublicKey, SyncCommittee};
+use super::committee::{Committee, SyncCommittee};
 use super::update::Bootstrap;
 use super::verify::{self, Known, LightClientError, VerifiedHeader, VerifiedUpdate};
 use super::{Action, Anchor, Checkpoint, Event, Evidence, Participation, Request, Trust};
@@ -435,7 +435,7 @@ struct Client {
 #[derive(Serialize, Deserialize)]
 struct Keys {
     keys: Bytes,
-    aggregate: PublicKey,
+    aggregate: FixedBytes<48>,
 }
 
 impl From<&Committee> for Keys {
@@ -454,7 +454,7 @@ impl Keys {
             let found = self.keys.len();
             return Err(StoredError::CommitteeSize { found, expected: expected * 48 });
         }
-        let keys = keys.iter().copied().map(PublicKey::new).collect();
+        let keys = keys.iter().copied().map(FixedBytes::new).collect();
         let listed = SyncCommittee { keys, aggregate: self.aggregate };
         Committee::new(Arc::new(listed)).map_err(|index| StoredError::Key { index })
     }

@@ -74,7 +74,7 @@ use alloy_primitives::B256;
 
 use super::Grade;
 
-pub use committee::{PublicKey, Signature, SyncAggregate, SyncCommittee};
+pub use committee::{SyncAggregate, SyncCommittee};
 pub use header::{
     BeaconHeader, BeaconHeaderError, BlobGas, BoundExecution, ExecutionHeader, ExecutionProof,
     LightClientHeader,
