@@ -2,7 +2,10 @@
 //! the roots of a header.
 //!
 //! A node can be hashed once its children are. So nodes are hashed by height, from the leaves on, and
-//! all nodes of one height together, of all lists: the vector instructions hash several at a time.
+//! many nodes of one height together, of all lists: the vector instructions hash several at a time.
+//!
+//! Encodings are not kept: the receipts of a block can be short where they come from, and long in the
+//! trie.
 //!
 //! Source: Yellow Paper 4.3.2, 4.3.3 and appendix D.
 
@@ -22,14 +25,43 @@ const NIBBLES: usize = 18;
 /// The number of a child that a branch does not have.
 const NONE: u32 = u32::MAX;
 
+/// Number of nodes that are encoded and hashed at a time.
+const BATCH: usize = 512;
+
+/// A list of items.
+pub(crate) trait Items {
+    /// Returns the number of items.
+    fn count(&self) -> usize;
+
+    /// Returns an item. `scratch` may be overwritten.
+    fn item<'a>(&'a self, index: u32, scratch: &'a mut Vec<u8>) -> &'a [u8];
+}
+
+impl<T: AsRef<[u8]>> Items for [T] {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn item<'a>(&'a self, index: u32, _: &'a mut Vec<u8>) -> &'a [u8] {
+        self[index as usize].as_ref()
+    }
+}
+
 /// The tries of some lists.
 #[derive(Debug)]
 pub(crate) struct OrderedTries {
     nodes: Vec<Node>,
-    /// The encodings of all nodes, in the order in which they were hashed.
-    encodings: Vec<u8>,
     /// The root of each list; `None` for an empty list.
     roots: Vec<Option<u32>>,
+}
+
+/// Memory that the batches share.
+#[derive(Debug, Default)]
+struct Buffers {
+    scratch: Vec<u8>,
+    encodings: Vec<u8>,
+    /// The nodes to be hashed, and where their encodings are.
+    hashed: Vec<(u32, Range<usize>)>,
 }
 
 #[derive(Debug)]
@@ -37,8 +69,6 @@ struct Node {
     kind: Kind,
     /// A root is hashed however short it is.
     is_root: bool,
-    /// Its encoding, in `encodings`.
-    encoding: Range<usize>,
     /// How its parent refers to it: the RLP of its hash, or its encoding if that is shorter.
     reference: Reference,
 }
@@ -118,24 +148,24 @@ impl Path {
 
 impl OrderedTries {
     /// Builds the trie of each list of items.
-    pub(crate) fn of(backend: Backend, lists: &[&[&[u8]]]) -> Self {
-        let items = lists.iter().map(|items| items.len()).sum::<usize>();
+    pub(crate) fn of<I: Items + ?Sized>(backend: Backend, lists: &[&I]) -> Self {
+        let items = lists.iter().map(|items| items.count()).sum::<usize>();
         let mut tries = Self {
             nodes: Vec::with_capacity(items + items / 8 + 2 * lists.len()),
-            encodings: Vec::new(),
             roots: Vec::with_capacity(lists.len()),
         };
         let mut heights: Vec<Vec<u32>> = Vec::new();
         for (list, items) in (0_u32..).zip(lists) {
-            let keys = sorted_keys(items.len());
+            let keys = sorted_keys(items.count());
             let root = (!keys.is_empty()).then(|| tries.add(list, &keys, 0, &mut heights).0);
             if let Some(root) = root {
                 tries.nodes[root as usize].is_root = true;
             }
             tries.roots.push(root);
         }
-        for nodes in heights {
-            tries.hash(backend, &nodes, lists);
+        let mut buffers = Buffers::default();
+        for nodes in heights.iter().flat_map(|nodes| nodes.chunks(BATCH)) {
+            tries.hash(backend, nodes, lists, &mut buffers);
         }
         tries
     }
@@ -182,35 +212,35 @@ impl OrderedTries {
         }
         heights[height].push(node);
         let reference = Reference { bytes: [0; HASH + 1], length: 0 };
-        self.nodes.push(Node { kind, is_root: false, encoding: 0..0, reference });
+        self.nodes.push(Node { kind, is_root: false, reference });
         node
     }
 
     /// Encodes and hashes some nodes, whose children are hashed.
-    fn hash(&mut self, backend: Backend, nodes: &[u32], lists: &[&[&[u8]]]) {
+    fn hash<I: Items + ?Sized>(
+        &mut self,
+        backend: Backend,
+        nodes: &[u32],
+        lists: &[&I],
+        Buffers { scratch, encodings, hashed }: &mut Buffers,
+    ) {
+        encodings.clear();
         for &node in nodes {
-            let start = self.encodings.len();
-            encode(&self.nodes, &self.nodes[node as usize].kind, lists, &mut self.encodings);
-            self.nodes[node as usize].encoding = start..self.encodings.len();
-        }
-        let (mut hashed, mut messages) = (Vec::new(), Vec::with_capacity(nodes.len()));
-        for &node in nodes {
-            let Node { encoding, is_root, .. } = &self.nodes[node as usize];
+            let start = encodings.len();
+            let Node { kind, is_root, .. } = &self.nodes[node as usize];
+            encode(&self.nodes, kind, lists, scratch, encodings);
+            let encoding = &encodings[start..];
             if encoding.len() >= HASH || *is_root {
-                hashed.push(node);
-                messages.push(&self.encodings[encoding.clone()]);
+                hashed.push((node, start..encodings.len()));
+                continue;
             }
+            let reference = &mut self.nodes[node as usize].reference;
+            reference.bytes[..encoding.len()].copy_from_slice(encoding);
+            reference.length = u8::try_from(encoding.len()).expect("below 32");
         }
+        let messages: Vec<_> = hashed.iter().map(|(_, at)| &encodings[at.clone()]).collect();
         let hashes = keccak256_each(backend, &messages);
-        for &node in nodes {
-            let Node { encoding, reference, .. } = &mut self.nodes[node as usize];
-            if encoding.len() < HASH {
-                reference.bytes[..encoding.len()]
-                    .copy_from_slice(&self.encodings[encoding.clone()]);
-                reference.length = u8::try_from(encoding.len()).expect("below 32");
-            }
-        }
-        for (node, hash) in hashed.into_iter().zip(hashes) {
+        for ((node, _), hash) in hashed.drain(..).zip(hashes) {
             let reference = &mut self.nodes[node as usize].reference;
             reference.bytes[0] = EMPTY_STRING_CODE + 32;
             reference.bytes[1..].copy_from_slice(&hash);
@@ -225,14 +255,22 @@ impl OrderedTries {
     }
 
     /// Returns the nodes from the root of a list to an item, which it must have. A node that is part of its
-    /// parent is left out.
-    pub(crate) fn path(&self, list: usize, item: u64) -> Vec<Bytes> {
+    /// parent is left out. The lists are those of the tries.
+    pub(crate) fn path<I: Items + ?Sized>(
+        &self,
+        lists: &[&I],
+        list: usize,
+        item: u64,
+    ) -> Vec<Bytes> {
         let key = Path::key(item);
         let (mut next, mut depth, mut nodes) = (self.roots[list], 0, Vec::new());
+        let mut scratch = Vec::new();
         while let Some(at) = next {
-            let Node { kind, encoding, reference, .. } = &self.nodes[at as usize];
+            let Node { kind, reference, .. } = &self.nodes[at as usize];
             if reference.length == 33 {
-                nodes.push(Bytes::copy_from_slice(&self.encodings[encoding.clone()]));
+                let mut encoding = Vec::new();
+                encode(&self.nodes, kind, lists, &mut scratch, &mut encoding);
+                nodes.push(encoding.into());
             }
             (next, depth) = match kind {
                 Kind::Leaf { .. } => (None, depth),
@@ -256,12 +294,18 @@ fn sorted_keys(items: usize) -> Vec<(Path, u32)> {
 }
 
 /// Appends the encoding of a node, whose children have their references.
-fn encode(nodes: &[Node], kind: &Kind, lists: &[&[&[u8]]], out: &mut Vec<u8>) {
+fn encode<I: Items + ?Sized>(
+    nodes: &[Node],
+    kind: &Kind,
+    lists: &[&I],
+    scratch: &mut Vec<u8>,
+    out: &mut Vec<u8>,
+) {
     let mut list = |payload_length| Header { list: true, payload_length }.encode(out);
     match kind {
         Kind::Leaf { path, list: of, item } => {
             let (path, length) = path.with_prefix(true);
-            let (path, value) = (&path[..length], lists[*of as usize][*item as usize]);
+            let (path, value) = (&path[..length], lists[*of as usize].item(*item, scratch));
             list(path.length() + value.length());
             path.encode(out);
             value.encode(out);
@@ -317,9 +361,7 @@ mod tests {
         for backend in Backend::available() {
             for counts in counts.chunks(50) {
                 let lists: Vec<_> = counts.iter().map(|&count| items(count)).collect();
-                let views: Vec<Vec<&[u8]>> =
-                    lists.iter().map(|items| items.iter().map(Vec::as_slice).collect()).collect();
-                let views: Vec<&[&[u8]]> = views.iter().map(Vec::as_slice).collect();
+                let views: Vec<_> = lists.iter().map(Vec::as_slice).collect();
                 let tries = OrderedTries::of(backend, &views);
                 for (list, items) in lists.iter().enumerate() {
                     assert_eq!(tries.root(list), root_by_alloy(items), "{} items", items.len());

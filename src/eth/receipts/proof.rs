@@ -9,7 +9,9 @@ use chainsieve_lanes::simd::Backend;
 
 use super::rlp::LogBlooms;
 use super::rlp::decode_one;
+use super::verify::Encodings;
 use super::{Receipt, ReceiptsError, VerifiedReceipts};
+use crate::eth::ordered_trie::OrderedTries;
 use crate::eth::trie_path::{self, TrieStep};
 
 /// A Merkle-Patricia proof of one receipt, for a verifier that has the header but no receipts.
@@ -53,9 +55,11 @@ impl VerifiedReceipts<'_> {
             return Vec::new();
         }
         let backend = Backend::best();
-        let trie = receipts.trie(backend, &LogBlooms::of(backend, receipts));
+        let blooms = LogBlooms::of(backend, receipts);
+        let encodings = [&Encodings { receipts, blooms: &blooms }];
+        let trie = OrderedTries::of(backend, &encodings);
         let proof = |transaction_index| {
-            let nodes = trie.path(0, transaction_index);
+            let nodes = trie.path(&encodings, 0, transaction_index);
             ReceiptProof { transaction_index, nodes }
         };
         indices.into_iter().map(proof).collect()

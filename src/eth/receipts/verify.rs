@@ -8,12 +8,12 @@ use chainsieve_lanes::simd::Backend;
 
 use super::rlp::LogBlooms;
 use super::rlp::is_known;
-use super::{BlockReceipts, Form, Outcome, ReceiptsError};
+use super::{BlockReceipts, Outcome, ReceiptsError};
 use crate::eth::bloom::{self, BloomView};
 use crate::eth::chain_profile::ChainProfile;
 use crate::eth::header::{BlockRef, ChainBlock};
 use crate::eth::log::LocatedLog;
-use crate::eth::ordered_trie::OrderedTries;
+use crate::eth::ordered_trie::{Items, OrderedTries};
 
 /// Relation of a header's filter to the logs of the block's receipts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -90,6 +90,24 @@ impl VerifiedLog<'_> {
             log_index: self.log_index,
             removed: false,
         }
+    }
+}
+
+/// The consensus encodings of the receipts of a block.
+pub(super) struct Encodings<'a> {
+    pub(super) receipts: &'a BlockReceipts,
+    pub(super) blooms: &'a LogBlooms,
+}
+
+impl Items for Encodings<'_> {
+    fn count(&self) -> usize {
+        self.receipts.len()
+    }
+
+    fn item<'a>(&'a self, index: u32, scratch: &'a mut Vec<u8>) -> &'a [u8] {
+        let index = index as usize;
+        let bloom = || self.blooms.of_receipt(index);
+        self.receipts.encoding(&self.receipts.entries[index], bloom, scratch)
     }
 }
 
@@ -237,32 +255,8 @@ impl BlockReceipts {
         }
         let backend = Backend::best();
         let blooms = LogBlooms::of(backend, self);
-        Ok((self.trie(backend, &blooms).root(0), blooms))
-    }
-
-    /// Builds the trie of the receipts.
-    pub(super) fn trie(&self, backend: Backend, blooms: &LogBlooms) -> OrderedTries {
-        // The encodings of receipts that were read from another form.
-        let (mut encoded, mut scratch) = (Vec::new(), Vec::new());
-        let mut ends = Vec::with_capacity(self.len());
-        for (index, entry) in self.entries.iter().enumerate() {
-            if let Form::Fields { .. } = entry.form {
-                let bloom = || blooms.of_receipt(index);
-                encoded.extend_from_slice(self.encoding(entry, bloom, &mut scratch));
-            }
-            ends.push(encoded.len());
-        }
-        let mut start = 0;
-        let items: Vec<&[u8]> = self
-            .entries
-            .iter()
-            .zip(ends)
-            .map(|(entry, end)| match &entry.form {
-                Form::Encoded { encoding, .. } => &self.raw[encoding.clone()],
-                Form::Fields { .. } => &encoded[core::mem::replace(&mut start, end)..end],
-            })
-            .collect();
-        OrderedTries::of(backend, &[&items])
+        let encodings = Encodings { receipts: self, blooms: &blooms };
+        Ok((OrderedTries::of(backend, &[&encodings]).root(0), blooms))
     }
 
     /// Returns the consensus encoding of every receipt, in order.

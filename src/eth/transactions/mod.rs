@@ -178,8 +178,7 @@ fn hash(encoding: &Bytes) -> B256 {
 
 /// Returns the root of the trie of these encodings, each under its index.
 pub(crate) fn root(encodings: &[Bytes]) -> B256 {
-    let items: Vec<&[u8]> = encodings.iter().map(|encoding| &encoding[..]).collect();
-    OrderedTries::of(Backend::best(), &[&items]).root(0)
+    OrderedTries::of(Backend::best(), &[encodings]).root(0)
 }
 
 impl BlockTransactions {
