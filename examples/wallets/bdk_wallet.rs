@@ -6,7 +6,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use bdk_wallet::chain::{BlockId, ConfirmationBlockTime, TxUpdate};
+use bdk_wallet::chain::{BlockId, CheckPoint, ConfirmationBlockTime, TxUpdate};
 use bdk_wallet::{KeychainKind, SignOptions, Update as BdkUpdate, Wallet as BdkWallet};
 use chainsieve_client::chainsieve::bitcoin::{Amount, ScriptBuf, bip32::Xpriv};
 use chainsieve_client::chainsieve::btc::headers::BlockAt;
@@ -34,9 +34,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     psbt.sign(&KEY.parse::<Xpriv>()?, bdk.secp_ctx()).map_err(|(_, e)| format!("{e:?}"))?;
     bdk.finalize_psbt(&mut psbt, SignOptions::default())?;
     let payment = psbt.extract_tx()?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     // Without this, the wallet could spend the same coins again.
-    bdk.apply_unconfirmed_txs([(payment.clone(), now)]);
+    bdk.apply_unconfirmed_txs([(payment.clone(), now()?)]);
     client.broadcast(payment)?;
     while node.chain().mempool().is_empty() {
         std::thread::yield_now();
@@ -46,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         matches!(it, News::Broadcast { news: BroadcastNews::Mined(_), .. })
     })?;
     println!("after a payment: {}", bdk.balance().total());
-    node.reorganize(100, &foreign);
+    node.reorganize(50, &foreign);
     follow(&client, &mut bdk, |news| matches!(news, News::Withdrawn(_)))?;
     println!("after a reorganisation: {} confirmed", bdk.balance().confirmed);
     Ok(client.shutdown()?)
@@ -60,7 +59,6 @@ fn follow(
     for update in client.updates() {
         let mut tx_update = TxUpdate::default();
         let mut tip = bdk.latest_checkpoint();
-        let id = |at: BlockAt| BlockId { height: at.height, hash: at.hash };
         match &update.news {
             News::Hit(hit) => {
                 tx_update.txs.push(Arc::new(hit.transaction.clone()));
@@ -71,13 +69,18 @@ fn follow(
                     tip = tip.insert(block_id);
                 }
             }
-            // A new block at the lowest changed height invalidates all of the wallet's checkpoints
-            // above this height.
-            News::Reorganized { fork, .. } => {
-                tip =
-                    client.block_at(fork.height + 1)?.map_or(tip.clone(), |at| tip.insert(id(at)));
+            // The transaction becomes unconfirmed when its block leaves the wallet's checkpoints.
+            // Without a block, it is gone.
+            News::Withdrawn(hit) if hit.place.is_none() => {
+                bdk.apply_evicted_txs([(hit.txid, now()?)]);
             }
-            News::CaughtUp(progress) => tip = tip.insert(id(progress.tip)),
+            News::Reorganized { .. } => tip = on_best_chain(client, tip)?,
+            // A reorganisation may have been acknowledged just before a crash.
+            News::CaughtUp(progress) => {
+                tip = on_best_chain(client, tip)?.insert(id(progress.tip));
+            }
+            // For example, a peer has no filters.
+            News::Finding(finding) => eprintln!("{finding}"),
             _ => {}
         }
         bdk.apply_update(BdkUpdate { tx_update, chain: Some(tip), ..BdkUpdate::default() })?;
@@ -88,4 +91,31 @@ fn follow(
         }
     }
     Err("the client has stopped".into())
+}
+
+/// Replaces the wallet's checkpoints that have left the best chain.
+///
+/// BDK drops a checkpoint, and all above it, only for another block at the very same height. The
+/// block above the fork is not enough: the wallet may have no checkpoint there.
+fn on_best_chain(client: &Client, tip: CheckPoint) -> Result<CheckPoint, Box<dyn Error>> {
+    let mut lowest = None;
+    for checkpoint in tip.iter() {
+        match client.block_at(checkpoint.height())? {
+            Some(at) if at.hash == checkpoint.hash() => break,
+            // `None` is above the tip. The chain will grow to this height, and then replace it.
+            block => lowest = block.or(lowest),
+        }
+    }
+    Ok(match lowest {
+        Some(at) => tip.insert(id(at)),
+        None => tip,
+    })
+}
+
+fn id(at: BlockAt) -> BlockId {
+    BlockId { height: at.height, hash: at.hash }
+}
+
+fn now() -> Result<u64, Box<dyn Error>> {
+    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())
 }
