@@ -122,6 +122,44 @@ mod tests {
         }
     }
 
+    /// A blank line in a table ends it, and what follows is shown as text. A code block whose lines
+    /// were joined is shown as text, too.
+    #[test]
+    fn tables_and_code_blocks_are_whole() {
+        let mut open = vec![root().canonicalize().expect("the repository")];
+        let mut pages = 0;
+        while let Some(folder) = open.pop() {
+            for entry in folder.read_dir().expect("a folder") {
+                let path = entry.expect("an entry").path();
+                let name = path.file_name().and_then(|name| name.to_str()).expect("text");
+                let is_made = ["target", "node_modules", "venv"].contains(&name);
+                if path.is_dir() && !path.is_symlink() && !is_made && !name.starts_with('.') {
+                    open.push(path);
+                } else if path.extension().is_some_and(|extension| extension == "md") {
+                    let text = std::fs::read_to_string(&path).expect("a page");
+                    assert_whole(&text, &path);
+                    pages += 1;
+                }
+            }
+        }
+        assert!(pages >= 40, "only {pages}");
+    }
+
+    fn assert_whole(text: &str, path: &Path) {
+        let (mut is_code, mut rows) = (false, 0);
+        for (index, line) in text.lines().enumerate() {
+            let at = format!("{}:{}: {line}", path.display(), index + 1);
+            if let Some(info) = line.trim_start().strip_prefix("```") {
+                assert!(!info.contains("```") && (!is_code || info.is_empty()), "{at}");
+                is_code = !is_code;
+            }
+            rows = if !is_code && line.starts_with('|') { rows + 1 } else { 0 };
+            assert!(rows != 2 || line.starts_with("|--") || line.starts_with("| -"), "{at}");
+            assert!(rows != 0 || is_code || !line.ends_with(" |"), "{at}");
+        }
+        assert!(!is_code, "{}", path.display());
+    }
+
     /// The page for maintainers names files and folders, from the root or from where its sections say.
     #[test]
     fn the_files_of_the_house_are_where_the_page_says() {
@@ -148,6 +186,25 @@ mod tests {
             }
         }
         assert!(named >= 50, "only {named}");
+    }
+
+    /// Operators read what a counter means in the table of the endpoint's page.
+    #[test]
+    fn every_counter_is_in_the_table() {
+        let read = |path| std::fs::read_to_string(root().join(path)).expect("a file");
+        let source = read("crates/provider/src/server/operator.rs");
+        let page = read("docs/endpoint.md");
+        let registrations = source.split("registry.register").skip(1);
+        let names: Vec<_> = registrations
+            .filter_map(|rest| Some(rest.split_once('"')?.1.split_once('"')?.0))
+            .collect();
+        assert!(names.len() >= 20, "{names:?}");
+        for name in names {
+            let ends = ["`", "_total`", "_seconds`", "_bytes`"];
+            let is_listed =
+                ends.iter().any(|end| page.contains(&format!("`chainsieve_{name}{end}")));
+            assert!(is_listed, "{name}");
+        }
     }
 
     /// Returns the lines of a page outside of its code blocks.

@@ -101,7 +101,7 @@ pub(super) fn in_words(error: BeaconError) -> anyhow::Error {
             let proven = failures.iter().any(|failure| failure.is_proven);
             let exit = if proven { Exit::Wrong } else { Exit::Failed };
             let advice = "servers keep the bootstraps of the first blocks of finalised epochs, for \
-                          about four months: compare the root, and --network";
+                          about five months: compare the root, and --network";
             exit.error(anyhow!("{error}: {advice}"))
         }
         _ => error.into(),
