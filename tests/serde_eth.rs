@@ -151,7 +151,7 @@ fn queries() {
     let heads: Heads = same(&json!({"earliest": 0, "latest": 9, "safe": null, "finalized": null}));
     assert_eq!(heads, Heads::latest(9));
     let limits: QueryLimits = same(&json!({
-        "addresses": 1000, "topics_per_position": 1000, "blocks": null, "results": null,
+        "addresses": 1000, "topics_per_position": 1000, "blocks": null,
     }));
     assert_eq!(limits, QueryLimits::geth());
     let topics: TopicSet = same(&json!([HASH, OTHER]));

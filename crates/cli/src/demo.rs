@@ -90,7 +90,7 @@ fn play(raw: &[u8], page: &mut Page) -> anyhow::Result<Value> {
     show_matches(page, &described);
     page.heading("3  The node answers");
     page.line(format!(
-        "   merkleblock of {} bytes, {} transactions of {} bytes without witness",
+        "   merkleblock of {} bytes, {} transactions, {} bytes together, without witnesses",
         with_separators(merkle_block.len()),
         delivered.len(),
         with_separators(delivered_bytes),

@@ -51,7 +51,9 @@ pub enum EventDecoderError {
     #[error("the event cannot be decoded: {0:?}")]
     Undecodable(String),
     /// An argument of the event has a type that is nested too deeply.
-    #[error("a type of event {0:?} is nested more than {MAX_DEPTH} levels deep")]
+    #[error(
+        "event {0:?} has an argument that is nested more than {MAX_DEPTH} levels deep, or more brackets"
+    )]
     TooDeep(String),
     /// The ABI adds no event: each of its events is anonymous or already known.
     #[error("the ABI contains no new events")]

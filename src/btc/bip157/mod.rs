@@ -558,7 +558,7 @@ pub enum Violation {
     #[error("the peer sent an answer about filters without a request")]
     Unsolicited,
     /// The answer is for another filter type than requested.
-    #[error("the peer answered with filters of type {0}")]
+    #[error("the peer answered with filters of type {0}, which were not requested")]
     FilterType(u8),
     /// The answer is for a block that was not requested, or is out of order.
     #[error("the peer answered about block {0}, which was not requested")]

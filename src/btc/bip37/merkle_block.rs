@@ -451,7 +451,7 @@ pub enum MerkleBlockError {
         position: u32,
     },
     /// At least one whole byte of flags is not used by the tree.
-    #[error("the tree uses {used} of {bits} flag bits")]
+    #[error("the tree uses {used} of {bits} flag bits, so that a whole byte is unused")]
     UnusedBits {
         /// Number of flag bits that the tree uses.
         used: usize,

@@ -46,7 +46,7 @@ pub enum StartError {
     OneBlock(B256),
     /// The last block is a tag that moves, such as `finalized`.
     #[error(
-        "the last block is {}: it has to be a number, or the latest block",
+        "the query ends at `{}`: the last block must be a number or `latest`",
         .0.name().unwrap_or("a number")
     )]
     End(BlockTag),

@@ -510,8 +510,8 @@ impl fmt::Display for FollowNote {
             }
             Self::AnchorNotCompared(anchor) => write!(
                 f,
-                "anchor {} is before the first known block, so its hash can't be compared",
-                anchor.hash
+                "the anchor ({anchor}) is before the known blocks, or in the range of the index, so its hash \
+                 can't be compared"
             ),
         }
     }

@@ -270,7 +270,7 @@ impl Scan {
         page.fields(vec![
             ("blocks", span(first, last, blocks)),
             ("candidates", format!("{}, {}{none}", grouped(self.candidates), share(passed))),
-            ("by chance", format!("{} of blocks without a match pass", share(rate))),
+            ("by chance", format!("{} of the blocks without a match pass the filter", share(rate))),
             ("fill", format!("{} on average", share(self.fills.mean_fill()))),
             (
                 "chain",

@@ -582,7 +582,8 @@ impl fmt::Display for WatchStats {
         }
         write!(
             f,
-            ", {:.1} bits per key, {} shards, load {:.3}, {} stale, false-positive rate {:.1e}",
+            ", {:.1} bits per key, {} shards, load {:.3}, {} removed keys still in the filters, \
+             false-positive rate {:.1e}",
             self.bits_per_key(),
             self.shards,
             self.load,

@@ -280,7 +280,9 @@ impl Front {
             has(headers, CONNECTION, "upgrade") && has(headers, SEC_WEBSOCKET_VERSION, "13");
         let key = headers.get(SEC_WEBSOCKET_KEY).filter(|_| is_valid);
         let Some(key) = key.map(|key| derive_accept_key(key.as_bytes())) else {
-            return text(StatusCode::BAD_REQUEST, "not the beginning of a WebSocket of version 13");
+            let needed = "a WebSocket begins with Connection: Upgrade, Sec-WebSocket-Version: 13 and \
+                          Sec-WebSocket-Key";
+            return text(StatusCode::BAD_REQUEST, needed);
         };
         let Peer { client, input, open, .. } = peer;
         let caller = Caller {

@@ -232,7 +232,7 @@ impl Metrics {
         registry.register("upstream_altered_logs", help, self.altered.clone());
         let help = "Logs of the node that are in no block";
         registry.register("upstream_invented_logs", help, self.invented.clone());
-        let help = "Answers of eth_getLogs of the node that were compared with proven logs";
+        let help = "Answers of the node to eth_getLogs that were compared with the proven logs";
         registry.register("upstream_compared_answers", help, self.compared.clone());
         let help =
             "Blocks whose receipts, transactions or withdrawals from the node have a wrong root";
@@ -254,7 +254,7 @@ impl Metrics {
         registry.register("index_first_block", help, self.index_first.clone());
         let help = "Number of the last block of the index";
         registry.register("index_last_block", help, self.index_last.clone());
-        let help = "Attempts to verify a newer head that failed";
+        let help = "Failed attempts to verify a newer head";
         registry.register("head_failures", help, self.head_failures.clone());
         registry.register("filters", "Installed filters", self.filters.clone());
         registry.register("subscriptions", "Open subscriptions", self.subscriptions.clone());

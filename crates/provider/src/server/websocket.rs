@@ -272,7 +272,11 @@ impl Connection {
 
     /// Ends the connection, because something is lost: clients connect again, and read what they missed.
     async fn end_with_gap(&mut self) -> Result<(), Error> {
-        self.end(CloseCode::Error, "some changes are lost: subscribe again").await
+        self.end(
+            CloseCode::Error,
+            "some changes are lost: connect again, subscribe, and read the missed blocks",
+        )
+        .await
     }
 
     async fn end(&mut self, code: CloseCode, why: &'static str) -> Result<(), Error> {

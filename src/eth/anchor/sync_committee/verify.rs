@@ -94,7 +94,7 @@ pub enum LightClientError {
         period: u64,
     },
     /// The branch does not lead from the sync committee to the state of the header.
-    #[error("the branch of the sync committee is wrong")]
+    #[error("the Merkle branch of the sync committee does not lead to the header's state root")]
     CommitteeBranch,
     /// The signature is not that of the participants.
     #[error("the signature is not by the {participants} members whose bits are set")]

@@ -45,7 +45,7 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
     let said = prevout_scripts.filter(|_| !args.distrust_prevouts);
     if said.is_some() && !transactions.is_empty() {
         bail!(UsageError(
-            "the block's JSON contains the spent scripts: with --prev-txs, add --distrust-prevouts"
+            "the block's JSON has the spent scripts: leave out --prev-txs, or add --distrust-prevouts"
         ));
     }
     let said = said.map(|scripts| by_outpoint(&block, scripts)).transpose()?;

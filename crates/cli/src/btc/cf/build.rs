@@ -106,7 +106,7 @@ impl Build {
         if cut > 0 {
             let cut = count(cut, "byte");
             self.warnings.push(format!(
-                "{cut} of an incomplete filter are replaced, from height {} on",
+                "the file ended within the filter of height {}: its {cut} are replaced",
                 grouped(self.next)
             ));
         }
