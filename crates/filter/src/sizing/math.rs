@@ -218,7 +218,9 @@ pub enum BuildError {
     /// No seed led to a static filter. Each try fails with a probability below one half, so this does
     /// not happen unless somebody chose the keys to make it fail. Build with another seed, and hash
     /// with another key.
-    #[error("no filter of {keys} keys after {tries} seeds: try another seed, and hash with another key")]
+    #[error(
+        "no filter of {keys} keys after {tries} seeds: try another seed, and hash with another key"
+    )]
     NoSeed {
         /// Number of keys of the set, or of the shard that failed.
         keys: u64,

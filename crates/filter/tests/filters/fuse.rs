@@ -309,5 +309,8 @@ fn what_stands_behind_the_fingerprints_is_zero() {
 #[test]
 fn errors_say_what_is_wrong() {
     let error = BuildError::NoSeed { keys: 7, tries: 100 };
-    assert_eq!(error.to_string(), "no filter of 7 keys after 100 seeds: try another seed, and hash with another key");
+    assert_eq!(
+        error.to_string(),
+        "no filter of 7 keys after 100 seeds: try another seed, and hash with another key"
+    );
 }

@@ -96,7 +96,9 @@ impl Endpoint {
         };
         let slash = if path.starts_with('/') { "" } else { "/" };
         let requested = format!("{scheme}://{host}{slash}{path}");
-        let uri: Uri = requested.parse().map_err(|_| "not a URL: the host or the port is wrong, or a character is not allowed")?;
+        let uri: Uri = requested.parse().map_err(
+            |_| "not a URL: the host or the port is wrong, or a character is not allowed",
+        )?;
         let name = uri.host().filter(|host| !host.is_empty()).ok_or("the URL has no host")?;
         let port = uri.port().map_or_else(String::new, |port| format!(":{port}"));
         let name: Vec<_> = name.split('.').map(shown_label).collect();
