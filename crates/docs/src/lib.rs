@@ -200,7 +200,7 @@ mod tests {
             .collect();
         assert!(names.len() >= 20, "{names:?}");
         for name in names {
-            let ends = ["`", "_total`", "_seconds`", "_bytes`"];
+            let ends = ["`", "_total`", "_seconds`"];
             let is_listed =
                 ends.iter().any(|end| page.contains(&format!("`chainsieve_{name}{end}")));
             assert!(is_listed, "{name}");

@@ -52,7 +52,8 @@ pub enum EventDecoderError {
     Undecodable(String),
     /// An argument of the event has a type that is nested too deeply.
     #[error(
-        "event {0:?} has an argument that is nested more than {MAX_DEPTH} levels deep, or more brackets"
+        "event {0:?} has an argument that is nested more than {MAX_DEPTH} levels deep, or more than that many \
+         brackets"
     )]
     TooDeep(String),
     /// The ABI adds no event: each of its events is anonymous or already known.

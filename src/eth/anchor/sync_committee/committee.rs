@@ -27,8 +27,8 @@ const DOMAIN: [u8; 4] = [7, 0, 0, 0];
 /// SSZ: 48 bytes for each key, then the sum of all keys. 24,624 bytes with the preset of mainnet.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SyncCommittee {
-    /// Compressed keys of the members, points of G1, in the order of the bits of a [`SyncAggregate`]. A validator may occur
-    /// several times.
+    /// Compressed keys of the members, points of G1, in the order of the bits of a
+    /// [`SyncAggregate`]. A validator may occur several times.
     pub keys: Box<[FixedBytes<48>]>,
     /// Sum of all keys, compressed.
     pub aggregate: FixedBytes<48>,

@@ -1,6 +1,6 @@
 //! Reads logs, receipts and transactions, and gives evidence to an audit.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow, bail};
@@ -34,12 +34,10 @@ impl<'a> Missing<'a> {
     /// Collects the blocks whose receipts audits of this chain need.
     fn of(audits: &[Audit<'_>], chain: &'a LinkedHeaders) -> Self {
         let mut by_root: HashMap<B256, Vec<B256>> = HashMap::new();
+        let mut seen = HashSet::new();
         for BlockRef { number, hash } in audits.iter().flat_map(Audit::unchecked) {
-            if let Some(block) = chain.block(number) {
-                let blocks = by_root.entry(block.receipts_root).or_default();
-                if !blocks.contains(&hash) {
-                    blocks.push(hash);
-                }
+            if let Some(block) = chain.block(number).filter(|_| seen.insert(hash)) {
+                by_root.entry(block.receipts_root).or_default().push(hash);
             }
         }
         Self { chain, by_root, strangers: Vec::new() }
