@@ -113,6 +113,11 @@ pub enum Violation {
     #[error("{0} of value, invalid, skipped and error instead of one")]
     NotOneAnswer(usize),
     /// The member is not of its type: `value` is an object, the others are text.
-    #[error("{0} has the wrong type")]
-    WrongType(&'static str),
+    #[error("{member} is {got}: value is an object, and invalid, skipped and error are strings")]
+    WrongType {
+        /// The member.
+        member: &'static str,
+        /// The type of what came, with its article.
+        got: &'static str,
+    },
 }

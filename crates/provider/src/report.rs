@@ -262,7 +262,10 @@ impl fmt::Display for Warning {
                  lowest is used",
                 tag.name().unwrap_or("latest")
             ),
-            Self::UnknownAnchor { hash } => write!(f, "no node has the block of anchor {hash}"),
+            Self::UnknownAnchor { hash } => write!(
+                f,
+                "no node has the block of anchor {hash}: it may be the hash of a block of another chain"
+            ),
             Self::WithoutAnchor { node } => {
                 write!(f, "the chain of {node} does not contain the anchor")
             }

@@ -7,7 +7,7 @@ use testkit::eth::http_rpc::HttpRpc;
 use super::clients::{self, Client};
 use super::truth::Truth;
 use super::{Endpoint, questions};
-use crate::anvil::Anvil;
+use crate::anvil::{Anvil, number};
 use crate::harness::{Scene, rpc_proxy, wait_until};
 
 const OMITTED: &str = "chainsieve_upstream_omitted_logs_total";
@@ -21,6 +21,8 @@ struct Omitting {
     truth: Truth,
     /// Number of omitted logs.
     omitted: u64,
+    /// The first omitted log.
+    first: Value,
 }
 
 fn omitting(scene: &Scene) -> Omitting {
@@ -28,6 +30,7 @@ fn omitting(scene: &Scene) -> Omitting {
     let truth = Truth::of(&node);
     let block = truth.blocks.iter().rev().find(|block| block.logs().count() > 3).expect("logs");
     let omitted = block.logs().count() as u64;
+    let first = block.logs().next().expect("a log").clone();
     let number = block.json["number"].clone();
     let proxy = rpc_proxy(node.rpc(), move |method, parameters, answer| {
         let is_range = parameters[0]["fromBlock"] != parameters[0]["toBlock"];
@@ -38,7 +41,7 @@ fn omitting(scene: &Scene) -> Omitting {
         }
         Fate::Answered
     });
-    Omitting { node, proxy, truth, omitted }
+    Omitting { node, proxy, truth, omitted, first }
 }
 
 /// Asks for all logs behind the proxy, and waits until the proxy's answer was compared.
@@ -68,6 +71,8 @@ pub(super) fn counted(scene: &Scene) {
     let line = endpoint.running.wait_for("a line", |line| line["kind"] == "wrong_logs");
     assert_eq!(line["upstream"], json!(upstream));
     assert_eq!(line["found"], json!({ "omitted": of.omitted, "altered": 0, "invented": 0 }));
+    assert_eq!(line["block"], json!(number(&of.first["blockNumber"])));
+    assert_eq!(line["log_index"], json!(number(&of.first["logIndex"])));
     // The other node of two has everything.
     let second = of.node.rpc().url().to_owned();
     let endpoint = Endpoint::start(scene, &of.proxy.url(), &["--trust-head", "--rpc", &second]);

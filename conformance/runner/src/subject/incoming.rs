@@ -177,7 +177,18 @@ fn only_answer(object: &mut Map<String, Value>) -> Result<Answer, Violation> {
         ("invalid", Value::String(text)) => Ok(Answer::Invalid(text)),
         ("skipped", Value::String(why)) => Ok(Answer::Skipped(why)),
         ("error", Value::String(text)) => Ok(Answer::Error(text)),
-        _ => Err(Violation::WrongType(kind)),
+        (member, content) => Err(Violation::WrongType { member, got: type_of(&content) }),
+    }
+}
+
+const fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
     }
 }
 
@@ -214,8 +225,11 @@ mod tests {
         let wrong = [
             (r#"{"seq":1}"#, Violation::NotOneAnswer(0)),
             (r#"{"seq":1,"value":{},"error":"x"}"#, Violation::NotOneAnswer(2)),
-            (r#"{"seq":1,"value":7}"#, Violation::WrongType("value")),
-            (r#"{"seq":1.0,"skipped":null}"#, Violation::WrongType("skipped")),
+            (r#"{"seq":1,"value":7}"#, Violation::WrongType { member: "value", got: "a number" }),
+            (
+                r#"{"seq":1.0,"skipped":null}"#,
+                Violation::WrongType { member: "skipped", got: "null" },
+            ),
         ];
         for (line, violation) in wrong {
             assert_eq!(parsed(line), Ok((1, Err(violation))), "{line}");

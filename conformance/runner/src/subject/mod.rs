@@ -90,7 +90,9 @@ pub enum StartError {
 
 /// Why no further question of an area was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("gave up after {failures} failures in a row; the last: {last}")]
+#[error(
+    "gave up after {failures} failures in a row (one with several questions open is charged to none of them); the last: {last}"
+)]
 #[non_exhaustive]
 pub struct GaveUp {
     /// The number of consecutive failures.

@@ -92,7 +92,7 @@ fn a_fault_is_charged_to_its_case_and_the_run_goes_on() {
         ("no-seq", "no seq"),
         ("no-answer", "0 of value, invalid, skipped and error instead of one"),
         ("two-answers", "2 of value, invalid, skipped and error instead of one"),
-        ("wrong-type", "value has the wrong type"),
+        ("wrong-type", "value is a number: value is an object"),
         ("deep", "not a JSON object: \"[[["),
         ("not-a-number", "\"sum\\\": NaN}}\""),
         ("huge-number", "\"sum\\\": 1e999}}\""),

@@ -2,14 +2,16 @@
 
 use anyhow::bail;
 use chainsieve::eth::forecast::Forecast;
+use chainsieve::eth::header::LinkedHeaders;
 use chainsieve::eth::log_query::{BlockSelection, LogQuery};
+use chainsieve_provider::{Stop, Warning};
 use chainsieve_report::{
     Exit, Page, Report, UsageError, bytes, estimate, float, grouped, share, span,
 };
 use serde_json::{Value, json};
 
 use super::headers::{Bounds, for_each_linked};
-use super::query;
+use super::{builder, in_words_of_the_command, query, words_of};
 use crate::args::eth::ForecastArgs;
 
 /// Maximum number of values of a clause that the page shows; the JSON lists all.
@@ -20,33 +22,63 @@ pub(crate) fn run(args: &ForecastArgs) -> anyhow::Result<Report> {
     if matches!(query.blocks(), BlockSelection::AtHash(_)) {
         bail!(UsageError("a query for one blockHash cannot be forecast: give --from and --to"));
     }
-    let (from, to) = query::bounds(&query);
     let mut forecast = Forecast::new(query.compile());
     let mut range: Option<(u64, u64)> = None;
-    for_each_linked(
-        &args.headers,
-        Bounds { from, to },
-        |_| (),
-        |chain, ()| {
-            forecast.add(chain);
-            if let Some(numbers) = chain.numbers() {
-                let first = range.map_or(*numbers.start(), |(first, _)| first);
-                range = Some((first, *numbers.end()));
-            }
-            Ok(())
-        },
-    )?;
+    let mut add = |chain: &LinkedHeaders| {
+        forecast.add(chain);
+        if let Some(numbers) = chain.numbers() {
+            let first = range.map_or(*numbers.start(), |(first, _)| first);
+            range = Some((first, *numbers.end()));
+        }
+    };
+    let mut noted = Vec::new();
+    if args.rpc.is_given() {
+        noted = of_provider(args, &query, &mut add)?;
+    } else {
+        let (from, to) = query::bounds(&query);
+        for_each_linked(
+            &args.headers,
+            Bounds { from, to },
+            |_| (),
+            |chain, ()| {
+                add(chain);
+                Ok(())
+            },
+        )?;
+        if let Some(found) = range {
+            query::check_coverage(found, (from, to))?;
+        }
+    }
     let Some((first, last)) = range else {
         bail!("none of the headers is in the block range of the query");
     };
-    query::check_coverage((first, last), (from, to))?;
     let clauses = query::clauses(&query);
-    let warnings = warnings(&forecast, &clauses);
+    let warnings = [noted, warnings(&forecast, &clauses)].concat();
     let page = page(&forecast, (first, last), &clauses, &warnings);
     let mut json = json(&forecast, (first, last), &clauses, &query);
     json["semantics"] = json!(args.query.semantics);
     json["warnings"] = json!(warnings);
     Ok(Report::new(page, json, Exit::Yes))
+}
+
+/// Passes the headers of the range from a provider to `add`; returns what the provider warns of.
+fn of_provider(
+    args: &ForecastArgs,
+    query: &LogQuery,
+    add: &mut dyn FnMut(&LinkedHeaders),
+) -> anyhow::Result<Vec<String>> {
+    query::require_from(&args.query)?;
+    let (builder, _) = builder(&args.rpc, vec![args.rpc.endpoint()?], Stop::new());
+    let provider = builder.final_only().build()?;
+    let added = provider.scan_parts(query, |_, part| {
+        add(part.chain);
+        true
+    });
+    let (_, warnings) = added.map_err(in_words_of_the_command)?;
+    // Without --to, the forecast ends at the final block by intent.
+    let open_end = args.query.query.is_none() && args.query.to.is_none();
+    let is_expected = |it: &&Warning| open_end && matches!(it, Warning::EndsAtFinalized { .. });
+    Ok(warnings.iter().filter(|it| !is_expected(it)).map(words_of).collect())
 }
 
 type Clauses = [(String, Vec<String>)];

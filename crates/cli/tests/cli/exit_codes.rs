@@ -708,6 +708,7 @@ fn logs(scene: &Scene, table: &mut Table) {
 
     table.row("eth forecast", Good, YES, &[&headers, "--address", WETH]);
     table.row("eth forecast", Bad, BAD_INPUT, &["/no/such/file", "--address", WETH]);
+    table.row("eth forecast", Unreachable, BAD_INPUT, &unreachable);
     table.row("eth forecast", Slip, USAGE, &[&headers, "--from", "2", "--to", "1"]);
 }
 

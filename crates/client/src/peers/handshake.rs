@@ -61,6 +61,14 @@ pub struct Theirs {
     pub nonce: u64,
 }
 
+/// A node of another network says nothing, and closes the connection.
+const fn perhaps_another_network(error: &FrameError) -> &'static str {
+    match error {
+        FrameError::Io(_) => " before its version message: perhaps a node of another network",
+        _ => "",
+    }
+}
+
 /// Reason why a handshake failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -70,7 +78,7 @@ pub enum HandshakeError {
     Frame(#[from] FrameError),
     /// No message could be read before the peer's `version`. A proxy or a captive portal may have
     /// answered instead of the peer.
-    #[error("handshake: {0}")]
+    #[error("handshake: {0}{hint}", hint = perhaps_another_network(.0))]
     NoVersion(#[source] FrameError),
     /// The peer's nonce is one of our own: the client has connected to itself.
     #[error("handshake: a connection to ourselves")]

@@ -134,8 +134,8 @@ impl Proven {
         if !is_cut && (asked.is_err() || !has_last()) {
             return;
         }
-        let mut found = differences(logs, &answered);
-        if found.invented > 0 && !without_filters {
+        let mut differences = Differences::between(logs, &answered);
+        if differences.found.invented > 0 && !without_filters {
             self.read_claimed_blocks(range, logs, &answered);
         }
         // The answer rests on filters that lack bits: the node may be right.
@@ -144,14 +144,18 @@ impl Proven {
         }
         if is_cut {
             // What was not read may have the rest.
-            found.omitted = 0;
+            differences.found.omitted = 0;
+            differences.first_omitted = None;
         }
+        let Differences { found, first_omitted, first_false } = differences;
         self.metrics.compared(node, found);
-        if !found.are_none() {
+        if let Some((block, log_index)) = first_omitted.into_iter().chain(first_false).min() {
             self.events.log(&RpcServerEvent::WrongLogs {
                 upstream: node.name(),
                 range: range.clone(),
                 found,
+                block,
+                log_index,
             });
         }
     }
@@ -192,27 +196,49 @@ pub(super) fn run(proven: &Weak<Proven>, answers: &Receiver<Answer>) {
     }
 }
 
-/// Returns how an answer differs from the proven logs. Both may have any order.
-pub(super) fn differences(proven: &[LocatedLog], answered: &[LocatedLog]) -> LogDifferences {
-    let place = |log: &LocatedLog| (log.block_hash, log.log_index);
-    let mut open: HashMap<_, &LocatedLog> = proven.iter().map(|log| (place(log), log)).collect();
-    let mut found = LogDifferences::default();
-    for log in answered {
-        match open.remove(&place(log)) {
-            // Nodes may leave the time out.
-            Some(known) => {
-                let block_timestamp = log.block_timestamp.and(known.block_timestamp);
-                let mut known = LocatedLog { block_timestamp, ..known.clone() };
-                // Where the hash of the transaction is not proven, another one accuses nobody.
-                if known.transaction_hash.is_none() {
-                    known.transaction_hash = log.transaction_hash;
-                    known.claimed_transaction_hash = log.claimed_transaction_hash;
-                }
-                found.altered += u64::from(known != *log);
-            }
-            None => found.invented += 1,
+/// Number of a block, and index of a log in it.
+type Place = (u64, u64);
+
+/// How an answer differs from the proven logs.
+struct Differences {
+    found: LogDifferences,
+    first_omitted: Option<Place>,
+    /// The first log that is altered, or invented. The place of an invented one is what the answer says.
+    first_false: Option<Place>,
+}
+
+impl Differences {
+    /// Compares an answer with the proven logs. Both may have any order.
+    fn between(proven: &[LocatedLog], answered: &[LocatedLog]) -> Self {
+        let key = |log: &LocatedLog| (log.block_hash, log.log_index);
+        let place = |log: &LocatedLog| (log.block_number, log.log_index);
+        let mut open: HashMap<_, &LocatedLog> = proven.iter().map(|log| (key(log), log)).collect();
+        let mut found = LogDifferences::default();
+        let mut first_false = None;
+        for log in answered {
+            let (count, at) = match open.remove(&key(log)) {
+                Some(known) if is_same(known, log) => continue,
+                Some(known) => (&mut found.altered, place(known)),
+                None => (&mut found.invented, place(log)),
+            };
+            *count += 1;
+            first_false = first_false.into_iter().chain([at]).min();
         }
+        found.omitted = open.len() as u64;
+        let first_omitted = open.into_values().map(place).min();
+        Self { found, first_omitted, first_false }
     }
-    found.omitted = open.len() as u64;
-    found
+}
+
+/// Returns `true` if a node's log says nothing else than the proven one.
+fn is_same(proven: &LocatedLog, answered: &LocatedLog) -> bool {
+    // Nodes may leave the time out.
+    let block_timestamp = answered.block_timestamp.and(proven.block_timestamp);
+    let mut known = LocatedLog { block_timestamp, ..proven.clone() };
+    // Where the hash of the transaction is not proven, another one accuses nobody.
+    if known.transaction_hash.is_none() {
+        known.transaction_hash = answered.transaction_hash;
+        known.claimed_transaction_hash = answered.claimed_transaction_hash;
+    }
+    known == *answered
 }

@@ -195,6 +195,15 @@ impl From<Missing> for Refusal {
     }
 }
 
+/// Returns what a client can do when it has as many of these as it may have.
+fn remedy(what: &str) -> &'static str {
+    match what {
+        "filters of yours" | "bytes of your filters" => "uninstall a filter first",
+        "subscriptions of yours" | "subscriptions of a connection" => "end a subscription first",
+        _ => "ask again later",
+    }
+}
+
 impl From<Refusal> for ErrorObject {
     fn from(refusal: Refusal) -> Self {
         let (code, message, data) = match refusal {
@@ -215,7 +224,7 @@ impl From<Refusal> for ErrorObject {
             ),
             Refusal::Busy { what, limit } => (
                 LIMIT_EXCEEDED,
-                format!("{limit} {what} are the limit: ask again later"),
+                format!("{limit} {what} are the limit: {}", remedy(what)),
                 Some(json!({ "reason": "busy", "what": what, "limit": limit })),
             ),
             Refusal::Abandoned => (

@@ -31,12 +31,6 @@ pub struct LogDifferences {
     pub invented: u64,
 }
 
-impl LogDifferences {
-    pub(super) const fn are_none(self) -> bool {
-        self.omitted == 0 && self.altered == 0 && self.invented == 0
-    }
-}
-
 /// An event for a log. Its `Display` is a line of text; `serde` writes an object whose member `kind`
 /// names it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -84,6 +78,10 @@ pub enum RpcServerEvent {
         range: RangeInclusive<u64>,
         /// The differences.
         found: LogDifferences,
+        /// Number of the first block with a difference.
+        block: u64,
+        /// Index of the first such log in this block.
+        log_index: u64,
     },
 }
 
@@ -111,10 +109,10 @@ impl fmt::Display for RpcServerEvent {
                  {log_index}; the receipts of every block are read from now on",
                 block.number, block.hash
             ),
-            Self::WrongLogs { upstream, range, found } => write!(
+            Self::WrongLogs { upstream, range, found, block, log_index } => write!(
                 f,
                 "{upstream} omitted {} logs, altered {} and invented {} in its answer for blocks {} \
-                 to {}",
+                 to {}; the first of them is log {log_index} of block {block}",
                 found.omitted,
                 found.altered,
                 found.invented,

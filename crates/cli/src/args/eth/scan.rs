@@ -196,17 +196,25 @@ const FORECAST_HELP: &str = concat!(
     formats_help!(),
     "
 
-The command computes the cost of answering a query with proof, from the headers alone. Candidates are
-counted. The candidates without a match, the receipts and the bytes are estimated. Estimates of receipts
-and bytes use means over mainnet blocks of 2019 to 2025: single blocks differ by a factor of up to two."
+The command computes the cost of answering a query with proof, from the headers alone. With --rpc, the
+headers of --from to --to are fetched; without --to, up to the finalised block. Candidates are counted.
+The candidates without a match, the receipts and the bytes are estimated. Estimates of receipts and bytes
+use means over mainnet blocks of 2019 to 2025: single blocks differ by a factor of up to two."
 );
 
 /// Estimate the cost of a query before anything is fetched.
 #[derive(Debug, Args)]
-#[command(after_long_help = FORECAST_HELP)]
+#[command(
+    after_long_help = FORECAST_HELP,
+    mut_arg("headers", headers_or_rpc),
+    mut_arg("format", unless_rpc),
+    mut_arg("threads", unless_rpc)
+)]
 pub(crate) struct ForecastArgs {
     #[command(flatten)]
     pub(crate) headers: LinkedHeaderArgs,
+    #[command(flatten)]
+    pub(crate) rpc: RpcArgs,
     #[command(flatten)]
     pub(crate) query: QueryArgs,
 }

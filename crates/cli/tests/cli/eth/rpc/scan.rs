@@ -106,3 +106,28 @@ fn failures_end_it_with_their_code() {
     let lines = scan(&server, &[&more[..], &["--unfinalized"]].concat(), YES);
     assert_eq!(lines.last().expect("a summary")["last"], 17_686_115);
 }
+
+#[test]
+fn a_forecast_of_a_providers_headers_is_that_of_files() {
+    let server = honest(Chain::real_and(30));
+    let files = both_headers("forecast-rpc.rlp");
+    let url = server.url();
+    let more = ["--from", "17686111", "--to", "17686112", "--address", WETH];
+    let of = |source: &[&str]| json_of(&[&["eth", "forecast"], source, &more].concat(), YES);
+    assert_eq!(of(&["--rpc", &url]), of(&[files.path()]));
+    for method in ["eth_getLogs", "eth_getBlockReceipts"] {
+        assert_eq!(server.params(method).len(), 0, "{method}");
+    }
+    // Without --to, the range ends at the final block.
+    let open = ["eth", "forecast", "--rpc", &url, "--from", "17686111", "--address", WETH];
+    let forecast = json_of(&open, YES);
+    assert_eq!((&forecast["blocks"], &forecast["warnings"]), (&json!(32), &json!([])));
+    // The range needs a beginning, and headers come from one source.
+    let refused =
+        |args: &[&str]| discreet(&[&["eth", "forecast", "--rpc", &url], args].concat()).code;
+    assert_eq!(refused(&["--address", WETH]), USAGE);
+    assert_eq!(refused(&[files.path(), "--from", "17686111"]), USAGE);
+    let stopped = ["--from", "17686111", "--retries", "0", "--address", WETH];
+    let output = discreet(&[&["eth", "forecast", "--rpc", &closed_url()], &stopped[..]].concat());
+    assert_eq!((output.code, output.stdout.as_str()), (BAD_INPUT, ""), "{}", output.stderr);
+}
