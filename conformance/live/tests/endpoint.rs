@@ -61,6 +61,7 @@ pub(crate) fn tests() -> Vec<Trial> {
             defaults::ask(scene, clients::Client::Web3Py);
         }),
         live("eth_serve_serves_the_programs_of_the_pages", pages, defaults::programs_of_the_pages),
+        live("eth_serve_serves_the_trial_of_its_page", &[], plain::trial_of_the_page),
         live("eth_serve_ends_a_subscription_of_web3_py", web3, |scene| {
             defaults::ended(scene, clients::Client::Web3Py);
         }),

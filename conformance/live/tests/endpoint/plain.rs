@@ -1,10 +1,16 @@
 //! Calls of JSON-RPC without a client library, as `curl` and `cast rpc` send them: one by one and in
 //! batches. Whole objects are compared with anvil's.
 
+use std::fs;
+use std::path::Path;
+
+use chainsieve_conformance::serve::ethereum::LyingNode;
 use serde_json::{Value, json};
+use testkit::eth::http_rpc::HttpRpc;
 
 use super::truth::{self, Truth, check};
 use super::{Endpoint, questions};
+use crate::command::Running;
 use crate::ethereum::Step;
 use crate::harness::Scene;
 
@@ -225,4 +231,60 @@ pub(super) fn anchored(scene: &Scene) {
         chain.mine(&node, Step::Several(2));
     }
     endpoint.end();
+}
+
+/// The commands of the page show what the page says: the node omits a log, and the endpoint names it.
+pub(super) fn trial_of_the_page(scene: &Scene) {
+    const NODE: &str = "127.0.0.1:28545";
+    const ENDPOINT: &str = "127.0.0.1:28546";
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/endpoint.md");
+    let page = fs::read_to_string(page).expect("a page");
+    let line = |start: &str| page.lines().find(|line| line.starts_with(start)).expect("a command");
+    let lie = line("chainsieve-conformance serve-node --lie ").split(' ').nth(3).expect("a lie");
+    let node = LyingNode::builder().lie(lie).expect("a lie").start().expect("started");
+    let command = line(&format!("chainsieve eth serve --rpc http://{NODE} "));
+    let command = command.replace(NODE, &node.address().to_string());
+    let command = command.replace(ENDPOINT, "127.0.0.1:0");
+    let arguments: Vec<&str> = command.split(' ').skip(1).chain(["--json"]).collect();
+    let mut running = Running::start(scene, &arguments);
+    let listening = running.wait_for("listening", |line| line["kind"] == "listening");
+    running.wait_for("a verified head", |line| line["kind"] == "head");
+    let address = listening["address"].as_str().expect("an address").to_owned();
+
+    let (_, query) = page.split_once("query='").expect("a query");
+    let query: Value =
+        serde_json::from_str(query.split('\'').next().expect("its end")).expect("JSON");
+    let shown = |at: &str| -> usize {
+        let command = line(&format!("curl -s http://{at} "));
+        command.rsplit(' ').next().and_then(|count| count.parse().ok()).expect("a count")
+    };
+    let ask = |at: &str| {
+        let logs = HttpRpc::to(format!("http://{at}")).call("eth_getLogs", &query["params"]);
+        logs.as_array().expect("a list").clone()
+    };
+    let (lying, proven) = (ask(&node.address().to_string()), ask(&address));
+    assert_eq!((lying.len(), proven.len()), (shown(NODE), shown(ENDPOINT)));
+    // The receipts of the built-in blocks have these logs.
+    let contract = &query["params"][0]["address"];
+    let receipts = ["fromBlock", "toBlock"].map(|end| {
+        let block = json!([query["params"][0][end]]);
+        HttpRpc::to(node.url()).call("eth_getBlockReceipts", &block)
+    });
+    let receipts = receipts.iter().flat_map(|list| list.as_array().expect("receipts"));
+    let logs = receipts.flat_map(|receipt| receipt["logs"].as_array().expect("logs"));
+    assert_eq!(logs.filter(|log| log["address"] == *contract).count(), proven.len());
+
+    let wrong = running.wait_for("the omitted log", |line| line["kind"] == "wrong_logs");
+    let omitted: Vec<_> = proven.iter().filter(|log| !lying.contains(log)).collect();
+    let [omitted] = omitted[..] else { panic!("{omitted:?}") };
+    assert_eq!(
+        omitted["blockNumber"],
+        json!(format!("{:#x}", wrong["block"].as_u64().expect("it")))
+    );
+    let index = wrong["log_index"].as_u64().expect("an index");
+    assert_eq!(omitted["logIndex"], json!(format!("{index:#x}")));
+    let place = format!("the first of them is log {index} of block {}", wrong["block"]);
+    let is_of_it = |line: &&str| line.starts_with(&format!("http://{NODE} omitted 1, "));
+    assert!(page.lines().find(is_of_it).expect("the line").ends_with(&place), "{place}");
+    running.interrupt();
 }

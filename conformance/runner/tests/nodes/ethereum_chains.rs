@@ -8,6 +8,7 @@ use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope
 use chainsieve::eth::header::{HeaderBuf, HeaderError};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{LogQuery, Semantics};
+use chainsieve::eth::transactions::BlockTransactions;
 use chainsieve_conformance::audit::ethereum::{audit_node, audit_node_of};
 use chainsieve_conformance::audit::{AuditError, AuditReport};
 use chainsieve_conformance::serve::ethereum::{FIRST, LyingNode};
@@ -96,12 +97,13 @@ impl Future {
 }
 
 /// The methods of the built-in node.
-const METHODS: [&str; 6] = [
+const METHODS: [&str; 7] = [
     "eth_blockNumber",
     "eth_getBlockByHash",
     "eth_getBlockByNumber",
     "eth_getBlockReceipts",
     "eth_getLogs",
+    "eth_getTransactionByHash",
     "eth_getTransactionReceipt",
 ];
 
@@ -353,4 +355,36 @@ fn a_block_with_a_deposit_is_audited() {
     let report = report.expect("a report");
     assert!(!report.differences.is_empty());
     assert!(report.differences.iter().all(|it| it.rule == "receipts.root"), "{report:?}");
+}
+
+/// The transactions of the built-in blocks are the real ones: the header commits to them.
+#[test]
+fn the_built_in_blocks_have_their_transactions() {
+    let node = LyingNode::builder().start().expect("started");
+    let call = |method: &str, params: Value| ask(&node, method, &params);
+    for (number, count) in [(17_686_111, 144), (17_686_112, 133)] {
+        let tag = format!("{number:#x}");
+        let block = call("eth_getBlockByNumber", json!([tag, true]));
+        let transactions = &block["transactions"];
+        let all = BlockTransactions::from_json(&transactions.to_string()).expect("transactions");
+        let root = serde_json::from_value(block["transactionsRoot"].clone()).expect("a root");
+        let verified = all.verify(root).expect("those of the header");
+        assert_eq!(verified.hashes().len(), count);
+        let hashes = call("eth_getBlockByNumber", json!([tag, false]));
+        assert_eq!(hashes["transactions"], json!(verified.hashes()));
+        let receipts = call("eth_getBlockReceipts", json!([tag]));
+        for (index, transaction) in transactions.as_array().expect("a list").iter().enumerate() {
+            assert_eq!(transaction["transactionIndex"], json!(format!("{index:#x}")));
+            let found = call("eth_getTransactionByHash", json!([transaction["hash"]]));
+            assert_eq!(found, *transaction);
+            let receipt = &receipts[index];
+            for (of_receipt, of_transaction) in
+                [("transactionHash", "hash"), ("from", "from"), ("to", "to"), ("type", "type")]
+            {
+                assert_eq!(receipt[of_receipt], transaction[of_transaction], "{of_receipt}");
+            }
+            // A receipt names a contract exactly if its transaction has no receiver.
+            assert_ne!(receipt["contractAddress"].is_null(), receipt["to"].is_null());
+        }
+    }
 }

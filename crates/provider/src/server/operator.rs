@@ -111,8 +111,8 @@ impl fmt::Display for RpcServerEvent {
             ),
             Self::WrongLogs { upstream, range, found, block, log_index } => write!(
                 f,
-                "{upstream} omitted {} logs, altered {} and invented {} in its answer for blocks {} \
-                 to {}; the first of them is log {log_index} of block {block}",
+                "{upstream} omitted {}, altered {} and invented {} logs in its answer for blocks {} to \
+                 {}; the first of them is log {log_index} of block {block}",
                 found.omitted,
                 found.altered,
                 found.invented,

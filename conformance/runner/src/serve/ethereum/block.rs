@@ -1,30 +1,35 @@
 //! A built-in block in the forms of JSON-RPC.
 
-use chainsieve::alloy_primitives::{Address, B64, B256, Bytes, U64, U256, hex, keccak256};
+use chainsieve::alloy_primitives::{Address, B64, Bytes, U64, U256, hex};
 use chainsieve::eth::bloom;
 use chainsieve::eth::header::{BlockRef, HeaderBuf, HeaderView};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::receipts::{BlockReceipts, Outcome};
+use chainsieve::eth::transactions::BlockTransactions;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// A block of the fixtures, with its receipts.
+/// A block of the fixtures, with its transactions and receipts.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) header: HeaderBuf,
     pub(super) logs: Vec<LocatedLog>,
     /// The result of `eth_getBlockReceipts`.
     pub(super) receipts: Vec<Value>,
+    /// The transactions as `eth_getBlockByNumber` returns them.
+    pub(super) transactions: Vec<Value>,
 }
 
 #[derive(Deserialize)]
 struct Fixture {
     header: Bytes,
     receipts: Vec<Bytes>,
+    /// Without the members that name the block and the index.
+    transactions: Vec<Value>,
 }
 
 impl Block {
-    /// Reads a block of the fixtures, and verifies its receipts.
+    /// Reads a block of the fixtures, and verifies its transactions and receipts.
     ///
     /// # Panics
     /// Panics if the fixture is damaged: fixtures are compiled in.
@@ -33,36 +38,61 @@ impl Block {
         let header = HeaderBuf::from_rlp(fixture.header.into()).expect("a header");
         let receipts = BlockReceipts::from_encodings(&fixture.receipts).expect("receipts");
         let verified = receipts.verify_block(&header).expect("the receipts of the block");
+        let at = BlockRef::from(&header);
+        let transactions = transactions_json(at, fixture.transactions);
+        let hashes = BlockTransactions::from_json(&json!(transactions).to_string())
+            .and_then(|all| all.verify(header.view().transactions_root()))
+            .expect("the transactions of the block");
         let named = |log: LocatedLog| LocatedLog {
-            transaction_hash: Some(transaction(header.hash(), log.transaction_index)),
+            transaction_hash: hashes.hash(log.transaction_index),
             ..log
         };
         let logs: Vec<_> = verified.logs().map(named).collect();
-        let receipts = receipts_json(BlockRef::from(&header), &receipts, &logs);
-        Self { header, logs, receipts }
+        let receipts = receipts_json(at, &receipts, &transactions, &logs);
+        Self { header, logs, receipts, transactions }
     }
 
     pub(super) fn at(&self) -> BlockRef {
         BlockRef::from(&self.header)
     }
 
-    /// Returns the result of `eth_getBlockByNumber` with the hashes of the transactions.
-    pub(super) fn to_json(&self) -> Value {
+    /// Returns the result of `eth_getBlockByNumber`, with whole transactions if `is_full`, and with their
+    /// hashes otherwise. The fixtures have no withdrawals.
+    pub(super) fn to_json(&self, is_full: bool) -> Value {
         let mut block = header_json(&self.header.view());
         block["hash"] = json!(self.header.hash());
         block["size"] = json!(U64::from(self.header.rlp().len()));
         block["uncles"] = json!([]);
-        let hashes = self.receipts.iter().map(|receipt| receipt["transactionHash"].clone());
-        block["transactions"] = hashes.collect();
+        block["transactions"] = if is_full {
+            self.transactions.clone().into()
+        } else {
+            self.transactions.iter().map(|transaction| transaction["hash"].clone()).collect()
+        };
         block
     }
 }
 
+/// Returns transactions with the block and the index of each.
+fn transactions_json(block: BlockRef, transactions: Vec<Value>) -> Vec<Value> {
+    let place = |(index, mut json): (u64, Value)| {
+        json["blockHash"] = json!(block.hash);
+        json["blockNumber"] = json!(U64::from(block.number));
+        json["transactionIndex"] = json!(U64::from(index));
+        json
+    };
+    (0..).zip(transactions).map(place).collect()
+}
+
 /// Returns the result of `eth_getBlockReceipts`.
-fn receipts_json(block: BlockRef, receipts: &BlockReceipts, logs: &[LocatedLog]) -> Vec<Value> {
+fn receipts_json(
+    block: BlockRef,
+    receipts: &BlockReceipts,
+    transactions: &[Value],
+    logs: &[LocatedLog],
+) -> Vec<Value> {
     let BlockRef { number, hash } = block;
     let (mut logs, mut gas_before) = (logs.iter(), 0);
-    let receipts = (0..).zip(receipts.iter()).map(|(index, receipt)| {
+    let receipts = receipts.iter().zip(transactions).map(|(receipt, transaction)| {
         let mut logs_bloom = [0; bloom::BYTES];
         bloom::accrue_logs(&mut logs_bloom, &receipt.logs);
         let mut json = json!({
@@ -71,14 +101,14 @@ fn receipts_json(block: BlockRef, receipts: &BlockReceipts, logs: &[LocatedLog])
             "gasUsed": U64::from(receipt.cumulative_gas_used - gas_before),
             "logs": logs.by_ref().take(receipt.logs.len()).collect::<Vec<_>>(),
             "logsBloom": hex::encode_prefixed(logs_bloom),
-            "transactionHash": transaction(hash, index),
-            "transactionIndex": U64::from(index),
+            "transactionHash": transaction["hash"],
+            "transactionIndex": transaction["transactionIndex"],
             "blockHash": hash,
             "blockNumber": U64::from(number),
-            "from": Address::ZERO,
-            "to": Address::ZERO,
-            "contractAddress": null,
-            "effectiveGasPrice": U64::ZERO,
+            "from": transaction["from"],
+            "to": transaction["to"],
+            "contractAddress": created_contract(transaction),
+            "effectiveGasPrice": transaction["gasPrice"],
         });
         gas_before = receipt.cumulative_gas_used;
         match receipt.outcome {
@@ -91,10 +121,14 @@ fn receipts_json(block: BlockRef, receipts: &BlockReceipts, logs: &[LocatedLog])
     receipts.collect()
 }
 
-/// Returns a stand-in for the hash of a transaction. The fixtures contain no transactions, and
-/// nothing that a header commits to by receipts has their hashes.
-fn transaction(block: B256, index: u64) -> B256 {
-    keccak256([block.as_slice(), &index.to_be_bytes()].concat())
+/// Returns the address of the contract that a transaction creates; `None` if it creates none.
+fn created_contract(transaction: &Value) -> Option<Address> {
+    if !transaction["to"].is_null() {
+        return None;
+    }
+    let from: Address = serde_json::from_value(transaction["from"].clone()).expect("a sender");
+    let nonce: U64 = serde_json::from_value(transaction["nonce"].clone()).expect("a nonce");
+    Some(from.create(nonce.to()))
 }
 
 /// A member of a header in JSON: its name, and the function that reads it. The function returns `None`

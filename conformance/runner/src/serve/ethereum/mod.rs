@@ -1,10 +1,10 @@
 //! An Ethereum node on loopback that conforms or lies: JSON-RPC over HTTP.
 //!
 //! The node answers `eth_chainId`, `eth_blockNumber`, `eth_getBlockByNumber`, `eth_getBlockByHash`,
-//! `eth_getLogs`, `eth_getBlockReceipts` and `eth_getTransactionReceipt`, singly and in batches, and
+//! `eth_getLogs`, `eth_getBlockReceipts`, `eth_getTransactionByHash` and `eth_getTransactionReceipt`, singly and in batches, and
 //! "method not found" to all other methods. It has two consecutive blocks of mainnet,
-//! [`FIRST`] and [`LAST`], or it asks another node and alters the answers. The hashes of the
-//! built-in blocks' transactions are stand-ins, because receipts do not contain them.
+//! [`FIRST`] and [`LAST`], or it asks another node and alters the answers. The built-in
+//! blocks have all transactions and receipts, but no withdrawals.
 
 mod block;
 pub mod lies;

@@ -1,4 +1,5 @@
-//! The built-in chain: two consecutive blocks of mainnet with all receipts, answered as geth does.
+//! The built-in chain: two consecutive blocks of mainnet with all transactions and receipts, answered as
+//! geth does.
 
 use chainsieve::alloy_primitives::{B256, U64};
 use chainsieve::eth::log::LocatedLog;
@@ -40,11 +41,8 @@ impl Node {
             "eth_syncing" => Ok(json!(false)),
             "eth_blockNumber" => Ok(json!(U64::from(LAST))),
             "eth_getBlockByNumber" | "eth_getBlockByHash" => {
-                if params.get(1) == Some(&Value::Bool(true)) {
-                    let message = "the built-in blocks have no transactions, only their receipts";
-                    return Err(Fault::invalid_params(message));
-                }
-                Ok(block()?.map_or(Value::Null, Block::to_json))
+                let is_full = params.get(1) == Some(&Value::Bool(true));
+                Ok(block()?.map_or(Value::Null, |block| block.to_json(is_full)))
             }
             "eth_getBlockReceipts" => {
                 let block = match params.get(0) {
@@ -53,12 +51,13 @@ impl Node {
                 };
                 Ok(block.map_or(Value::Null, |block| block.receipts.clone().into()))
             }
+            "eth_getTransactionByHash" => {
+                let hash = transaction_hash(params)?;
+                let mut all = self.blocks.iter().flat_map(|block| &block.transactions);
+                Ok(all.find(|transaction| transaction["hash"] == hash).cloned().unwrap_or_default())
+            }
             "eth_getTransactionReceipt" => {
-                let hash = params.get(0).unwrap_or(&Value::Null);
-                let hash = hash.as_str().and_then(hash_of);
-                let hash = hash.ok_or_else(|| Fault::invalid_params("not a hash"))?;
-                // The receipts have their hashes in lower case.
-                let hash = json!(hash);
+                let hash = transaction_hash(params)?;
                 let mut receipts = self.blocks.iter().flat_map(|block| &block.receipts);
                 let found = receipts.find(|receipt| receipt["transactionHash"] == hash);
                 Ok(found.cloned().unwrap_or_default())
@@ -127,6 +126,12 @@ impl Node {
         };
         Ok(all.filter(wanted).map(|log| json!(log)).collect())
     }
+}
+
+/// Returns the first parameter, a hash, in the form of the answers: in lower case.
+fn transaction_hash(params: &Value) -> Result<Value, Fault> {
+    let hash = params.get(0).and_then(Value::as_str).and_then(hash_of);
+    Ok(json!(hash.ok_or_else(|| Fault::invalid_params("not a hash"))?))
 }
 
 /// Reads a hash, which is written with `0x`.
