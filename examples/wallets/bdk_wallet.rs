@@ -1,15 +1,12 @@
-//! Keeps a wallet of `bdk_wallet` up to date: its history, a broadcast payment, a reorganisation.
-//!
-//! A program that stores its wallet must persist it before it acknowledges an update: an acknowledged
-//! update does not come again.
-use std::error::Error;
-use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+//! Keeps a wallet of `bdk_wallet` up to date: its history, a broadcast payment, a reorganisation. The wallet is
+//! not stored: see `bdk_stored.rs` for that.
 
-use bdk_wallet::chain::{BlockId, CheckPoint, ConfirmationBlockTime, TxUpdate};
-use bdk_wallet::{KeychainKind, SignOptions, Update as BdkUpdate, Wallet as BdkWallet};
+mod bdk_updates;
+
+use std::error::Error;
+
+use bdk_wallet::{KeychainKind, SignOptions, Wallet as BdkWallet};
 use chainsieve_client::chainsieve::bitcoin::{Amount, ScriptBuf, bip32::Xpriv};
-use chainsieve_client::chainsieve::btc::headers::BlockAt;
 use chainsieve_client::testnode::Node;
 use chainsieve_client::{Birthday, BroadcastNews, Builder, Client, Item, Network, News, Wallet};
 
@@ -35,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     bdk.finalize_psbt(&mut psbt, SignOptions::default())?;
     let payment = psbt.extract_tx()?;
     // Without this, the wallet could spend the same coins again.
-    bdk.apply_unconfirmed_txs([(payment.clone(), now()?)]);
+    bdk.apply_unconfirmed_txs([(payment.clone(), bdk_updates::now()?)]);
     client.broadcast(payment)?;
     while node.chain().mempool().is_empty() {
         std::thread::yield_now();
@@ -57,65 +54,11 @@ fn follow(
     is_last: impl Fn(&News) -> bool,
 ) -> Result<(), Box<dyn Error>> {
     for update in client.updates() {
-        let mut tx_update = TxUpdate::default();
-        let mut tip = bdk.latest_checkpoint();
-        match &update.news {
-            News::Hit(hit) => {
-                tx_update.txs.push(Arc::new(hit.transaction.clone()));
-                if let (Some(place), Some(header)) = (hit.place, hit.header) {
-                    let (block_id, confirmation_time) = (id(place.block), header.time.into());
-                    let anchor = ConfirmationBlockTime { block_id, confirmation_time };
-                    tx_update.anchors.insert((anchor, hit.txid));
-                    tip = tip.insert(block_id);
-                }
-            }
-            // The transaction becomes unconfirmed when its block leaves the wallet's checkpoints.
-            // Without a block, it is gone.
-            News::Withdrawn(hit) if hit.place.is_none() => {
-                bdk.apply_evicted_txs([(hit.txid, now()?)]);
-            }
-            News::Reorganized { .. } => tip = on_best_chain(client, tip)?,
-            // A reorganisation may have been acknowledged just before a crash.
-            News::CaughtUp(progress) => {
-                tip = on_best_chain(client, tip)?.insert(id(progress.tip));
-            }
-            // For example, a peer has no filters.
-            News::Finding(finding) => eprintln!("{finding}"),
-            _ => {}
-        }
-        bdk.apply_update(BdkUpdate { tx_update, chain: Some(tip), ..BdkUpdate::default() })?;
-        // Here a program persists the wallet.
+        bdk_updates::apply(client, bdk, &update.news)?;
         client.acknowledge(&update);
         if is_last(&update.news) {
             return Ok(());
         }
     }
     Err("the client has stopped".into())
-}
-
-/// Replaces the wallet's checkpoints that have left the best chain.
-///
-/// BDK drops a checkpoint, and all above it, only for another block at the very same height. The
-/// block above the fork is not enough: the wallet may have no checkpoint there.
-fn on_best_chain(client: &Client, tip: CheckPoint) -> Result<CheckPoint, Box<dyn Error>> {
-    let mut lowest = None;
-    for checkpoint in tip.iter() {
-        match client.block_at(checkpoint.height())? {
-            Some(at) if at.hash == checkpoint.hash() => break,
-            // `None` is above the tip. The chain will grow to this height, and then replace it.
-            block => lowest = block.or(lowest),
-        }
-    }
-    Ok(match lowest {
-        Some(at) => tip.insert(id(at)),
-        None => tip,
-    })
-}
-
-fn id(at: BlockAt) -> BlockId {
-    BlockId { height: at.height, hash: at.hash }
-}
-
-fn now() -> Result<u64, Box<dyn Error>> {
-    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())
 }

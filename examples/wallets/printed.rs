@@ -20,6 +20,14 @@ fn bdk_wallet_is_kept_up_to_date() {
 }
 
 #[test]
+fn a_stored_wallet_goes_on_after_a_restart() {
+    let lines = run(env!("CARGO_BIN_EXE_bdk_stored"));
+    let first = ["first run: 1 hit, 50 BTC", "second run: 0 hits, 50 BTC"];
+    assert_eq!(lines[..2], first);
+    assert_eq!(lines[2..], ["address 60: 1 hit, 100 BTC", "third run: 0 hits, 100 BTC"]);
+}
+
+#[test]
 fn ldk_is_told_of_what_it_registers() {
     let lines = run(env!("CARGO_BIN_EXE_ldk_confirm"));
     assert!(lines.iter().any(|line| line == "best block 1, 1 transactions"), "{lines:?}");
