@@ -243,6 +243,7 @@ impl Front {
     ) -> Result<(Vec<u8>, Held), Response<Pieces>> {
         let limit = self.proven.limits.max_request as usize;
         let too_large = || {
+            self.proven.metrics.limit_reached("request_bytes");
             let why = format!("the request has more than {limit} bytes");
             text(StatusCode::PAYLOAD_TOO_LARGE, why)
         };

@@ -144,6 +144,7 @@ impl Caller {
             }
             Ok(calls) => calls,
             Err(error) if error.is_data() => {
+                self.proven.metrics.limit_reached("batch");
                 // The words of go-ethereum.
                 let why = format!("batch too large: the limit is {most} calls");
                 return Some(Reply::error("null", &ErrorObject::new(INVALID_REQUEST, why)));

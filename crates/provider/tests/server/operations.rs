@@ -177,6 +177,12 @@ fn each_limit_has_its_error() {
     // The code of go-ethereum.
     let (_, answer) = post(server.address(), &json!([number, number, number]).to_string());
     assert_eq!(answer["error"]["code"], -32600, "{answer}");
+    // What is refused before it is a call is counted, too.
+    let (_, metrics) = get(server.address(), "/metrics");
+    for limit in ["batch", "filters", "request_bytes"] {
+        let line = format!("limits_reached_total{{limit=\"{limit}\"}} 1\n");
+        assert!(metrics.contains(&line), "{line}{metrics}");
+    }
 }
 
 /// What is no call gets an error by the specification of JSON-RPC 2.0.
