@@ -161,7 +161,6 @@ fn types_are_send_sync_and_debug() {
     check::<server::BlockError>();
     check::<server::Config>();
     check::<server::Event>();
-    check::<server::IncomingBlock>();
     check::<server::Mempool>();
     check::<server::Peer>();
     check::<server::Reason>();
@@ -169,8 +168,7 @@ fn types_are_send_sync_and_debug() {
     check::<server::TransactionError>();
     check::<server::Violation>();
     check::<server::filters::FilterResponse>();
-    check::<server::filters::FilterServer<'static, server::filters::MemoryFilterStore>>();
-    check::<server::filters::MemoryFilterStore>();
+    check::<server::filters::FilterStore>();
     check::<server::filters::Reply>();
     check::<wallet::BlockScan>();
     check::<wallet::History>();

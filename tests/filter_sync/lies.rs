@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use chainsieve::bitcoin::bip158::FilterHeader;
 use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::btc::bip158::{BlockFilter, GcsParams, filter_key, gcs};
-use chainsieve::btc::server::filters::MemoryFilterStore;
+use chainsieve::btc::server::filters::FilterStore;
 
 use testkit::Rng;
 use testkit::btc::filter_world::World;
@@ -110,7 +110,7 @@ pub(crate) fn lie(
 }
 
 /// Returns the filters of a node that has followed `chains` one after the other.
-pub(crate) fn store(world: &World, chains: &[Vec<usize>], lie: &Lie) -> MemoryFilterStore {
+pub(crate) fn store(world: &World, chains: &[Vec<usize>], lie: &Lie) -> FilterStore {
     store_behind(world, chains, lie, FilterHeader::all_zeros())
 }
 
@@ -120,8 +120,8 @@ pub(crate) fn store_behind(
     chains: &[Vec<usize>],
     lie: &Lie,
     before: FilterHeader,
-) -> MemoryFilterStore {
-    let mut store = MemoryFilterStore::behind(before);
+) -> FilterStore {
+    let mut store = FilterStore::behind(before);
     let mut active: &[usize] = &[];
     for chain in chains {
         let shared = active.iter().zip(chain).take_while(|(one, other)| one == other).count();

@@ -10,7 +10,7 @@ use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve::bitcoin::p2p::message_blockdata::Inventory;
 use chainsieve::bitcoin::{Block, BlockHash, Witness};
 use chainsieve::btc::headers::HeaderChain;
-use chainsieve::btc::server::filters::{FilterResponse, FilterServer, MemoryFilterStore};
+use chainsieve::btc::server::filters::{FilterResponse, FilterStore};
 
 use testkit::Rng;
 use testkit::btc::filter_world::World;
@@ -80,9 +80,9 @@ pub(crate) const BLOCK_LIES: [BlockLie; 6] = [
 pub(crate) struct Plan {
     /// `true` if everything that the peer sends is true and in time.
     pub(crate) honest: bool,
-    pub(crate) store: Rc<MemoryFilterStore>,
+    pub(crate) store: Rc<FilterStore>,
     /// The second store, for [`Quirk::Switches`].
-    pub(crate) other_store: Rc<MemoryFilterStore>,
+    pub(crate) other_store: Rc<FilterStore>,
     pub(crate) quirk: Quirk,
     pub(crate) latency: Duration,
     /// Delay with which the peer learns of a block after the client.
@@ -116,7 +116,7 @@ impl Session {
     }
 
     /// Returns the store that the peer serves now.
-    pub(crate) fn store(&self) -> &MemoryFilterStore {
+    pub(crate) fn store(&self) -> &FilterStore {
         match self.plan.quirk {
             Quirk::Switches(after) if self.requests > after => &self.plan.other_store,
             _ => &self.plan.store,
@@ -144,7 +144,7 @@ impl Session {
         } else {
             let services = ServiceFlags::NETWORK | ServiceFlags::COMPACT_FILTERS;
             let store = self.store();
-            match FilterServer::new(chain, store, services).answer(message).expect("a request") {
+            match store.answer(chain, services, message).expect("a request") {
                 FilterResponse::Send(mut reply) => {
                     response.messages.extend(std::iter::from_fn(|| reply.next_message(store)));
                 }

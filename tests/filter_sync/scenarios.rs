@@ -8,7 +8,7 @@ use chainsieve::bitcoin::Network;
 use chainsieve::bitcoin::bip158::FilterHeader;
 use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::btc::bip157::{Config, Limits};
-use chainsieve::btc::server::filters::{FilterStore as _, MemoryFilterStore};
+use chainsieve::btc::server::filters::FilterStore;
 
 use crate::lies::{self, Lie, Reach, TAMPERS, Tamper};
 use crate::peers::{BLOCK_LIES, Plan, Quirk, Request};
@@ -84,7 +84,7 @@ pub(crate) struct Stores<'w> {
     chains: Vec<Vec<usize>>,
     /// All blocks of the history except genesis, in ascending order of height.
     pub(crate) numbers: Vec<usize>,
-    pub(crate) honest: Rc<MemoryFilterStore>,
+    pub(crate) honest: Rc<FilterStore>,
 }
 
 impl<'w> Stores<'w> {
@@ -103,19 +103,19 @@ impl<'w> Stores<'w> {
         lies::lie(self.world, rng, &self.numbers, how, reach)
     }
 
-    pub(crate) fn serving(&self, lie: &Lie) -> Rc<MemoryFilterStore> {
+    pub(crate) fn serving(&self, lie: &Lie) -> Rc<FilterStore> {
         Rc::new(lies::store(self.world, &self.chains, lie))
     }
 
     /// Returns a store of true hashes after a false filter header before genesis.
-    fn false_start(&self, rng: &mut Rng) -> Rc<MemoryFilterStore> {
+    fn false_start(&self, rng: &mut Rng) -> Rc<FilterStore> {
         let before = FilterHeader::from_byte_array(rng.array());
         Rc::new(lies::store_behind(self.world, &self.chains, &Lie::new(), before))
     }
 }
 
 /// Returns a peer that serves `store` during the whole run.
-pub(crate) fn plan(store: &Rc<MemoryFilterStore>, honest: bool) -> Plan {
+pub(crate) fn plan(store: &Rc<FilterStore>, honest: bool) -> Plan {
     Plan {
         honest,
         store: Rc::clone(store),
@@ -134,7 +134,7 @@ fn seconds(rng: &mut Rng, from: usize, to: usize) -> Duration {
     )
 }
 
-fn random_lie(rng: &mut Rng, stores: &Stores<'_>) -> Rc<MemoryFilterStore> {
+fn random_lie(rng: &mut Rng, stores: &Stores<'_>) -> Rc<FilterStore> {
     if rng.one_in(12) {
         return stores.false_start(rng);
     }

@@ -11,7 +11,6 @@ use chainsieve::btc::bip157::{Action, Config, Event, FilterSync, Finding, Reason
 use chainsieve::btc::bip158::filter_hash;
 use chainsieve::btc::headers::HeaderChain;
 use chainsieve::btc::peer::{Grade, PeerId};
-use chainsieve::btc::server::filters::FilterStore as _;
 
 use crate::peers::{Plan, Quirk, Session};
 use crate::wallet::{State, Wallet};

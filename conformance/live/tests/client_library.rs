@@ -113,7 +113,7 @@ fn watched(wallet: &Wallet) -> chainsieve_client::Wallet {
 /// Adds bcoin's blocks to a node that also serves compact filters.
 fn follow(filters: &Node, node: &Bcoin, from: u32) {
     for block in node.blocks_from(from) {
-        let added = filters.chain_mut().add_block(block, Duration::MAX);
+        let added = filters.chain_mut().add_block(block, None, Duration::MAX);
         assert!(added.errors.is_empty(), "{added:?}");
     }
 }

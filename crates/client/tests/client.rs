@@ -133,7 +133,7 @@ fn a_broadcast_is_told_of_until_it_is_in_a_block() {
     (config.accept_transactions, config.fee_filter) = (true, Some(1_000_000));
     let dear = NodeBuilder::new(ServedChain::new(Network::Regtest, true)).config(config);
     let dear = dear.start().unwrap();
-    let added = dear.chain_mut().add_block(node_block(&node), Duration::MAX);
+    let added = dear.chain_mut().add_block(node_block(&node), None, Duration::MAX);
     assert_eq!(added.linked, 1);
     let client = builder(&node).peer(dear.address().to_string()).wallet("w", wallet(1));
     let client = client.start().unwrap();
@@ -143,7 +143,7 @@ fn a_broadcast_is_told_of_until_it_is_in_a_block() {
     while client.status().unwrap().progress.tip.height < 2 {
         thread::yield_now();
     }
-    assert_eq!(node.chain_mut().add_block(second, Duration::MAX).linked, 1);
+    assert_eq!(node.chain_mut().add_block(second, None, Duration::MAX).linked, 1);
     while client.status().unwrap().peers.iter().filter(|peer| peer.claims.is_some()).count() < 2 {
         thread::yield_now();
     }

@@ -1,9 +1,8 @@
 //! Server of compact filters: answers `getcfilters`, `getcfheaders` and `getcfcheckpt` as Bitcoin
 //! Core does.
 //!
-//! [`FilterServer`] reads the chain of headers and a [`FilterStore`]. For each request, the server
-//! returns the messages to send, or the reason to disconnect the peer. The server has no state. A
-//! [`Reply`] returns its filters one by one, as fast as the peer receives them, so 1,000 filters
+//! A [`FilterStore`] has the filters of a node. For each request, [`FilterStore::answer`] returns the
+//! messages to send, or the reason to disconnect the peer. A [`Reply`] returns its filters one by one, as fast as the peer receives them, so 1,000 filters
 //! are never in memory together. The caller finishes one reply before it reads the next request of
 //! the peer, as Core does, so requests cannot accumulate.
 //!
@@ -51,53 +50,14 @@ use crate::btc::protocol::STALE_RELAY_AGE_LIMIT;
 /// Number of blocks expected in [`STALE_RELAY_AGE_LIMIT`]: one every ten minutes on every network.
 const STALE_BLOCK_LIMIT: u32 = 4320;
 
-/// The compact filters of a node, by block hash.
-///
-/// For each block, a store has the filter, the filter hash and the filter header, or none of the
-/// three. A store that reads from a disk should compare a filter with its hash before returning it,
-/// as Core does: a client treats a wrong filter as a lie.
-pub trait FilterStore {
-    /// Returns the encoded basic filter of `block`; `None` if the store lacks it.
-    fn filter(&self, block: &BlockHash) -> Option<Vec<u8>>;
-    /// Returns the hash of the filter of `block`; `None` if the store lacks it.
-    fn filter_hash(&self, block: &BlockHash) -> Option<FilterHash>;
-    /// Returns the filter header of `block`; `None` if the store lacks it.
-    fn filter_header(&self, block: &BlockHash) -> Option<FilterHeader>;
-}
-
-/// Answers requests for compact filters. This type is `Send` only if the store is `Sync`.
-#[derive(Debug)]
-pub struct FilterServer<'a, S: ?Sized> {
+/// The parts that answer one request.
+struct Server<'a> {
     chain: &'a HeaderChain,
-    store: &'a S,
+    store: &'a FilterStore,
     services: ServiceFlags,
 }
 
-impl<'a, S: FilterStore + ?Sized> FilterServer<'a, S> {
-    /// Creates a server for a node that offers `services` to the peer.
-    pub fn new(chain: &'a HeaderChain, store: &'a S, services: ServiceFlags) -> Self {
-        Self { chain, store, services }
-    }
-
-    /// Returns the answer to `message`; `None` if `message` is no request for compact filters
-    /// (`getcfilters`, `getcfheaders` or `getcfcheckpt`).
-    ///
-    /// As in Core, a peer is disconnected for each [`Violation`], and a request is not
-    /// answered if the store lacks a filter. The server also answers requests for branches that
-    /// recently left the active chain.
-    ///
-    /// # Cost
-    /// One look-up per block of the range, and at most two hashes per look-up.
-    pub fn answer(&self, message: &NetworkMessage) -> Option<FilterResponse> {
-        let answer = match message {
-            NetworkMessage::GetCFilters(request) => self.filters(request),
-            NetworkMessage::GetCFHeaders(request) => self.headers(request),
-            NetworkMessage::GetCFCheckpt(request) => self.checkpoints(request),
-            _ => return None,
-        };
-        Some(answer.map_or_else(|refusal| refusal, FilterResponse::Send))
-    }
-
+impl<'a> Server<'a> {
     /// Answers `getcfilters`.
     fn filters(&self, request: &GetCFilters) -> Result<Reply, FilterResponse> {
         let GetCFilters { filter_type, start_height, stop_hash } = *request;
@@ -293,7 +253,7 @@ impl Reply {
     /// the reply. Also returns `None` if the store has lost the filter since the request; the reply
     /// then ends early.
     #[must_use = "a dropped message leaves a gap in the reply"]
-    pub fn next_message<S: FilterStore + ?Sized>(&mut self, store: &S) -> Option<NetworkMessage> {
+    pub fn next_message(&mut self, store: &FilterStore) -> Option<NetworkMessage> {
         let blocks = match &mut self.0 {
             Messages::Filters(blocks) => blocks,
             Messages::One(message) => return message.take().map(|message| *message),
@@ -304,17 +264,18 @@ impl Reply {
             return None;
         };
         let filter_type = BASIC_FILTER;
+        let filter = filter.to_vec();
         Some(NetworkMessage::CFilter(CFilter { filter_type, block_hash, filter }))
     }
 }
 
-/// A [`FilterStore`] in memory, filled in the order of the chain. The store is meant for tests of
-/// wallets and for small chains.
+/// The compact filters of a node, in memory, filled in the order of the chain. The store is meant for
+/// tests of wallets and for small chains.
 ///
 /// [`rollback`](Self::rollback) keeps the filters of the removed blocks, as Core's index does. A
 /// client that does not know the reorganisation yet can therefore still request these filters.
 #[derive(Debug, Clone)]
-pub struct MemoryFilterStore {
+pub struct FilterStore {
     /// The filters of all blocks, on the chain and off the chain.
     filters: BTreeMap<BlockHash, Indexed>,
     /// The blocks of the chain, from the lowest on.
@@ -333,7 +294,7 @@ struct Indexed {
     header: FilterHeader,
 }
 
-impl MemoryFilterStore {
+impl FilterStore {
     /// Creates an empty store for a chain that starts with genesis.
     pub fn new() -> Self {
         Self::behind(FilterHeader::all_zeros())
@@ -343,6 +304,47 @@ impl MemoryFilterStore {
     /// of the block before the first one in the store.
     pub fn behind(before: FilterHeader) -> Self {
         Self { filters: BTreeMap::new(), active: Vec::new(), before }
+    }
+
+    /// Returns the answer of a node with this `chain` to `message`; `None` if `message` is no request
+    /// for compact filters (`getcfilters`, `getcfheaders` or `getcfcheckpt`). `services` are those
+    /// that the node offers to the peer.
+    ///
+    /// As in Core, a peer is disconnected for each [`Violation`], and a request is not answered if
+    /// the store lacks a filter. Requests for branches that recently left the active chain are
+    /// answered, too.
+    ///
+    /// # Cost
+    /// One look-up per block of the range, and at most two hashes per look-up.
+    pub fn answer(
+        &self,
+        chain: &HeaderChain,
+        services: ServiceFlags,
+        message: &NetworkMessage,
+    ) -> Option<FilterResponse> {
+        let server = Server { chain, store: self, services };
+        let answer = match message {
+            NetworkMessage::GetCFilters(request) => server.filters(request),
+            NetworkMessage::GetCFHeaders(request) => server.headers(request),
+            NetworkMessage::GetCFCheckpt(request) => server.checkpoints(request),
+            _ => return None,
+        };
+        Some(answer.map_or_else(|refusal| refusal, FilterResponse::Send))
+    }
+
+    /// Returns the encoded basic filter of `block`; `None` if the store lacks it.
+    pub fn filter(&self, block: &BlockHash) -> Option<&[u8]> {
+        self.filters.get(block).map(|indexed| &indexed.content[..])
+    }
+
+    /// Returns the hash of the filter of `block`; `None` if the store lacks it.
+    pub fn filter_hash(&self, block: &BlockHash) -> Option<FilterHash> {
+        self.filters.get(block).map(|indexed| indexed.hash)
+    }
+
+    /// Returns the filter header of `block`; `None` if the store lacks it.
+    pub fn filter_header(&self, block: &BlockHash) -> Option<FilterHeader> {
+        self.filters.get(block).map(|indexed| indexed.header)
     }
 
     /// Adds the filter of the next block and returns its filter header. The bytes are not
@@ -413,23 +415,9 @@ impl MemoryFilterStore {
     }
 }
 
-impl Default for MemoryFilterStore {
+impl Default for FilterStore {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl FilterStore for MemoryFilterStore {
-    fn filter(&self, block: &BlockHash) -> Option<Vec<u8>> {
-        self.filters.get(block).map(|indexed| indexed.content.clone())
-    }
-
-    fn filter_hash(&self, block: &BlockHash) -> Option<FilterHash> {
-        self.filters.get(block).map(|indexed| indexed.hash)
-    }
-
-    fn filter_header(&self, block: &BlockHash) -> Option<FilterHeader> {
-        self.filters.get(block).map(|indexed| indexed.header)
     }
 }
 

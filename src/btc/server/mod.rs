@@ -92,7 +92,7 @@ pub use mempool::{
     MAX_ACCEPTED, MAX_ACCEPTED_BYTES, MAX_ACCEPTED_WEIGHT, Mempool, TransactionError,
 };
 pub use peer::Peer;
-pub use served_chain::{Added, BlockError, IncomingBlock, ServedChain};
+pub use served_chain::{Added, BlockError, ServedChain};
 
 /// Services that a node offers to its peers. By default, a node offers Bloom filters and compact
 /// filters and accepts no transactions of peers.

@@ -13,7 +13,7 @@ use bitcoin::p2p::message_blockdata::{GetBlocksMessage, GetHeadersMessage, Inven
 use bitcoin::p2p::message_network::VersionMessage;
 use bitcoin::{BlockHash, Transaction};
 
-use super::filters::{FilterResponse, FilterServer};
+use super::filters::FilterResponse;
 use super::inventory::{Announcer, Offered, TxName};
 use super::outbox::Outbox;
 use super::{Action, Config, Event, Reason, ServedChain, Violation};
@@ -444,7 +444,7 @@ impl Peer {
         let Some(store) = chain.filters() else {
             return Err(Violation::NotOffered("a request for filters"));
         };
-        match FilterServer::new(chain.headers(), store, self.services).answer(request) {
+        match store.answer(chain.headers(), self.services, request) {
             Some(FilterResponse::Send(reply)) => self.outbox.push_filters(reply),
             Some(FilterResponse::Disconnect(violation)) => {
                 return Err(violation);

@@ -11,7 +11,7 @@ use bitcoin::hashes::Hash as _;
 use bitcoin::{Block, BlockHash, Network, OutPoint, ScriptBuf, Transaction, Txid};
 use thiserror::Error;
 
-use super::filters::MemoryFilterStore;
+use super::filters::FilterStore;
 use super::mempool::{Mempool, TransactionError};
 use crate::btc::bip158::{BindError, BlockFilter, BoundBlock, BuildError};
 use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain, HeaderError, HeaderRules};
@@ -30,13 +30,13 @@ pub struct ServedChain {
     /// The linked blocks of all branches.
     blocks: HashMap<BlockHash, StoredBlock>,
     /// Blocks whose parent is missing, by the hash of the parent.
-    waiting: HashMap<BlockHash, Vec<IncomingBlock>>,
+    waiting: HashMap<BlockHash, Vec<Incoming>>,
     /// The scripts of all outputs of all blocks. A txid determines its outputs on every branch, so
     /// no entry ever has to be removed.
     outputs: HashMap<OutPoint, ScriptBuf>,
     /// The outputs that blocks of the active chain spend, each with the spending transaction.
     spent: HashMap<OutPoint, Txid>,
-    filters: Option<MemoryFilterStore>,
+    filters: Option<FilterStore>,
     mempool: Mempool,
     /// Number of changes of the chain or the mempool.
     version: u64,
@@ -51,22 +51,8 @@ struct StoredBlock {
     was_active: bool,
 }
 
-/// A block to add to a [`ServedChain`]. A [`Block`] converts into an `IncomingBlock`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IncomingBlock {
-    /// The block with its transactions.
-    pub block: Block,
-    /// Scripts of the spent outputs, in the order of the inputs and without the coinbase, if the
-    /// source of the block has them. With `None`, the scripts are looked up in the outputs that the
-    /// chain knows.
-    pub prevouts: Option<Vec<ScriptBuf>>,
-}
-
-impl From<Block> for IncomingBlock {
-    fn from(block: Block) -> Self {
-        Self { block, prevouts: None }
-    }
-}
+/// A block to add, with the scripts that it spends if they are given.
+type Incoming = (Block, Option<Vec<ScriptBuf>>);
 
 /// Result of adding a block.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -98,12 +84,12 @@ impl ServedChain {
             waiting: HashMap::new(),
             outputs: HashMap::new(),
             spent: HashMap::new(),
-            filters: with_filters.then(MemoryFilterStore::new),
+            filters: with_filters.then(FilterStore::new),
             mempool: Mempool::default(),
             version: 0,
         };
         let hash = chain.tip().hash;
-        chain.store(hash, genesis_block(rules.network()).into());
+        chain.store(hash, (genesis_block(rules.network()), None));
         let mut added = Added::default();
         chain.connect(BlockAt { height: 0, hash }, &mut added);
         debug_assert_eq!(added.errors, [], "genesis spends nothing");
@@ -121,18 +107,25 @@ impl ServedChain {
 
     /// Adds a block, and the blocks that waited for it.
     ///
-    /// `now` is the [current time](crate#time). A block whose header is more than two hours ahead
+    /// `prevouts` are the scripts of the spent outputs, in the order of the inputs and without the
+    /// coinbase, if the source of the block has them. With `None`, the scripts are looked up in the
+    /// outputs that the chain knows. `now` is the [current time](crate#time). A block whose header is more than two hours ahead
     /// of `now` is refused. A block whose parent is missing waits for its parent. Adding a
     /// known block has no effect.
     ///
     /// # Cost
     /// The cost is proportional to the size of the newly linked blocks. If any block is linked, the
     /// cost is also proportional to the size of the mempool.
-    pub fn add_block(&mut self, block: impl Into<IncomingBlock>, now: Duration) -> Added {
+    pub fn add_block(
+        &mut self,
+        block: Block,
+        prevouts: Option<Vec<ScriptBuf>>,
+        now: Duration,
+    ) -> Added {
         let mut added = Added::default();
-        let mut next = vec![block.into()];
+        let mut next = vec![(block, prevouts)];
         while let Some(incoming) = next.pop() {
-            let hash = incoming.block.block_hash();
+            let hash = incoming.0.block_hash();
             // Only now can the children that waited for this block be linked.
             if self.link(hash, incoming, now, &mut added) {
                 next.extend(self.waiting.remove(&hash).into_iter().flatten());
@@ -149,17 +142,17 @@ impl ServedChain {
     fn link(
         &mut self,
         hash: BlockHash,
-        incoming: IncomingBlock,
+        incoming: Incoming,
         now: Duration,
         added: &mut Added,
     ) -> bool {
         if self.blocks.contains_key(&hash) {
             return false;
         }
-        let header = incoming.block.header;
+        let header = incoming.0.header;
         // The transactions must match the header before the block is stored under the hash of the
         // header.
-        if let Err(error) = BoundBlock::bind(&incoming.block, hash, self.network()) {
+        if let Err(error) = BoundBlock::bind(&incoming.0, hash, self.network()) {
             added.errors.push(BlockError::Block { block: hash, error });
             return false;
         }
@@ -168,7 +161,7 @@ impl ServedChain {
             Err(error) if matches!(error.cause, HeaderError::Orphan { .. }) => {
                 let waiting = self.waiting.entry(header.prev_blockhash).or_default();
                 // A block that is added twice waits only once.
-                if waiting.iter().all(|other| other.block.block_hash() != hash) {
+                if waiting.iter().all(|other| other.0.block_hash() != hash) {
                     waiting.push(incoming);
                 }
                 return false;
@@ -190,7 +183,7 @@ impl ServedChain {
     }
 
     /// Stores a block and the scripts of its outputs.
-    fn store(&mut self, hash: BlockHash, IncomingBlock { block, prevouts }: IncomingBlock) {
+    fn store(&mut self, hash: BlockHash, (block, prevouts): Incoming) {
         block.txdata.iter().for_each(|tx| self.add_outputs(tx));
         let block = Arc::new(block);
         self.blocks.insert(hash, StoredBlock { block, prevouts, was_active: false });
@@ -307,7 +300,7 @@ impl ServedChain {
     }
 
     /// Returns the compact filters; `None` if the chain was created without filters.
-    pub fn filters(&self) -> Option<&MemoryFilterStore> {
+    pub fn filters(&self) -> Option<&FilterStore> {
         self.filters.as_ref()
     }
 
@@ -350,7 +343,7 @@ impl ServedChain {
         let count = self.waiting.values().map(Vec::len).sum();
         // Only a parent that does not itself wait is really missing.
         let here: HashSet<BlockHash> =
-            self.waiting.values().flatten().map(|incoming| incoming.block.block_hash()).collect();
+            self.waiting.values().flatten().map(|(block, _)| block.block_hash()).collect();
         let missing = self.waiting.keys().filter(|parent| !here.contains(*parent)).min();
         missing.map(|missing| (count, *missing))
     }

@@ -12,7 +12,7 @@ pub(super) const NOW: Duration = Duration::from_secs(1_700_000_000);
 
 /// Adds blocks and returns one result per block, with its errors.
 pub(super) fn add(chain: &mut ServedChain, blocks: &[Block]) -> Vec<Added> {
-    blocks.iter().map(|block| chain.add_block(block.clone(), NOW)).collect()
+    blocks.iter().map(|block| chain.add_block(block.clone(), None, NOW)).collect()
 }
 
 /// Returns a chain with filters and these blocks.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
-use chainsieve::btc::server::{IncomingBlock, ServedChain};
+use chainsieve::btc::server::ServedChain;
 use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve_conformance::audit::{self, AuditReport};
 use chainsieve_conformance::serve::{self, Lie, Protocol, StartError, bitcoin, ethereum};
@@ -174,8 +174,8 @@ fn chain_of_folder(folder: &Path, chain: &mut ServedChain) -> anyhow::Result<Vec
     for (path, _) in blocks::files(folder).with_context(|| named(folder))? {
         let read = blocks::for_each_block_of(
             &path,
-            |SourcedBlock { block, prevout_scripts: prevouts, .. }| {
-                let errors = chain.add_block(IncomingBlock { block, prevouts }, now).errors;
+            |SourcedBlock { block, prevout_scripts, .. }| {
+                let errors = chain.add_block(block, prevout_scripts, now).errors;
                 warnings.extend(errors.iter().map(ToString::to_string));
                 Ok(())
             },

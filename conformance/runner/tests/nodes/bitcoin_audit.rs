@@ -7,7 +7,6 @@ use chainsieve::bitcoin::consensus::encode::serialize_hex;
 use chainsieve::bitcoin::constants::genesis_block;
 use chainsieve::bitcoin::{Block, Network, OutPoint, ScriptBuf};
 use chainsieve::btc::server::ServedChain;
-use chainsieve::btc::server::filters::FilterStore as _;
 use chainsieve_client::testnode::next_block;
 use chainsieve_conformance::audit::bitcoin::{audit_peer, audit_rpc};
 use chainsieve_conformance::audit::{AuditError, AuditReport};
@@ -99,7 +98,7 @@ impl Core {
         let mut all = vec![chain.block(&chain.tip().hash).expect("genesis").as_ref().clone()];
         let mut scripts = HashMap::new();
         for block in blocks() {
-            let _added = chain.add_block(block.clone(), Duration::MAX);
+            let _added = chain.add_block(block.clone(), None, Duration::MAX);
             for tx in &block.txdata {
                 for (vout, output) in (0..).zip(&tx.output) {
                     let outpoint = OutPoint { txid: tx.compute_txid(), vout };
@@ -277,7 +276,7 @@ fn a_node_whose_clock_differs_is_not_accused() {
     let mut parent = genesis_block(Network::Regtest).header;
     for block in blocks() {
         parent = block.header;
-        let _added = chain.add_block(block, Duration::MAX);
+        let _added = chain.add_block(block, None, Duration::MAX);
     }
     let mut block = next_block(&parent, 141, &ScriptBuf::new(), Vec::new());
     // The last time that a header can have, in the year 2106.
@@ -285,7 +284,7 @@ fn a_node_whose_clock_differs_is_not_accused() {
     while !block.header.target().is_met_by(block.header.block_hash()) {
         block.header.nonce += 1;
     }
-    let _added = chain.add_block(block, Duration::MAX);
+    let _added = chain.add_block(block, None, Duration::MAX);
     assert_eq!(chain.tip().height, 141);
     let node = LyingNode::builder().chain(chain).start().expect("started");
     let audit = |to| {

@@ -255,7 +255,7 @@ impl Node {
         let block =
             next_block(&parent.expect("the tip is in the chain"), tip.height + 1, script, txs);
         // The block is valid by the rules of regtest, so that the call cannot fail.
-        let _added = chain.add_block(block.clone(), Duration::MAX);
+        let _added = chain.add_block(block.clone(), None, Duration::MAX);
         block
     }
 
@@ -282,7 +282,7 @@ impl Node {
             // differ from those that they replace, even with the same script.
             solve(&mut block.header, parent.time + 2);
             parent = block.header;
-            let _added = chain.add_block(block.clone(), Duration::MAX);
+            let _added = chain.add_block(block.clone(), None, Duration::MAX);
             blocks.push(block);
         }
         blocks

@@ -14,7 +14,7 @@ use chainsieve::btc::bip157::{Action, Config, Event, FilterSync, Message, Reason
 use chainsieve::btc::bip158::BlockFilter;
 use chainsieve::btc::headers::HeaderChain;
 use chainsieve::btc::peer::PeerId;
-use chainsieve::btc::server::filters::{FilterResponse, FilterServer, MemoryFilterStore};
+use chainsieve::btc::server::filters::{FilterResponse, FilterStore};
 
 use crate::btc::filter_world::{NOW, World};
 
@@ -23,7 +23,7 @@ const HEIGHT: usize = 24;
 
 struct Chain {
     headers: HeaderChain,
-    store: MemoryFilterStore,
+    store: FilterStore,
     blocks: Vec<Block>,
 }
 
@@ -33,7 +33,7 @@ fn chain() -> &'static Chain {
         let mut world = World::new(7);
         let tip = world.grow(0, HEIGHT);
         let mut headers = HeaderChain::new(Network::Regtest);
-        let mut store = MemoryFilterStore::new();
+        let mut store = FilterStore::new();
         let mut blocks = Vec::new();
         for number in world.chain(tip) {
             let block = &world.blocks[number];
@@ -112,8 +112,7 @@ impl Run {
             return hashes.into_iter().map(block).collect();
         }
         let services = ServiceFlags::NETWORK | ServiceFlags::COMPACT_FILTERS;
-        let server = FilterServer::new(&chain.headers, &chain.store, services);
-        match server.answer(&NetworkMessage::from(message)) {
+        match chain.store.answer(&chain.headers, services, &NetworkMessage::from(message)) {
             Some(FilterResponse::Send(mut reply)) => {
                 std::iter::from_fn(|| reply.next_message(&chain.store)).collect()
             }

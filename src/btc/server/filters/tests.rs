@@ -24,13 +24,13 @@ fn content(block: &BlockHash) -> Vec<u8> {
 
 struct Node {
     chain: HeaderChain,
-    store: MemoryFilterStore,
+    store: FilterStore,
 }
 
 impl Node {
     fn new(headers: &[Header]) -> Self {
         let genesis = genesis_block(Network::Regtest).header;
-        let mut store = MemoryFilterStore::new();
+        let mut store = FilterStore::new();
         store.append(filter(&genesis)).unwrap();
         let mut node = Self { chain: HeaderChain::new(Network::Regtest), store };
         node.extend(headers);
@@ -56,8 +56,7 @@ impl Node {
         services: ServiceFlags,
         request: impl Into<Request>,
     ) -> FilterResponse {
-        let server = FilterServer::new(&self.chain, &self.store, services);
-        server.answer(&request.into().0).expect("a request")
+        self.store.answer(&self.chain, services, &request.into().0).expect("a request")
     }
 
     fn messages(&self, request: impl Into<Request>) -> Vec<NetworkMessage> {
@@ -306,8 +305,7 @@ fn stale_blocks_are_unknown_after_30_days_of_time_or_work() {
 fn other_messages_are_none_of_its_business() {
     let node = Node::new(&[]);
     let services = ServiceFlags::COMPACT_FILTERS;
-    let server = FilterServer::new(&node.chain, &node.store, services);
-    assert_eq!(server.answer(&NetworkMessage::Verack), None);
+    assert_eq!(node.store.answer(&node.chain, services, &NetworkMessage::Verack), None);
 }
 
 #[test]
@@ -356,6 +354,6 @@ fn the_store_follows_its_chain() {
     node.store.rollback(&fork).unwrap();
     node.store.append(filter(&old[1])).unwrap();
 
-    let later = MemoryFilterStore::behind(header);
+    let later = FilterStore::behind(header);
     assert_eq!((later.tip_header(), later.is_empty()), (header, true));
 }

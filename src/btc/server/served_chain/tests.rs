@@ -8,10 +8,9 @@ use bitcoin::consensus::encode::deserialize_hex;
 use bitcoin::hashes::Hash as _;
 use bitcoin::{Block, Network, OutPoint, ScriptBuf, Transaction, Txid, Witness};
 
-use super::super::filters::FilterStore as _;
 use super::super::mempool::{MAX_ACCEPTED, MAX_ACCEPTED_WEIGHT};
 use super::super::tests::{NOW, add, chain_of};
-use super::{IncomingBlock, ServedChain, TransactionError};
+use super::{ServedChain, TransactionError};
 use crate::btc::tests::{extend, hashes, mine, next_block, reward, spend};
 
 /// Blocks of mainnet, each with its filter header from the published list of neutrino.
@@ -111,7 +110,7 @@ fn wrong_blocks_are_refused_in_words() {
     assert!(added[0].errors[0].to_string().contains("only the first can be"), "{added:?}");
     // A block whose header is too far ahead of the clock is refused.
     let block = mine(1).remove(0);
-    let added = chain.add_block(block, Duration::from_secs(1_000_000_000));
+    let added = chain.add_block(block, None, Duration::from_secs(1_000_000_000));
     assert_eq!((added.linked, added.errors.len()), (0, 1), "{added:?}");
     assert_eq!(chain.tip().height, 0);
 }
@@ -155,7 +154,7 @@ fn spent_scripts_may_come_from_elsewhere() {
     let mut chain = ServedChain::new(Network::Regtest, true);
     add(&mut chain, &blocks[..1]);
     let prevouts = Some(vec![parent.output[0].script_pubkey.clone()]);
-    let added = chain.add_block(IncomingBlock { block: blocks[1].clone(), prevouts }, NOW);
+    let added = chain.add_block(blocks[1].clone(), prevouts, NOW);
     assert_eq!((added.linked, added.errors.len()), (1, 0));
     assert!(chain.has_all_filters());
 }

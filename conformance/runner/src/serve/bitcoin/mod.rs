@@ -284,7 +284,7 @@ fn built_in_chain() -> ServedChain {
     let mut chain = ServedChain::new(Network::Regtest, true);
     for block in blocks() {
         // The blocks are valid by the rules of regtest, so that the call cannot fail.
-        let _added = chain.add_block(block, std::time::Duration::MAX);
+        let _added = chain.add_block(block, None, std::time::Duration::MAX);
     }
     chain
 }

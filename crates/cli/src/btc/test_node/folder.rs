@@ -12,7 +12,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, ensure};
 use chainsieve::bitcoin::Transaction;
-use chainsieve::btc::server::IncomingBlock;
 use chainsieve_report::blocks::{SourcedBlock, decode, files, for_each_block_of};
 use chainsieve_report::{Input, named};
 
@@ -70,7 +69,7 @@ impl Folder {
     pub(super) fn poll(
         &mut self,
         now: Instant,
-        mut take: impl FnMut(IncomingBlock),
+        mut take: impl FnMut(SourcedBlock),
     ) -> anyhow::Result<News> {
         let mut news = News::default();
         let files = list(&self.root).with_context(|| named(&self.root))?;
@@ -142,9 +141,9 @@ fn is_listed(files: &[(PathBuf, Stamp)], path: &Path) -> bool {
     files.binary_search_by(|(file, _)| file.as_path().cmp(path)).is_ok()
 }
 
-fn read_blocks(path: &Path, take: &mut impl FnMut(IncomingBlock)) -> anyhow::Result<()> {
-    for_each_block_of(path, |SourcedBlock { block, prevout_scripts: prevouts, .. }| {
-        take(IncomingBlock { block, prevouts });
+fn read_blocks(path: &Path, take: &mut impl FnMut(SourcedBlock)) -> anyhow::Result<()> {
+    for_each_block_of(path, |block| {
+        take(block);
         Ok(())
     })
 }

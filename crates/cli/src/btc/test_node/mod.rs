@@ -116,7 +116,7 @@ impl Watcher {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let (mut linked, mut disconnected) = (0, 0);
         let News { transactions, complaints } = self.folder.poll(Instant::now(), |incoming| {
-            let added = chain().add_block(incoming, now);
+            let added = chain().add_block(incoming.block, incoming.prevout_scripts, now);
             let Added { linked: more, disconnected: left, errors, .. } = added;
             linked += more;
             disconnected += left;
