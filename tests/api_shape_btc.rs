@@ -47,10 +47,8 @@ fn types_are_send_sync_and_debug() {
     check::<bip158::audit::ProofError>();
     check::<bip158::audit::ProvenTransaction>();
     check::<bip158::audit::Refutation>();
-    check::<bip158::audit::Suspicion>();
     check::<bip158::audit::Unknown>();
     check::<bip158::audit::Verdict>();
-    check::<bip158::container::Batch>();
     check::<bip158::container::BatchReader<&'static [u8]>>();
     check::<bip158::container::ContainerError>();
     check::<bip158::container::Header>();
@@ -67,7 +65,6 @@ fn types_are_send_sync_and_debug() {
     check::<bip158::scan::FilterScan>();
     check::<bip158::scan::ScanError>();
     check::<bip158::scan::Statistics>();
-    check::<bip158::scan::WalletIndex>();
     check::<bip158::scan::Wallets>();
     check::<bip37::AddedData>();
     check::<bip37::BlockElements>();
@@ -154,7 +151,6 @@ fn types_are_send_sync_and_debug() {
     check::<peer::PeerId>();
     check::<proof_of_work::ProofOfWorkError>();
     check::<script::Op<'static>>();
-    check::<script::Ops<'static>>();
     check::<script::ScriptType>();
     check::<server::Action>();
     check::<server::Added>();

@@ -11,7 +11,7 @@ use bdk_wallet::{KeychainKind, Wallet};
 use bitcoin::consensus::encode::deserialize_hex;
 use bitcoin::{Block, Network};
 use chainsieve::btc::bip158::container::Records;
-use chainsieve::btc::bip158::scan::{Candidate, FilterScan, ScanCursor, WalletIndex, Wallets};
+use chainsieve::btc::bip158::scan::{Candidate, FilterScan, ScanCursor, Wallets};
 
 /// The filters of mainnet's first 256 blocks, and the blocks as peers would send them.
 const FILTERS: &[u8] = include_bytes!("../../fixtures/bitcoin/filters_mainnet_0-255.cbf");
@@ -72,7 +72,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Adds the scripts up to `LOOK_AHEAD` after the last one used. If any are added, the current
 /// filter and all later ones are matched against them, and the earlier ones in another pass.
-fn look_ahead(wallet: &Wallet, id: WalletIndex, wallets: &mut Wallets) {
+fn look_ahead(wallet: &Wallet, id: usize, wallets: &mut Wallets) {
     let external = KeychainKind::External;
     let descriptor = wallet.public_descriptor(external);
     let used = wallet.spk_index().last_used_index(external).map_or(0, |index| index + 1);

@@ -8,7 +8,7 @@ use bitcoin::bip158::FilterHeader;
 use bitcoin::hashes::Hash as _;
 use chainsieve::bitcoin;
 use chainsieve::btc::bip158::container::{
-    Batch, BatchReader, ContainerError, Header, Intact, Records, Writer,
+    BatchReader, ContainerError, Header, Intact, Records, Writer,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -25,13 +25,12 @@ fn read(file: &[u8]) -> Result<(Intact, Option<ContainerError>), ContainerError>
         (records, streamed) => panic!("{:?}, {:?}", records.err(), streamed.err()),
     };
     let mut written = Writer::create(Vec::new(), *records.header()).expect("memory");
-    let mut batch = Batch::new();
     let mut damage = None;
     loop {
-        let from_stream = streamed.read(&mut batch, 0);
+        let from_stream = streamed.read(0);
         match records.next() {
             None => {
-                assert!(damage.is_some() || (from_stream.is_ok() && batch.is_empty()));
+                assert!(damage.is_some() || (from_stream.is_ok() && streamed.items().len() == 0));
                 break;
             }
             Some(Err(error)) => {
@@ -40,7 +39,7 @@ fn read(file: &[u8]) -> Result<(Intact, Option<ContainerError>), ContainerError>
             }
             Some(Ok(item)) => {
                 assert_eq!(from_stream, Ok(()));
-                assert_eq!(batch.items().collect::<Vec<_>>(), [item]);
+                assert_eq!(streamed.items().collect::<Vec<_>>(), [item]);
                 written.append(&item.block_hash, item.content).expect("what was read");
             }
         }

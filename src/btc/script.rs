@@ -29,34 +29,30 @@ pub struct Op<'a> {
     pub data: &'a [u8],
 }
 
-/// Iterator over the operations of a script, up to its end or to the first push that runs past the
-/// end.
-///
-/// After the last item, [`is_well_formed`](Self::is_well_formed) returns `false` if a push that
-/// runs past the end has ended the iteration.
-#[derive(Debug, Clone)]
-#[must_use = "iterators are lazy"]
-pub struct Ops<'a> {
-    rest: &'a [u8],
-    well_formed: bool,
-}
-
-/// Returns an iterator over the operations of `script`, read as Core's `GetOp` does.
+/// Returns an iterator over the operations of `script`, read as Core's `GetOp` does: up to the end of
+/// the script, or to the first push that runs past the end. [`is_well_formed`] tells these apart.
 ///
 /// # Cost
 /// The cost is linear in the length of the script. Nothing is allocated.
 ///
 /// # Examples
 /// ```
-/// use chainsieve::btc::script::ops;
+/// use chainsieve::btc::script::{is_well_formed, ops};
 /// // A push of two bytes, then a push of five bytes of which only one is left.
-/// let mut script = ops(&[0x02, 0xaa, 0xbb, 0x05, 0xcc]);
-/// assert_eq!(script.next().unwrap().data, [0xaa, 0xbb]);
-/// assert_eq!(script.next(), None);
-/// assert!(!script.is_well_formed());
+/// let script = [0x02, 0xaa, 0xbb, 0x05, 0xcc];
+/// let mut read = ops(&script);
+/// assert_eq!(read.next().unwrap().data, [0xaa, 0xbb]);
+/// assert_eq!(read.next(), None);
+/// assert!(!is_well_formed(&script));
 /// ```
-pub fn ops(script: &[u8]) -> Ops<'_> {
-    Ops { rest: script, well_formed: true }
+pub fn ops(mut script: &[u8]) -> impl Iterator<Item = Op<'_>> {
+    core::iter::from_fn(move || take_op(&mut script))
+}
+
+/// Returns `false` if a push of `script` runs past the end of the script.
+pub fn is_well_formed(mut script: &[u8]) -> bool {
+    while take_op(&mut script).is_some() {}
+    script.is_empty()
 }
 
 /// Returns the non-empty data pushes of `script`, including those before a malformed push.
@@ -66,49 +62,30 @@ pub fn pushes(script: &[u8]) -> impl Iterator<Item = &[u8]> {
     ops(script).map(|op| op.data).filter(|data| !data.is_empty())
 }
 
-impl<'a> Ops<'a> {
-    /// Returns `false` once the iterator has found a push that runs past the end of the script.
-    pub fn is_well_formed(&self) -> bool {
-        self.well_formed
-    }
-
-    #[inline]
-    fn take_op(&mut self) -> Option<Op<'a>> {
-        let (&opcode, rest) = self.rest.split_first()?;
-        let (length, rest) = match opcode {
-            0..OP_PUSHDATA1 => (usize::from(opcode), rest),
-            OP_PUSHDATA1 => {
-                let (length, rest) = rest.split_first_chunk()?;
-                (usize::from(u8::from_le_bytes(*length)), rest)
-            }
-            OP_PUSHDATA2 => {
-                let (length, rest) = rest.split_first_chunk()?;
-                (usize::from(u16::from_le_bytes(*length)), rest)
-            }
-            OP_PUSHDATA4 => {
-                let (length, rest) = rest.split_first_chunk()?;
-                (usize::try_from(u32::from_le_bytes(*length)).ok()?, rest)
-            }
-            _ => (0, rest),
-        };
-        let (data, rest) = rest.split_at_checked(length)?;
-        self.rest = rest;
-        Some(Op { opcode, data })
-    }
-}
-
-impl<'a> Iterator for Ops<'a> {
-    type Item = Op<'a>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Op<'a>> {
-        let op = self.take_op();
-        if op.is_none() && !self.rest.is_empty() {
-            self.well_formed = false;
-            self.rest = &[];
+/// Removes the first operation from `rest`. If there is none, or if its push runs past the end, `rest`
+/// stays as it is.
+#[inline]
+fn take_op<'a>(rest: &mut &'a [u8]) -> Option<Op<'a>> {
+    let (&opcode, after) = rest.split_first()?;
+    let (length, after) = match opcode {
+        0..OP_PUSHDATA1 => (usize::from(opcode), after),
+        OP_PUSHDATA1 => {
+            let (length, after) = after.split_first_chunk()?;
+            (usize::from(u8::from_le_bytes(*length)), after)
         }
-        op
-    }
+        OP_PUSHDATA2 => {
+            let (length, after) = after.split_first_chunk()?;
+            (usize::from(u16::from_le_bytes(*length)), after)
+        }
+        OP_PUSHDATA4 => {
+            let (length, after) = after.split_first_chunk()?;
+            (usize::try_from(u32::from_le_bytes(*length)).ok()?, after)
+        }
+        _ => (0, after),
+    };
+    let (data, after) = after.split_at_checked(length)?;
+    *rest = after;
+    Some(Op { opcode, data })
 }
 
 /// Type of an output script, as far as `UPDATE_P2PUBKEY_ONLY` distinguishes it.
@@ -151,17 +128,19 @@ fn is_multisig(script: &[u8]) -> bool {
     if script.last() != Some(&OP_CHECKMULTISIG) {
         return false;
     }
-    let mut ops = ops(script);
-    let Some(required) = ops.next().and_then(|op| script_number(op, 1)) else { return false };
+    let mut rest = script;
+    let Some(required) = take_op(&mut rest).and_then(|op| script_number(op, 1)) else {
+        return false;
+    };
     let mut keys = 0;
     let after_keys = loop {
-        match ops.next() {
+        match take_op(&mut rest) {
             Some(op) if is_key_size_valid(op.data) => keys += 1,
             other => break other,
         }
     };
     let Some(total) = after_keys.and_then(|op| script_number(op, required)) else { return false };
-    keys == total && ops.rest.len() == 1
+    keys == total && rest.len() == 1
 }
 
 /// Returns `true` if the first byte of `key` matches its length (Core's `CPubKey::ValidSize`). The
@@ -185,7 +164,7 @@ fn script_number(op: Op<'_>, least: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ScriptType, ops, pushes};
+    use super::{ScriptType, is_well_formed, pushes};
 
     fn pushed(script: &[u8]) -> Vec<&[u8]> {
         pushes(script).collect()
@@ -198,10 +177,9 @@ mod tests {
         for (end, count) in
             [(1, 0), (2, 0), (3, 1), (4, 1), (6, 1), (7, 2), (10, 2), (11, 3), (16, 3), (17, 4)]
         {
-            let mut read = ops(&script[..end]);
-            assert_eq!(read.by_ref().filter(|op| !op.data.is_empty()).count(), count, "{end}");
+            assert_eq!(pushed(&script[..end]).len(), count, "{end}");
             let whole = matches!(end, 1 | 3 | 7 | 11 | 17);
-            assert_eq!(read.is_well_formed(), whole, "{end}");
+            assert_eq!(is_well_formed(&script[..end]), whole, "{end}");
         }
         assert!(pushed(&[0x4e, 0xff, 0xff, 0xff, 0xff, 1]).is_empty());
     }

@@ -203,7 +203,7 @@ fn a_forged_witness_convicts_nobody() {
     assert!(matches!(case.trusting(&case.filter), Verdict::Valid(_)));
     // An input without a witness is never taken for segwit in P2SH.
     let blind = case.blind(&case.filter);
-    assert!(matches!(blind, Verdict::Suspicious(_)), "{blind}");
+    assert!(matches!(blind, Verdict::Suspicious { .. }), "{blind}");
     let mut forged = case.block.clone();
     forged.txdata[1].input[0].witness = Witness::from_slice(&[[0x51]]);
     assert_eq!(refusal(&case, &forged), BindError::WitnessCommitment);

@@ -87,7 +87,7 @@ fn scripts_of_unknown_prevouts_may_be_any() {
         });
         match audit(&bound, &filter.expect("all scripts").content, Prevouts::None) {
             Verdict::Valid(_) => counts[0] += 1,
-            Verdict::Suspicious(_) => counts[1] += 1,
+            Verdict::Suspicious { .. } => counts[1] += 1,
             Verdict::Undecidable(_) => counts[2] += 1,
             Verdict::Invalid(refutation) => panic!("{name}: {refutation:?}"),
         }
@@ -160,7 +160,7 @@ fn look_alikes_are_never_convicted() {
         // guess is missing from the filter.
         match at {
             0 => assert!(matches!(verdict, Verdict::Undecidable(_)), "{verdict}"),
-            _ => assert!(matches!(verdict, Verdict::Suspicious(_)), "{verdict}"),
+            _ => assert!(matches!(verdict, Verdict::Suspicious { .. }), "{verdict}"),
         }
         assert_eq!(case.trusting(&case.filter), Verdict::Valid(Basis::Trusted));
         let shown = Prevouts::ByTransactions(&case.previous);

@@ -101,7 +101,7 @@ fn assert_lacking(case: &Case, class: Class, verdict: &Verdict) {
     let as_theory_says = match class {
         Class::Output => matches!(evidence, Some(FilterEvidence::MissingOutput { .. })),
         Class::Wrapped => matches!(evidence, Some(FilterEvidence::MissingWrapped { .. })),
-        Class::Guessed => matches!(verdict, Verdict::Suspicious(_)),
+        Class::Guessed => matches!(verdict, Verdict::Suspicious { .. }),
         Class::Unknowable => matches!(verdict, Verdict::Undecidable(_)),
     };
     assert!(as_theory_says, "{}: {class:?} lacking, and {verdict}", case.name);

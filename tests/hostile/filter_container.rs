@@ -6,8 +6,7 @@ use chainsieve::bitcoin::BlockHash;
 use chainsieve::bitcoin::bip158::FilterHeader;
 use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::btc::bip158::container::{
-    Batch, BatchReader, ContainerError, Header, Intact, MAX_FILTER_LENGTH, RecordPlace, Records,
-    Writer,
+    BatchReader, ContainerError, Header, Intact, MAX_FILTER_LENGTH, RecordPlace, Records, Writer,
 };
 
 use crate::survives;
@@ -73,13 +72,13 @@ fn from_memory(file: &[u8]) -> Result<Outcome, ContainerError> {
 
 fn streamed(file: &[u8], enough: usize) -> Result<Outcome, ContainerError> {
     let mut reader = BatchReader::new(file)?;
-    let (mut good, mut batch) = (Vec::new(), Batch::new());
+    let mut good = Vec::new();
     loop {
-        let end = reader.read(&mut batch, enough);
-        let items = batch.items();
+        let end = reader.read(enough);
+        let items = reader.items();
         good.extend(items.map(|item| (item.height, (item.block_hash, item.content.to_vec()))));
-        if batch.is_empty() {
-            assert_eq!(reader.read(&mut batch, enough), end, "once more");
+        if reader.items().len() == 0 {
+            assert_eq!(reader.read(enough), end, "once more");
             return Ok((good, *reader.intact(), end.err()));
         }
         assert_eq!(end, Ok(()));
@@ -306,12 +305,11 @@ fn failing_streams_are_errors_behind_what_is_intact() {
         match BatchReader::new(Failing { rest: &whole[..at], kind }) {
             Err(error) => assert_eq!((error, at < Header::LEN), (failed, true)),
             Ok(mut reader) => {
-                let mut batch = Batch::new();
                 if count > 0 {
-                    assert_eq!(reader.read(&mut batch, usize::MAX), Ok(()));
-                    assert_eq!(batch.len(), count);
+                    assert_eq!(reader.read(usize::MAX), Ok(()));
+                    assert_eq!(reader.items().len(), count);
                 }
-                assert_eq!(reader.read(&mut batch, usize::MAX), Err(failed));
+                assert_eq!(reader.read(usize::MAX), Err(failed));
                 assert_eq!(reader.intact().records as usize, count);
                 assert_eq!(reader.recover(), Err(failed));
             }

@@ -9,7 +9,7 @@ use chainsieve::bitcoin::bip158::{BlockFilterReader, FilterHash};
 use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::btc::bip158::scan::{
     Candidate, CandidateReason, Commitment, FilterItem, FilterScan, ScanCursor, ScanError,
-    Statistics, WalletIndex, Wallets,
+    Statistics, Wallets,
 };
 use chainsieve::btc::bip158::{GcsParams, filter_hash, filter_key, gcs};
 
@@ -163,7 +163,7 @@ impl Model {
     }
 
     /// Brings the wallets of a scan to this state.
-    fn apply(&self, wallets: &mut Wallets, ids: &mut Vec<WalletIndex>) {
+    fn apply(&self, wallets: &mut Wallets, ids: &mut Vec<usize>) {
         for (number, &(birthday, scripts)) in self.wallets.iter().enumerate() {
             if number == ids.len() {
                 ids.push(wallets.add(birthday));
@@ -231,7 +231,7 @@ fn by_index(chain: &[Block], model: &mut Model) -> Found {
 struct Run {
     scan: FilterScan,
     model: Model,
-    ids: Vec<WalletIndex>,
+    ids: Vec<usize>,
     candidates: Vec<Candidate>,
 }
 
@@ -300,9 +300,9 @@ impl Run {
                 CandidateReason::Scripts { wallet, indices } => {
                     assert!(indices.is_sorted());
                     for &index in indices {
-                        let expected = script(wallet.index(), index);
+                        let expected = script(*wallet, index);
                         assert_eq!(wallets.scripts(*wallet).get(index), Some(&expected[..]));
-                        model.see(height, wallet.index(), index);
+                        model.see(height, *wallet, index);
                     }
                 }
                 CandidateReason::NoAnswer(_) => {
@@ -355,7 +355,7 @@ fn once(candidates: &[Candidate]) -> Found {
                 let hits = found.entry(*height).or_insert(Some(BTreeSet::new()));
                 let hits = hits.as_mut().expect("an answer");
                 for &index in indices {
-                    assert!(hits.insert((wallet.index(), index)), "{height}: twice");
+                    assert!(hits.insert((*wallet, index)), "{height}: twice");
                 }
             }
             CandidateReason::NoAnswer(_) => {

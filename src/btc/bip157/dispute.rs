@@ -560,7 +560,7 @@ fn judge(block: &BoundBlock<'_>, contents: &BTreeMap<FilterHash, Vec<u8>>) -> Ju
                 };
                 judgement.refuted.push((hash, proof));
             }
-            Audit::Suspicious(_) => judgement.suspicious = true,
+            Audit::Suspicious { .. } => judgement.suspicious = true,
             Audit::Undecidable(_) => {}
         }
     }

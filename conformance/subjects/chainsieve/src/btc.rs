@@ -14,7 +14,7 @@ use chainsieve::btc::bip158::{
     filter_elements, filter_hash, filter_header, gcs,
 };
 use chainsieve::btc::merkle_tree::{MerklePath, merkle_root};
-use chainsieve::btc::script::{ScriptType, ops};
+use chainsieve::btc::script::{ScriptType, is_well_formed, ops};
 use chainsieve::hash::{SipKey, murmur3_32};
 use chainsieve::simd::Backend;
 use serde_json::{Value, json};
@@ -265,10 +265,9 @@ fn merkleblock(question: &Question<'_>) -> Result<Value, Refusal> {
 
 fn pushes(question: &Question<'_>) -> Result<Value, Refusal> {
     let script = question.bytes("script")?;
-    let mut ops = ops(&script);
-    let data = ops.by_ref().map(|op| op.data).filter(|data| !data.is_empty());
+    let data = ops(&script).map(|op| op.data).filter(|data| !data.is_empty());
     let pushes: Vec<_> = data.map(hex::encode).collect();
-    Ok(json!({ "pushes": pushes, "well_formed": ops.is_well_formed() }))
+    Ok(json!({ "pushes": pushes, "well_formed": is_well_formed(&script) }))
 }
 
 fn kind(question: &Question<'_>) -> Result<Value, Refusal> {

@@ -10,7 +10,7 @@ use chainsieve::bitcoin::address::{NetworkUnchecked, ParseError};
 use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::bitcoin::{Address, Network, OutPoint, PublicKey, ScriptBuf, Txid};
 use chainsieve::btc::descriptors::{DescriptorScript, descriptor_scripts};
-use chainsieve::btc::script::{ops, pushes};
+use chainsieve::btc::script::{is_well_formed, pushes};
 use chainsieve_report::{Reader, decode_hex, named, secret, shorten, stdin_is_piped};
 
 use crate::args::{Range, WatchArgs};
@@ -131,9 +131,7 @@ impl Item {
         let before = self.elements.len();
         self.elements.extend(pushes(script).map(|data| Element { index, data: data.to_vec() }));
         self.unwatchable += usize::from(self.elements.len() == before);
-        let mut read = ops(script);
-        read.by_ref().for_each(drop);
-        self.malformed |= !read.is_well_formed();
+        self.malformed |= !is_well_formed(script);
     }
 }
 

@@ -46,7 +46,7 @@ use self::known::{
 use super::revealed::any_candidate;
 use super::{Acceptance, BoundBlock, DecodedFilter, GcsFilter, GcsParams, filter_key};
 use crate::btc::names::names;
-use crate::btc::script::ops;
+use crate::btc::script::{is_well_formed, ops};
 
 /// The caller's knowledge of the outputs that a block spends. The value is neither `Send` nor
 /// `Sync`, since it may borrow a function.
@@ -93,7 +93,14 @@ pub enum Verdict {
     Invalid(Refutation),
     /// Nothing proves the filter wrong, but it lacks a script that an input seems to spend. An
     /// honest node's filter can get this verdict too.
-    Suspicious(Suspicion),
+    Suspicious {
+        /// The inputs for which the filter contains none of the guessed scripts: position of the
+        /// transaction in the block, and position of the input in the transaction.
+        #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::inputs"))]
+        inputs: Vec<(u32, u32)>,
+        /// The facts that are missing for a verdict.
+        unknown: Unknown,
+    },
     /// Nothing contradicts the filter, and too little is known to decide.
     Undecidable(Unknown),
 }
@@ -139,19 +146,6 @@ impl Refutation {
     }
 }
 
-/// Inputs whose likely scripts are missing from a filter.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Suspicion {
-    /// The inputs for which the filter contains none of the guessed scripts: position of the
-    /// transaction in the block, and position of the input in the transaction.
-    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::inputs"))]
-    pub inputs: Vec<(u32, u32)>,
-    /// The facts that are missing for a verdict.
-    pub unknown: Unknown,
-}
-
 /// The facts that are missing for a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -179,7 +173,7 @@ impl fmt::Display for Verdict {
             Self::Invalid(Refutation::TrustedUnequal) => {
                 f.write_str("invalid: the elements differ from the block and the trusted scripts")
             }
-            Self::Suspicious(Suspicion { inputs, unknown }) => {
+            Self::Suspicious { inputs, unknown } => {
                 let count = inputs.len();
                 write!(
                     f,
@@ -223,7 +217,7 @@ impl fmt::Display for Unknown {
 ///             false
 ///         }
 ///         Verdict::Invalid(_) => false,
-///         Verdict::Valid(_) | Verdict::Suspicious(_) | Verdict::Undecidable(_) => true,
+///         Verdict::Valid(_) | Verdict::Suspicious { .. } | Verdict::Undecidable(_) => true,
 ///     })
 /// }
 /// ```
@@ -372,7 +366,7 @@ fn verdict_by_guesses(
     if suspicious.is_empty() {
         return Verdict::Undecidable(unknown);
     }
-    Verdict::Suspicious(Suspicion { inputs: suspicious, unknown })
+    Verdict::Suspicious { inputs: suspicious, unknown }
 }
 
 /// Returns `true` if the input looks like a usual spend of a hash or of a taproot script path. For
@@ -421,8 +415,6 @@ fn is_key(data: &[u8]) -> bool {
 
 /// Returns `true` if the data is a well-formed script that checks a signature.
 fn is_signature_script(data: &[u8]) -> bool {
-    let mut ops = ops(data);
     // OP_CHECKSIG (0xac) to OP_CHECKMULTISIGVERIFY (0xaf).
-    let checks = ops.by_ref().filter(|op| (0xac..=0xaf).contains(&op.opcode)).count() > 0;
-    checks && ops.is_well_formed()
+    ops(data).any(|op| (0xac..=0xaf).contains(&op.opcode)) && is_well_formed(data)
 }

@@ -53,7 +53,7 @@ use bitcoin::hashes::Hash as _;
 use thiserror::Error;
 
 pub use records::{Intact, Records, Writer};
-pub use stream::{Batch, BatchReader};
+pub use stream::BatchReader;
 
 use super::scan::Commitment;
 

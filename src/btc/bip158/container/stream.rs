@@ -10,7 +10,7 @@ use super::records::{AROUND, FRONT};
 use super::{ContainerError, Header, Intact};
 use crate::btc::bip158::scan::FilterItem;
 
-/// Reads a container file as a stream, with memory for one batch.
+/// Reads a container file as a stream, in batches, with memory for one batch.
 ///
 /// The reader makes small reads, so a file should be wrapped in a
 /// [`BufReader`](std::io::BufReader).
@@ -20,42 +20,11 @@ pub struct BatchReader<R> {
     intact: Intact,
     /// Set once reading has ended: `Ok` at the end of the file, else the error.
     end: Option<Result<(), ContainerError>>,
-}
-
-/// Filters of consecutive heights. The next batch reuses the memory.
-#[derive(Debug, Clone, Default)]
-pub struct Batch {
+    /// The height of the first filter of the batch.
     start_height: u32,
+    /// The filters of the batch, one after the other.
     bytes: Vec<u8>,
     records: Vec<(BlockHash, Range<usize>)>,
-}
-
-impl Batch {
-    /// Creates an empty batch.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Returns the number of filters.
-    pub fn len(&self) -> usize {
-        self.records.len()
-    }
-
-    /// Returns `true` if the batch contains no filters.
-    pub fn is_empty(&self) -> bool {
-        self.records.is_empty()
-    }
-
-    /// Iterates over the filters in order of height. The items have no commitments.
-    pub fn items(&self) -> impl ExactSizeIterator<Item = FilterItem<'_>> {
-        let records = self.records.iter().enumerate();
-        records.map(|(index, (block_hash, range))| FilterItem {
-            height: self.start_height + u32::try_from(index).expect("heights have 32 bits"),
-            block_hash: *block_hash,
-            content: &self.bytes[range.clone()],
-            commitment: None,
-        })
-    }
 }
 
 impl<R: Read> BatchReader<R> {
@@ -72,7 +41,8 @@ impl<R: Read> BatchReader<R> {
             return Err(ContainerError::HeaderTruncated { length });
         }
         let intact = Intact::new(Header::from_bytes(&header)?);
-        Ok(Self { from, intact, end: None })
+        let (start_height, bytes, records) = (intact.next_height(), Vec::new(), Vec::new());
+        Ok(Self { from, intact, end: None, start_height, bytes, records })
     }
 
     /// Returns the header of the file.
@@ -86,8 +56,7 @@ impl<R: Read> BatchReader<R> {
         &self.intact
     }
 
-    /// Replaces the contents of `batch` with the next filters: as many as are needed for a total of
-    /// at least `enough` bytes.
+    /// Reads the next batch: as many filters as are needed for a total of at least `enough` bytes.
     ///
     /// The batch is empty only at the end of the file.
     ///
@@ -98,17 +67,28 @@ impl<R: Read> BatchReader<R> {
     /// # Cost
     /// The batch takes memory for `enough` bytes and one more filter. The memory grows only with
     /// the bytes that are actually read: a false length in the file allocates nothing.
-    pub fn read(&mut self, batch: &mut Batch, enough: usize) -> Result<(), ContainerError> {
-        batch.bytes.clear();
-        batch.records.clear();
-        batch.start_height = self.intact.next_height();
-        while self.end.is_none() && (batch.is_empty() || batch.bytes.len() < enough) {
-            self.end = self.read_record(batch).transpose();
+    pub fn read(&mut self, enough: usize) -> Result<(), ContainerError> {
+        self.bytes.clear();
+        self.records.clear();
+        self.start_height = self.intact.next_height();
+        while self.end.is_none() && (self.records.is_empty() || self.bytes.len() < enough) {
+            self.end = self.read_record().transpose();
         }
         match self.end {
-            Some(end) if batch.is_empty() => end,
+            Some(end) if self.records.is_empty() => end,
             _ => Ok(()),
         }
+    }
+
+    /// Iterates over the filters of the batch in order of height. The items have no commitments.
+    pub fn items(&self) -> impl ExactSizeIterator<Item = FilterItem<'_>> {
+        let records = self.records.iter().enumerate();
+        records.map(|(index, (block_hash, range))| FilterItem {
+            height: self.start_height + u32::try_from(index).expect("heights have 32 bits"),
+            block_hash: *block_hash,
+            content: &self.bytes[range.clone()],
+            commitment: None,
+        })
     }
 
     /// Reads the rest of the file to find its intact part. If the file is damaged, also returns the
@@ -117,10 +97,9 @@ impl<R: Read> BatchReader<R> {
     /// # Errors
     /// Returns the I/O errors of the stream. The end of the intact part is then unknown.
     pub fn recover(mut self) -> Result<(Intact, Option<ContainerError>), ContainerError> {
-        let mut batch = Batch::new();
         loop {
-            match self.read(&mut batch, 0) {
-                Ok(()) if batch.is_empty() => return Ok((self.intact, None)),
+            match self.read(0) {
+                Ok(()) if self.records.is_empty() => return Ok((self.intact, None)),
                 Ok(()) => {}
                 Err(error @ ContainerError::Io { .. }) => return Err(error),
                 Err(damage) => return Ok((self.intact, Some(damage))),
@@ -128,8 +107,8 @@ impl<R: Read> BatchReader<R> {
         }
     }
 
-    /// Adds the next record to `batch`. Returns `Some(())` at the end of the file.
-    fn read_record(&mut self, batch: &mut Batch) -> Result<Option<()>, ContainerError> {
+    /// Adds the next record to the batch. Returns `Some(())` at the end of the file.
+    fn read_record(&mut self) -> Result<Option<()>, ContainerError> {
         let offset = self.intact.bytes;
         let failed = |error: io::Error| ContainerError::Io { kind: error.kind(), offset };
         let mut front = [0; FRONT];
@@ -147,18 +126,17 @@ impl<R: Read> BatchReader<R> {
             return Err(cut(AROUND, read));
         }
         let (length, block_hash) = Intact::read_front(place, &front)?;
-        let start = batch.bytes.len();
+        let start = self.bytes.len();
         // Read up to the claimed length instead of allocating it: the length may be damaged.
-        let content = self.from.by_ref().take(u64::from(length)).read_to_end(&mut batch.bytes);
+        let content = self.from.by_ref().take(u64::from(length)).read_to_end(&mut self.bytes);
         let end = start + content.map_err(failed)?;
         let mut stored = [0; 4];
         let behind = fill(&mut self.from, &mut stored).map_err(failed)?;
         if behind < stored.len() {
             return Err(cut(u64::from(length) + AROUND, FRONT + (end - start) + behind));
         }
-        let content = &batch.bytes[start..end];
-        self.intact.accept(place, &front, content, u32::from_le_bytes(stored))?;
-        batch.records.push((block_hash, start..end));
+        self.intact.accept(place, &front, &self.bytes[start..end], u32::from_le_bytes(stored))?;
+        self.records.push((block_hash, start..end));
         Ok(None)
     }
 }

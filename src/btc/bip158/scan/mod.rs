@@ -43,7 +43,7 @@ use bitcoin::hashes::Hash as _;
 use thiserror::Error;
 
 pub use scanner::FilterScan;
-pub use wallets::{WalletIndex, Wallets};
+pub use wallets::Wallets;
 
 use super::block_filter::{filter_header, filter_key};
 use super::gcs::{Acceptance, GcsError, GcsFilter, GcsParams};
@@ -127,8 +127,8 @@ pub struct Candidate {
 pub enum CandidateReason {
     /// The filter may contain scripts of a wallet.
     Scripts {
-        /// The wallet that has the scripts.
-        wallet: WalletIndex,
+        /// The index of the wallet that has the scripts.
+        wallet: usize,
         /// The indices of the scripts in the wallet, ascending.
         indices: Vec<usize>,
     },

@@ -5,18 +5,6 @@ use core::ops::Range;
 
 use crate::btc::bip158::PreparedScripts;
 
-/// Identifies a wallet of a scan: 0 for the first wallet added, 1 for the next, and so on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct WalletIndex(u32);
-
-impl WalletIndex {
-    /// Returns the id as a number, for use as an index into the caller's own table.
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
 /// Wallets that are scanned for together. The scripts of the wallets form one set, so that each
 /// filter is decoded once.
 #[derive(Debug, Clone)]
@@ -70,11 +58,11 @@ struct Missed {
 #[derive(Debug, Clone, Default)]
 struct Asked {
     scripts: PreparedScripts,
-    owners: Vec<(WalletIndex, usize)>,
+    owners: Vec<(usize, usize)>,
 }
 
 impl Asked {
-    fn push(&mut self, script: &[u8], wallet: WalletIndex, index: usize) {
+    fn push(&mut self, script: &[u8], wallet: usize, index: usize) {
         self.scripts.push(script);
         self.owners.push((wallet, index));
     }
@@ -107,28 +95,28 @@ impl Wallets {
         }
     }
 
-    /// Adds a wallet without scripts, with the given birthday. The scan looks for the wallet's
+    /// Adds a wallet without scripts, with the given birthday, and returns its index: 0 for the first
+    /// wallet, 1 for the next, and so on. The scan looks for the wallet's
     /// scripts from height `birthday` on, in blocks that are not scanned yet. For blocks that are
     /// scanned already, see [`FilterScan::missed`](super::FilterScan::missed).
-    #[must_use = "the id is the only handle of the wallet"]
-    pub fn add(&mut self, birthday: u32) -> WalletIndex {
-        let id = u32::try_from(self.members.len()).expect("fewer than 2^32 wallets");
+    #[must_use = "scripts are added by the index of the wallet"]
+    pub fn add(&mut self, birthday: u32) -> usize {
+        let index = self.members.len();
         let (scripts, missed) = (PreparedScripts::new(), Vec::new());
         self.members.push(Wallet { birthday, scripts, missed });
         if birthday > self.height {
             self.next_birthday = Some(self.next_birthday.map_or(birthday, |at| at.min(birthday)));
         }
-        WalletIndex(id)
+        index
     }
 
     /// Adds a script to a wallet, and returns its index in that wallet. A script that the wallet
     /// already has gets a second index.
     ///
     /// # Panics
-    /// Panics if the id is not from this set of wallets.
-    pub fn push(&mut self, wallet: WalletIndex, script: &[u8]) -> usize {
-        let &mut Wallet { birthday, ref mut scripts, ref mut missed } =
-            &mut self.members[wallet.index()];
+    /// Panics if there is no wallet with this index.
+    pub fn push(&mut self, wallet: usize, script: &[u8]) -> usize {
+        let &mut Wallet { birthday, ref mut scripts, ref mut missed } = &mut self.members[wallet];
         let index = scripts.push(script);
         // The height from which the script is matched, and the end of the heights that the running
         // pass still matches it with.
@@ -152,12 +140,8 @@ impl Wallets {
     /// Adds several scripts to a wallet.
     ///
     /// # Panics
-    /// Panics if the id is not from this set of wallets.
-    pub fn extend<S: AsRef<[u8]>>(
-        &mut self,
-        wallet: WalletIndex,
-        scripts: impl IntoIterator<Item = S>,
-    ) {
+    /// Panics if there is no wallet with this index.
+    pub fn extend<S: AsRef<[u8]>>(&mut self, wallet: usize, scripts: impl IntoIterator<Item = S>) {
         for script in scripts {
             self.push(wallet, script.as_ref());
         }
@@ -166,9 +150,9 @@ impl Wallets {
     /// Returns the scripts of a wallet, in the order of their indices.
     ///
     /// # Panics
-    /// Panics if the id is not from this set of wallets.
-    pub fn scripts(&self, wallet: WalletIndex) -> &PreparedScripts {
-        &self.members[wallet.index()].scripts
+    /// Panics if there is no wallet with this index.
+    pub fn scripts(&self, wallet: usize) -> &PreparedScripts {
+        &self.members[wallet].scripts
     }
 
     /// Returns the number of wallets.
@@ -235,7 +219,7 @@ impl Wallets {
 
     /// Adds the scripts of all wallets whose birthday fulfils `is_born` to the active scripts.
     fn ask_for(&mut self, is_born: impl Fn(u32) -> bool) {
-        for (id, Wallet { birthday, scripts, .. }) in (0..).map(WalletIndex).zip(&self.members) {
+        for (id, Wallet { birthday, scripts, .. }) in (0..).zip(&self.members) {
             if is_born(*birthday) {
                 for (index, script) in scripts.iter().enumerate() {
                     self.asked.push(script, id, index);
@@ -298,7 +282,7 @@ impl Wallets {
         let left = end.saturating_sub(*next);
         let size = left.min(u32::try_from(size).unwrap_or(u32::MAX));
         for (id, Wallet { birthday, scripts, missed }) in
-            (0..).map(WalletIndex).zip(&self.members).filter(|(_, it)| it.birthday < *next + size)
+            (0..).zip(&self.members).filter(|(_, it)| it.birthday < *next + size)
         {
             for (index, (script, missed)) in scripts.iter().zip(missed).enumerate() {
                 if missed.now > (*birthday).max(*next) {
@@ -310,8 +294,8 @@ impl Wallets {
     }
 
     /// Returns `true` if the pass matches this script at this height.
-    fn is_asked(&self, pass: Pass, height: u32, (wallet, index): (WalletIndex, usize)) -> bool {
-        let Wallet { birthday, missed, .. } = &self.members[wallet.index()];
+    fn is_asked(&self, pass: Pass, height: u32, (wallet, index): (usize, usize)) -> bool {
+        let Wallet { birthday, missed, .. } = &self.members[wallet];
         pass == Pass::Onward || (*birthday..missed[index].now).contains(&height)
     }
 
@@ -334,7 +318,7 @@ impl Wallets {
         pass: Pass,
         height: u32,
         found: &[usize],
-    ) -> Vec<(WalletIndex, Vec<usize>)> {
+    ) -> Vec<(usize, Vec<usize>)> {
         let owners = match pass {
             Pass::Onward => &self.asked.owners,
             Pass::Repeat => &self.repeat.asked.owners,

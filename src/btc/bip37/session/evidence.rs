@@ -26,7 +26,7 @@ use crate::btc::bip37::{
 };
 pub use crate::btc::merkle_tree::TransactionInBlock;
 use crate::btc::merkle_tree::{self, MerklePath};
-use crate::btc::script::ops;
+use crate::btc::script::{is_well_formed, pushes};
 
 /// A merkle block that answers a filter but omits a transaction that matches this filter.
 ///
@@ -213,13 +213,9 @@ pub(super) fn ground(filter: &BloomFilter, tx: &Transaction, txid: Txid) -> Opti
         return Some(Ground::Txid);
     }
     let contains = |script: &[u8]| {
-        let mut ops = ops(script);
-        let mut found = false;
-        for op in ops.by_ref() {
-            // Implementations differ on larger pushes, and on scripts with a malformed push.
-            found |= (1..=MAX_FILTERADD_SIZE).contains(&op.data.len()) && filter.contains(op.data);
-        }
-        found && ops.is_well_formed()
+        // Implementations differ on larger pushes, and on scripts with a malformed push.
+        let mut elements = pushes(script).filter(|data| data.len() <= MAX_FILTERADD_SIZE);
+        elements.any(|data| filter.contains(data)) && is_well_formed(script)
     };
     let outputs = (0..).zip(&tx.output);
     let mut outputs = outputs.filter(|(_, output)| contains(output.script_pubkey.as_bytes()));

@@ -57,7 +57,7 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
     };
     let verdict = audit(&bound, &content, prevouts);
     let missing = match verdict {
-        Verdict::Suspicious(_) | Verdict::Undecidable(_) => missing(&block, &transactions),
+        Verdict::Suspicious { .. } | Verdict::Undecidable(_) => missing(&block, &transactions),
         _ => BTreeSet::new(),
     };
     report(args, &BlockFilter { block_hash, content }, &verdict, &missing)
@@ -94,7 +94,7 @@ fn filter(argument: &str, block: BlockHash, reader: &Reader) -> anyhow::Result<V
     if path.is_dir() || starts_with_magic(path) {
         let mut found = None;
         let damage = FilterFiles::open(path)?.for_each_batch(|batch, _, _| {
-            let of_block = batch.items().find(|item| item.block_hash == block);
+            let of_block = batch.iter().find(|item| item.block_hash == block);
             found = of_block.map(|item| item.content.to_vec());
             Ok(match found {
                 Some(_) => std::ops::ControlFlow::Break(()),
@@ -152,7 +152,7 @@ fn report(
     let (name, exit) = match verdict {
         Verdict::Valid(_) => ("valid", Exit::Yes),
         Verdict::Invalid(_) => ("invalid", Exit::Wrong),
-        Verdict::Suspicious(_) => ("suspicious", Exit::Undecided),
+        Verdict::Suspicious { .. } => ("suspicious", Exit::Undecided),
         Verdict::Undecidable(_) => ("undecidable", Exit::Undecided),
     };
     let hash = filter.filter_hash();
@@ -221,7 +221,7 @@ fn report(
                 }
             }
         }
-        Verdict::Suspicious(_) | Verdict::Undecidable(_) => {
+        Verdict::Suspicious { .. } | Verdict::Undecidable(_) => {
             json["reason"] = words(verdict).into();
             json["missing_txids"] = missing.iter().map(ToString::to_string).collect();
             warnings.push(format!(
@@ -246,12 +246,12 @@ fn words(verdict: &Verdict) -> String {
         Verdict::Invalid(Refutation::TrustedUnequal) => {
             "the elements are not the scripts that the block creates and spends".into()
         }
-        Verdict::Suspicious(suspicion) => {
-            let (tx, input) = suspicion.inputs.first().copied().unwrap_or_default();
+        Verdict::Suspicious { inputs, .. } => {
+            let (tx, input) = inputs.first().copied().unwrap_or_default();
             format!(
                 "the script that input {input} of transaction {tx} seems to spend is missing ({} in \
                  all); this proves nothing",
-                count(suspicion.inputs.len(), "input")
+                count(inputs.len(), "input")
             )
         }
         Verdict::Undecidable(unknown) => format!(

@@ -27,7 +27,7 @@ pub(crate) fn run(args: &VerifyHeadersArgs) -> anyhow::Result<Report> {
     let mut last = None;
     let mut mismatch = None;
     let damage = files.for_each_batch(|batch, headers, bytes| {
-        for (item, header) in batch.items().zip(headers) {
+        for (item, header) in batch.iter().zip(headers) {
             filters += 1;
             last = Some((item.height, item.block_hash, *header));
             let Some(trusted) = given.get(&item.height) else { continue };

@@ -14,7 +14,8 @@ use anyhow::{Context as _, bail, ensure};
 use chainsieve::bitcoin::BlockHash;
 use chainsieve::bitcoin::bip158::FilterHeader;
 use chainsieve::bitcoin::hashes::Hash as _;
-use chainsieve::btc::bip158::container::{Batch, BatchReader, ContainerError, Header};
+use chainsieve::btc::bip158::container::{BatchReader, ContainerError, Header};
+use chainsieve::btc::bip158::scan::FilterItem;
 use chainsieve::btc::bip158::{filter_hash, filter_header};
 use chainsieve_report::{count, decode_hex, grouped, named};
 use rayon::prelude::*;
@@ -103,9 +104,8 @@ impl FilterFiles {
     /// `take`. Damage in any other file is an error.
     pub(crate) fn for_each_batch(
         &mut self,
-        mut take: impl FnMut(&Batch, &[FilterHeader], u64) -> anyhow::Result<ControlFlow<()>>,
+        mut take: impl FnMut(&[FilterItem<'_>], &[FilterHeader], u64) -> anyhow::Result<ControlFlow<()>>,
     ) -> anyhow::Result<Option<String>> {
-        let mut batch = Batch::new();
         let mut headers = Vec::new();
         let mut done = 0;
         let mut height = self.header().start_height;
@@ -131,9 +131,12 @@ impl FilterFiles {
                 None => reader(path).with_context(|| named(path))?,
             };
             loop {
-                match reader.read(&mut batch, BATCH) {
-                    Ok(()) if batch.is_empty() => break,
+                match reader.read(BATCH) {
                     Ok(()) => {
+                        let batch: Vec<_> = reader.items().collect();
+                        if batch.is_empty() {
+                            break;
+                        }
                         if let Some(blocks) = &self.blocks {
                             blocks.check(&batch).with_context(|| named(path))?;
                         }
@@ -159,9 +162,8 @@ impl FilterFiles {
 
 /// Replaces `headers` by the filter headers of `batch`. `last` is the filter header before the
 /// batch, and is updated to the last one of the batch.
-fn extend(headers: &mut Vec<FilterHeader>, batch: &Batch, last: &mut FilterHeader) {
-    let items: Vec<_> = batch.items().collect();
-    let hashes: Vec<_> = items.par_iter().map(|item| filter_hash(item.content)).collect();
+fn extend(headers: &mut Vec<FilterHeader>, batch: &[FilterItem<'_>], last: &mut FilterHeader) {
+    let hashes: Vec<_> = batch.par_iter().map(|item| filter_hash(item.content)).collect();
     headers.clear();
     headers.extend(hashes.iter().map(|hash| {
         *last = filter_header(hash, last);
@@ -206,8 +208,8 @@ impl BlockHashes {
     }
 
     /// Compares the block hashes of a batch of filters with the trusted ones.
-    pub(crate) fn check(&self, batch: &Batch) -> anyhow::Result<()> {
-        for item in batch.items().filter(|item| self.compared.contains(&item.height)) {
+    pub(crate) fn check(&self, batch: &[FilterItem<'_>]) -> anyhow::Result<()> {
+        for item in batch.iter().filter(|item| self.compared.contains(&item.height)) {
             let index = item.height.checked_sub(self.first).map(|index| index as usize);
             let Some(hash) = index.and_then(|index| self.hashes.get(index)) else {
                 bail!(

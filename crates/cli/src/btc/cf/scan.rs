@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context as _, anyhow, bail, ensure};
 use chainsieve::bitcoin::bip158::FilterHeader;
 use chainsieve::btc::bip158::scan::{
-    Candidate, CandidateReason, FilterScan, ScanCursor, ScanError, WalletIndex, Wallets,
+    Candidate, CandidateReason, FilterScan, ScanCursor, ScanError, Wallets,
 };
 use chainsieve::btc::descriptors::{descriptor_scripts, is_ranged};
 use chainsieve_report::args::network_name;
@@ -98,7 +98,7 @@ struct Unsearched {
 
 /// The scripts, by their index in the scan.
 struct SearchedScripts {
-    wallet: WalletIndex,
+    wallet: usize,
     scripts: Vec<WatchedScript>,
     /// The next index to derive, for each ranged descriptor.
     ranged: HashMap<String, u32>,
@@ -172,7 +172,7 @@ impl<'a> Look<'a> {
         let to = self.args.to.unwrap_or(u32::MAX);
         let progress = Progress::over(files.bytes());
         self.damage = files.for_each_batch(|batch, headers, bytes| {
-            let items = || batch.items().take_while(|item| item.height <= to);
+            let items = || batch.iter().copied().take_while(|item| item.height <= to);
             let text = self.step(json, |scan, found| scan.par_scan(items(), found))?;
             for (item, header) in items().zip(headers) {
                 self.first.get_or_insert(item.height);
@@ -180,7 +180,7 @@ impl<'a> Look<'a> {
                 self.filter_header = Some(*header);
                 self.compare(item.height, header)?;
             }
-            self.read.extend(batch.items().zip(headers).last().map(|(it, end)| (it.height, *end)));
+            self.read.extend(batch.iter().zip(headers).last().map(|(it, end)| (it.height, *end)));
             progress.at(bytes);
             lines.print(&text)?;
             let is_last = self.next > to || lines.is_closed();
@@ -203,18 +203,18 @@ impl<'a> Look<'a> {
         files.for_each_batch(|batch, headers, bytes| {
             // The filters were compared with --header in the first pass. The same filters must be
             // read now: the header at the end of a batch commits to all filters before it.
-            for (item, header) in batch.items().zip(headers) {
+            for (item, header) in batch.iter().zip(headers) {
                 ensure!(
                     self.read.get(&item.height).is_none_or(|read| read == header),
                     "the filters up to height {} have changed since they were first read",
                     grouped(item.height)
                 );
             }
-            let items = batch.items().filter(|item| (start..end).contains(&item.height));
+            let items = batch.iter().copied().filter(|item| (start..end).contains(&item.height));
             let text = self.step(json, |scan, found| scan.par_scan_missed(items, found))?;
             progress.at(bytes);
             lines.print(&text)?;
-            let next = batch.items().last().map_or(0, |item| item.height + 1);
+            let next = batch.iter().last().map_or(0, |item| item.height + 1);
             // The pass goes on after this batch, or the rest belongs to the next pass.
             let goes_on = self.scan.missed().is_some_and(|heights| heights.start >= next);
             is_done = !goes_on || lines.is_closed();
