@@ -15,8 +15,6 @@ fn types_are_send_sync_and_debug() {
     check::<chainsieve::UnknownName>();
     check::<bip157::Action>();
     check::<bip157::Config>();
-    check::<bip157::ConfigError>();
-    check::<bip157::Contradiction>();
     check::<bip157::Event>();
     check::<bip157::FalseFilter>();
     check::<bip157::FilterSync>();
@@ -25,7 +23,6 @@ fn types_are_send_sync_and_debug() {
     check::<bip157::Message>();
     check::<bip157::Reason>();
     check::<bip157::RestoreError>();
-    check::<bip157::BlockToScan>();
     check::<bip157::VerifiedFilter>();
     check::<bip157::Violation>();
     check::<bip157::ScanReason>();
@@ -102,7 +99,6 @@ fn types_are_send_sync_and_debug() {
     check::<client::Action>();
     check::<client::Birthday>();
     check::<client::BlockError>();
-    check::<client::BloomReason>();
     check::<client::BroadcastNews>();
     check::<client::LightClient>();
     check::<client::Config>();
@@ -133,7 +129,6 @@ fn types_are_send_sync_and_debug() {
     check::<client::HitReason>();
     check::<client::Write>();
     check::<client::WriteId>();
-    check::<client::HeaderReason>();
     check::<descriptors::DescriptorError>();
     check::<descriptors::DescriptorScript>();
     check::<headers::TrustedStart>();
@@ -190,7 +185,6 @@ fn errors_are_errors() {
     fn check<T: Error + Clone + PartialEq + Send + Sync + 'static>() {}
     check::<RawError>();
     check::<chainsieve::UnknownName>();
-    check::<bip157::ConfigError>();
     check::<bip157::RestoreError>();
     check::<bip158::BindError>();
     check::<bip158::BuildError>();

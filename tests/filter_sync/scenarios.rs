@@ -242,7 +242,7 @@ pub(crate) fn random(map: &'static Map, seed: u64) -> Scenario<'static> {
         trusted = 1000;
         let block = &map.world.blocks[map.world.chain(history[0])[1000]];
         let header = stores.honest.filter_header(&block.hash).expect("a filter");
-        config.trust(trusted, header).expect("a multiple of 1000");
+        assert!(config.trust(trusted, header), "a multiple of 1000");
     }
     // Allow two seconds for each block.
     let rest = script_ends + 2 * stores.numbers.len();

@@ -323,7 +323,7 @@ impl<'w> Simulation<'w> {
         if std::env::var("SIM_SEED").is_ok() {
             match &action {
                 Action::Filter(f) => eprintln!("   -> Filter {} {:?}", f.at.height, f.grade),
-                Action::Block(f) => eprintln!("   -> Block {} {:?}", f.at.height, f.why),
+                Action::Block { at, why, .. } => eprintln!("   -> Block {} {why:?}", at.height),
                 other => eprintln!("   -> {:.400}", format!("{other:?}")),
             }
         }
@@ -345,7 +345,9 @@ impl<'w> Simulation<'w> {
                     events.push_back(Event::Matched(answer));
                 }
             }
-            Action::Block(answer) => self.wallet.block(chain, self.scenario.world, *answer),
+            Action::Block { at, block, .. } => {
+                self.wallet.block(chain, self.scenario.world, at, *block);
+            }
             Action::Reopened(from, to) => {
                 self.outcome.reopened += 1;
                 self.wallet.reopen(from, to);

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chainsieve::bitcoin::bip158::FilterHash;
 use chainsieve::bitcoin::{Block, BlockHash, ScriptBuf, Txid};
-use chainsieve::btc::bip157::{BlockToScan, FilterSync, VerifiedFilter};
+use chainsieve::btc::bip157::{FilterSync, VerifiedFilter};
 use chainsieve::btc::bip158::{Acceptance, Matcher, PreparedScripts};
-use chainsieve::btc::headers::HeaderChain;
+use chainsieve::btc::headers::{BlockAt, HeaderChain};
 
 use testkit::btc::filter_world::{World, wallet_transactions};
 
@@ -81,14 +81,13 @@ impl Wallet {
     }
 
     /// Takes a block. Fails if it is not the block of the chain, or if it is repeated.
-    pub(crate) fn block(&mut self, chain: &HeaderChain, world: &World, answer: BlockToScan) {
-        let at = answer.at;
+    pub(crate) fn block(&mut self, chain: &HeaderChain, world: &World, at: BlockAt, block: Block) {
         assert_eq!(chain.hash_at(at.height), Some(at.hash), "a block off the chain");
         let truth = &world.blocks[world.by_hash[&at.hash]].block;
-        assert!(answer.block == *truth, "{at} is not the block of the chain");
+        assert!(block == *truth, "{at} is not the block of the chain");
         self.blocks += 1;
         self.reopened.remove(&at.height);
-        let state = State::Scanned(Box::new(answer.block));
+        let state = State::Scanned(Box::new(block));
         if let Some((_, State::Scanned(_))) = self.states.insert(at.height, (at.hash, state)) {
             assert!(self.again.remove(&at.height), "{at} is scanned twice");
         }

@@ -1,7 +1,6 @@
 //! Errors of a client: of its start, its run, its wallets and its look-ups.
 
 use chainsieve::bitcoin::BlockHash;
-use chainsieve::btc::bip157::ConfigError;
 use chainsieve::btc::client::{BlockError, ItemError, OpenError, WalletId};
 use thiserror::Error;
 
@@ -31,7 +30,7 @@ pub enum StartError {
     Storage(#[from] StorageError),
     /// A checkpoint is at a height that cannot have a checkpoint.
     #[error(transparent)]
-    Checkpoint(ConfigError),
+    Checkpoint(OpenError),
     /// The contents of the data folder cannot be used.
     #[error("data folder: {0}")]
     Open(OpenError),
@@ -49,7 +48,7 @@ pub enum StartError {
 impl From<OpenError> for StartError {
     fn from(error: OpenError) -> Self {
         match error {
-            OpenError::Config(error) => Self::Checkpoint(error),
+            error @ OpenError::Checkpoint(_) => Self::Checkpoint(error),
             error => Self::Open(error),
         }
     }

@@ -20,8 +20,8 @@ use super::dispute::{Parts, hand_over};
 use super::interval::{HeightAnswer, first_of, interval_of, runs};
 use super::peers::{Asked, Peer, Turn, Verdict, is_stale};
 use super::{
-    Action, BASIC_FILTER, CHECKPOINT_INTERVAL, Contradiction, FalseFilter, MAX_FILTER_SIZE,
-    MAX_FILTERS, Message, Reason, ScanReason, Violation,
+    Action, BASIC_FILTER, CHECKPOINT_INTERVAL, FalseFilter, MAX_FILTER_SIZE, MAX_FILTERS, Message,
+    Reason, ScanReason, Violation,
 };
 use crate::btc::bip158::{filter_hash, filter_header};
 use crate::btc::headers::BlockAt;
@@ -188,8 +188,7 @@ impl Parts<'_> {
         let claimed = self.peers.get_mut(id).and_then(|peer| peer.learn(interval, header));
         match claimed {
             Some(claimed) => {
-                let contradiction = Contradiction::Headers { height, claimed, sent: header };
-                Err(Verdict::Convict(Reason::ContradictsItself(contradiction)))
+                Err(Verdict::Convict(Reason::OtherHeader { height, claimed, sent: header }))
             }
             None => Ok(()),
         }
@@ -242,7 +241,7 @@ impl Parts<'_> {
             return Err(Verdict::Convict(if height == 0 {
                 Reason::ContradictsCheckpoint { height, claimed: sent, trusted: claimed }
             } else {
-                Reason::ContradictsItself(Contradiction::Headers { height, claimed, sent })
+                Reason::OtherHeader { height, claimed, sent }
             }));
         }
         let hashes = &message.filter_hashes;
@@ -447,8 +446,7 @@ impl Parts<'_> {
             // A filter of this block was expected, but its hash differs from the hash that the peer
             // claimed: the peer has contradicted its claim.
             (Err(Some(claimed)), Some(at)) => {
-                let contradiction = Contradiction::Filter { at, claimed, sent };
-                Err(Verdict::Convict(Reason::ContradictsItself(contradiction)))
+                Err(Verdict::Convict(Reason::OtherFilter { at, claimed, sent }))
             }
             (Err(_), _) => Err(Violation::WrongBlock(message.block_hash).into()),
         }

@@ -9,7 +9,7 @@
 //!
 //! # What you call, and what you drive
 //! You call [`FilterSync`] with its [`Config`]. You drive it with [`Event`] in and [`Action`] out: each
-//! [`Message`] is sent, each [`VerifiedFilter`] is matched, and each [`BlockToScan`] is scanned.
+//! [`Message`] is sent, each [`VerifiedFilter`] is matched, and each [`Action::Block`] is scanned.
 //! [`Finding`] and [`Reason`] are for the log.
 //!
 //! # Terms
@@ -178,25 +178,16 @@ impl Config {
 
     /// Adds a trusted filter header at `height`.
     ///
-    /// # Errors
-    /// Returns an error if `height` is 0 or not a multiple of 1,000, because `cfcheckpt` contains
-    /// no other heights.
-    pub fn trust(&mut self, height: u32, header: FilterHeader) -> Result<(), ConfigError> {
-        if height == 0 || !height.is_multiple_of(CHECKPOINT_INTERVAL) {
-            return Err(ConfigError::CheckpointHeight(height));
+    /// Returns `false`, and adds nothing, if `height` is 0 or not a multiple of 1,000: `cfcheckpt`
+    /// contains no other heights.
+    #[must_use = "a header at another height is not trusted"]
+    pub fn trust(&mut self, height: u32, header: FilterHeader) -> bool {
+        let is_possible = height > 0 && height.is_multiple_of(CHECKPOINT_INTERVAL);
+        if is_possible {
+            self.checkpoints.insert(height, header);
         }
-        self.checkpoints.insert(height, header);
-        Ok(())
+        is_possible
     }
-}
-
-/// Reason why a configuration is invalid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum ConfigError {
-    /// The height of a checkpoint is not one of the heights in `cfcheckpt`.
-    #[error("checkpoint at height {0}, only multiples of {CHECKPOINT_INTERVAL} are possible")]
-    CheckpointHeight(u32),
 }
 
 /// Limits on the memory and on the waiting times of a sync.
@@ -313,7 +304,19 @@ pub enum Action {
     Filter(Box<VerifiedFilter>),
     /// Scan this block for all scripts. The block is verified against its header, so the result is
     /// certain and does not depend on the filter.
-    Block(Box<BlockToScan>),
+    Block {
+        /// The height and the hash of the block.
+        at: BlockAt,
+        /// The block, whose hash is in the chain of headers and whose transactions match the merkle
+        /// root.
+        block: Box<Block>,
+        /// The reason why the block was fetched.
+        why: ScanReason,
+        /// The filter of the block, which the caller can store to match scripts that are added later.
+        /// With `None`, no filter of this height is evidence, including filters that were handed over
+        /// before. To look for scripts that are added later, the caller then needs the block again.
+        filter: Option<BlockFilter>,
+    },
     /// The answers by filters about these heights, both ends included, are withdrawn. Each height
     /// will be [confirmed](Action::Graded) or answered again once a further peer has made claims
     /// about it.
@@ -355,23 +358,6 @@ pub struct VerifiedFilter {
     pub filter: BlockFilter,
     /// How certain it is that the block has nothing for a wallet if this filter does not match.
     pub grade: Grade,
-}
-
-/// A block that the caller must scan.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct BlockToScan {
-    /// The height and the hash of the block.
-    pub at: BlockAt,
-    /// The block, whose hash is in the chain of headers and whose transactions match the merkle
-    /// root.
-    pub block: Block,
-    /// The reason why the block was fetched.
-    pub why: ScanReason,
-    /// The filter of the block, which the caller can store to match scripts that are added later.
-    /// With `None`, no filter of this height is evidence, including filters that were handed over
-    /// before. To look for scripts that are added later, the caller then needs the block again.
-    pub filter: Option<BlockFilter>,
 }
 
 /// Reason why a block is scanned.
@@ -468,10 +454,28 @@ pub enum Reason {
     /// The peer claimed a filter that is not the filter of its block.
     #[error("the peer's {0}")]
     FalseFilter(Box<FalseFilter>),
-    /// The peer contradicted itself: it sent a filter with another hash than it claimed, or hashes
-    /// that do not lead from one of its filter headers to the next.
-    #[error(transparent)]
-    ContradictsItself(Contradiction),
+    /// The peer contradicted itself: it sent a filter with another hash than it claimed.
+    #[error("the peer claimed filter {claimed} of {at}, and sent {sent}")]
+    OtherFilter {
+        /// The height and the hash of the filter's block.
+        at: BlockAt,
+        /// The filter hash that the peer claimed.
+        claimed: FilterHash,
+        /// The hash of the filter that the peer sent.
+        sent: FilterHash,
+    },
+    /// The peer contradicted itself: it sent filter hashes that do not lead to the filter header that
+    /// it claimed.
+    #[error("the peer claimed filter header {claimed} at height {height}, and later {sent}")]
+    OtherHeader {
+        /// The height of the contradictory filter header.
+        height: u32,
+        /// The filter header that the peer claimed first.
+        claimed: FilterHeader,
+        /// The filter header that follows from the peer's hashes, or that the peer sent as the
+        /// header before its hashes.
+        sent: FilterHeader,
+    },
     /// The peer contradicted a filter header that the caller trusts, or the one that follows from
     /// the genesis block.
     #[error("the peer claims filter header {claimed} at height {height}, {trusted} is trusted")]
@@ -523,33 +527,6 @@ impl fmt::Display for FalseFilter {
     }
 }
 
-/// The way in which a peer contradicted itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum Contradiction {
-    /// The peer sent a filter with another hash than it claimed.
-    #[error("the peer claimed filter {claimed} of {at}, and sent {sent}")]
-    Filter {
-        /// The height and the hash of the filter's block.
-        at: BlockAt,
-        /// The filter hash that the peer claimed.
-        claimed: FilterHash,
-        /// The hash of the filter that the peer sent.
-        sent: FilterHash,
-    },
-    /// The peer sent filter hashes that do not lead to the filter header that it claimed.
-    #[error("the peer claimed filter header {claimed} at height {height}, and later {sent}")]
-    Headers {
-        /// The height of the contradictory filter header.
-        height: u32,
-        /// The filter header that the peer claimed first.
-        claimed: FilterHeader,
-        /// The filter header that follows from the peer's hashes, or that the peer sent as the
-        /// header before its hashes.
-        sent: FilterHeader,
-    },
-}
-
 /// A violation of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -588,7 +565,8 @@ impl Reason {
         match self {
             Self::Stalled(_) | Self::TooManyPeers(_) => false,
             Self::FalseFilter(_)
-            | Self::ContradictsItself(_)
+            | Self::OtherFilter { .. }
+            | Self::OtherHeader { .. }
             | Self::ContradictsCheckpoint { .. }
             | Self::Violation(_)
             | Self::FalseBlock(_) => true,

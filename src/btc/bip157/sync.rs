@@ -15,7 +15,7 @@ use super::dispute::{Inspections, Look, Parts, Settled};
 use super::interval::{HeightAnswer, runs};
 use super::peers::{Lateness, Peers, Turn, Verdict};
 use super::persist::{self, RestoreError, StoredSync};
-use super::{Action, BlockToScan, Config, Event, Finding, Reason, ScanReason, VerifiedFilter};
+use super::{Action, Config, Event, Finding, Reason, ScanReason, VerifiedFilter};
 use crate::btc::bip158::audit::InvalidFilter;
 use crate::btc::bip158::{BlockFilter, filter_hash};
 use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain};
@@ -518,8 +518,7 @@ impl FilterSync {
         let known = self.claims.at(at.height).filter(|known| !known.ambiguous);
         let content = known.and_then(|known| inspection.contents.remove(&known.hash));
         let filter = content.map(|content| BlockFilter { block_hash: at.hash, content });
-        let scan = BlockToScan { at, block, why: inspection.why, filter };
-        turn.act(Action::Block(Box::new(scan)));
+        turn.act(Action::Block { at, block: Box::new(block), why: inspection.why, filter });
     }
 
     /// Queues the block of a filter that matched.
@@ -527,9 +526,9 @@ impl FilterSync {
         let VerifiedFilter { at, filter, .. } = filter;
         // The genesis block is known, and peers do not send its filter.
         if at.height == 0 {
-            let block = genesis_block(self.config.network);
-            let scan = BlockToScan { at, block, why: ScanReason::Matched, filter: Some(filter) };
-            turn.act(Action::Block(Box::new(scan)));
+            let block = Box::new(genesis_block(self.config.network));
+            let (why, filter) = (ScanReason::Matched, Some(filter));
+            turn.act(Action::Block { at, block, why, filter });
             return;
         }
         // A hit is valid even if its answer was withdrawn meanwhile: other peers may claim a false

@@ -11,20 +11,17 @@
 //! answered.
 
 use core::ops::RangeInclusive;
-use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::vec::Vec;
 
 use bitcoin::p2p::message::NetworkMessage;
 use bitcoin::p2p::message_blockdata::Inventory;
 use bitcoin::{BlockHash, OutPoint, ScriptBuf, Txid, Weight};
-use thiserror::Error;
 
 use super::follower::Searched;
 use super::follower::{Action, Event, Turn, blocks_that_left, group};
 use super::hits::Unconfirmed;
-use super::{Finding, Graded, HitReason, InclusionEvidence};
-use crate::btc::bip37::MerkleBlockError;
+use super::{Finding, Graded, HitReason, InclusionEvidence, Reason};
 use crate::btc::bip37::session::{self, Message, Session};
 use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain};
 use crate::btc::peer::{Grade, PeerId};
@@ -55,39 +52,6 @@ const MAX_GETDATA: usize = 1_000;
 /// The value is an estimate. Each failure disconnects the serving peer, so one faulty peer alone
 /// causes no report.
 const REPORT_AFTER: u32 = 4;
-
-/// Reason why the BIP37 follower disconnects the serving peer.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum BloomReason {
-    /// The peer did not answer the request for this block for this long.
-    #[error("no answer for block {0} in {secs} s", secs = .1.as_secs())]
-    Stalled(BlockHash, Duration),
-    /// The peer answered later requests but not the request for this block.
-    #[error("block {0}: no answer, though later requests were answered")]
-    Unanswered(BlockHash),
-    /// The peer did not deliver a transaction that its merkle block lists.
-    #[error("block {0}: transaction {1} of its merkle block was not delivered")]
-    Undelivered(BlockHash, Txid),
-    /// The peer sent an invalid merkle block for this block.
-    #[error("invalid merkle block for block {0}: {1}")]
-    InvalidMerkleBlock(BlockHash, MerkleBlockError),
-    /// The transactions that the peer sent for this block exceed the size of a block.
-    #[error("transactions of block {0} exceed the size of a block")]
-    OversizedBlock(BlockHash),
-}
-
-impl BloomReason {
-    /// Returns `true` if the peer violated the protocol; `false` if the peer may be honest.
-    pub fn is_misbehaviour(&self) -> bool {
-        match self {
-            // Honest nodes cause these failures too: for example, Core does not send a transaction
-            // that it has sent before.
-            Self::Stalled(..) | Self::Unanswered(_) | Self::Undelivered(..) => false,
-            Self::InvalidMerkleBlock(..) | Self::OversizedBlock(_) => true,
-        }
-    }
-}
 
 /// The BIP37 follower: a session with the serving peer.
 #[derive(Debug)]
@@ -511,7 +475,7 @@ impl BloomFollower {
                 }
                 // An incomplete answer may hide a transaction of a wallet.
                 if let Some(txid) = closed.undelivered {
-                    return self.ask_again(hash, BloomReason::Undelivered(hash, txid), turn);
+                    return self.ask_again(hash, Reason::Undelivered(hash, txid), turn);
                 }
                 // The block may have left the chain while the answer was in flight.
                 if let Some(height) = turn.chain.height_of(&hash) {
@@ -521,17 +485,17 @@ impl BloomFollower {
                 }
             }
             session::Finding::Unanswered(hash) => {
-                return self.ask_again(hash, BloomReason::Unanswered(hash), turn);
+                return self.ask_again(hash, Reason::Unanswered(hash), turn);
             }
             session::Finding::Stalled(hash, waited) => {
                 // The disconnect makes `let_go` request the unanswered blocks again.
-                self.fail(BloomReason::Stalled(hash, waited), turn);
+                self.fail(Reason::BlockStalled(hash, waited), turn);
             }
             session::Finding::InvalidMerkleBlock(hash, error) => {
-                return self.ask_again(hash, BloomReason::InvalidMerkleBlock(hash, error), turn);
+                return self.ask_again(hash, Reason::InvalidMerkleBlock(hash, error), turn);
             }
             session::Finding::OversizedBlock(hash) => {
-                return self.ask_again(hash, BloomReason::OversizedBlock(hash), turn);
+                return self.ask_again(hash, Reason::OversizedBlock(hash), turn);
             }
             session::Finding::Refused { block, txid, .. } => {
                 let height = turn.chain.height_of(&block);
@@ -638,7 +602,7 @@ impl BloomFollower {
     fn ask_again(
         &mut self,
         hash: BlockHash,
-        reason: BloomReason,
+        reason: Reason,
         turn: &mut Turn<'_>,
     ) -> Option<session::Event> {
         self.fail(reason, turn);
@@ -656,9 +620,9 @@ impl BloomFollower {
     }
 
     /// Disconnects the serving peer, so that another peer takes over.
-    fn fail(&mut self, reason: BloomReason, turn: &mut Turn<'_>) {
+    fn fail(&mut self, reason: Reason, turn: &mut Turn<'_>) {
         if let Some(id) = self.serving {
-            turn.actions.push(Action::Disconnect(id, super::Reason::Bloom(reason)));
+            turn.actions.push(Action::Disconnect(id, reason));
         }
     }
 }

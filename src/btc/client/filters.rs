@@ -12,18 +12,19 @@
 //! added meanwhile. It uses filters in memory first, then stored ones, then filters of peers.
 
 use core::time::Duration;
+use std::boxed::Box;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::vec::Vec;
 
 use bitcoin::bip158::FilterHash;
 use bitcoin::hashes::Hash as _;
-use bitcoin::{BlockHash, OutPoint};
+use bitcoin::{Block, BlockHash, OutPoint};
 
 use super::filter_cache::{self, RecentFilters};
 use super::follower::Searched;
 use super::follower::{Action, Event, Turn, blocks_that_left, group};
 use super::{Finding, Graded, HitReason, InclusionEvidence, Reason};
-use crate::btc::bip157::{self, BlockToScan, Config, FilterSync, VerifiedFilter};
+use crate::btc::bip157::{self, Config, FilterSync, ScanReason, VerifiedFilter};
 use crate::btc::bip158::{
     Acceptance, BlockFilter, BoundBlock, Matcher, PreparedScripts, filter_hash,
 };
@@ -38,7 +39,9 @@ const MAX_WAITING: usize = 64 << 20;
 /// A block that waits to be scanned, and the peer that sent it.
 #[derive(Debug)]
 struct WaitingBlock {
-    scan: BlockToScan,
+    at: BlockAt,
+    block: Box<Block>,
+    why: ScanReason,
     /// Size of the block.
     bytes: usize,
     from: Option<PeerId>,
@@ -484,18 +487,18 @@ impl FilterFollower {
                     self.note(at.height, *grade, turn);
                 }
             }
-            bip157::Action::Block(block) => {
+            bip157::Action::Block { at, block, why, filter } => {
                 self.progress += 1;
-                self.note(block.at.height, Grade::Scanned, turn);
-                self.answered_from = self.answered_from.min(block.at.height);
-                if let Some(filter) = &block.filter {
-                    self.keep(block.at, &filter.content, turn);
+                self.note(at.height, Grade::Scanned, turn);
+                self.answered_from = self.answered_from.min(at.height);
+                if let Some(filter) = &filter {
+                    self.keep(at, &filter.content, turn);
                 }
-                let bytes = block.block.total_size();
+                let bytes = block.total_size();
                 // A block that waits at this height is replaced.
-                self.release(block.at.height);
+                self.release(at.height);
                 self.waiting_bytes += bytes;
-                self.waiting.insert(block.at.height, WaitingBlock { scan: *block, bytes, from });
+                self.waiting.insert(at.height, WaitingBlock { at, block, why, bytes, from });
             }
             bip157::Action::Reopened(first, last) => {
                 // Report the recorded grades before some of them are withdrawn.
@@ -590,7 +593,7 @@ impl FilterFollower {
 
     /// Scans a block for everything watched.
     fn scan(&mut self, waiting: &WaitingBlock, turn: &mut Turn<'_>) {
-        let BlockToScan { at, block, why, .. } = &waiting.scan;
+        let WaitingBlock { at, block, why, from, .. } = waiting;
         // [`FilterSync`] has checked the block against the header of the chain already.
         let Ok(bound) = BoundBlock::bind(block, at.hash, turn.chain.network()) else { return };
         loop {
@@ -598,9 +601,9 @@ impl FilterFollower {
             let scan = self.watch.scan(at.height, &bound);
             let has_new_coin = self.watch.outputs().len() > known;
             let why = match why {
-                bip157::ScanReason::Matched => HitReason::Matched,
-                bip157::ScanReason::Disputed => HitReason::Disputed,
-                bip157::ScanReason::SpotAudit => HitReason::SpotAudit,
+                ScanReason::Matched => HitReason::Matched,
+                ScanReason::Disputed => HitReason::Disputed,
+                ScanReason::SpotAudit => HitReason::SpotAudit,
             };
             let mut hits = Vec::new();
             let mut labels = BTreeSet::new();
@@ -613,11 +616,9 @@ impl FilterFollower {
                     paid.insert(watched.script().to_owned());
                 }
             }
-            turn.actions.push(Action::Found(waiting.from, hits));
+            turn.actions.push(Action::Found(*from, hits));
             // A false positive of the filter looks the same as a spend of an unknown coin.
-            if scan.outcome() == Outcome::NoneSeen
-                && waiting.scan.why == bip157::ScanReason::Matched
-            {
+            if scan.outcome() == Outcome::NoneSeen && why == HitReason::Matched {
                 turn.actions.push(Action::Report(Finding::NoneSeen(*at)));
             }
             // Higher blocks may have been scanned without this coin.

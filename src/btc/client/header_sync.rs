@@ -21,8 +21,8 @@ use std::vec::Vec;
 
 use bitcoin::block::Header;
 use bitcoin::{BlockHash, Network, Work};
-use thiserror::Error;
 
+use super::Reason;
 use crate::btc::headers::{Candidate, ChainEvent, HeaderChain, HeaderError, MAX_HEADERS};
 use crate::btc::peer::PeerId;
 use crate::steady_clock::SteadyClock;
@@ -73,7 +73,7 @@ pub(super) enum Action {
     /// Send `getheaders` with this block locator to the peer.
     Ask(PeerId, Vec<BlockHash>),
     /// Close the connection. The caller need not pass in [`Event::Disconnected`] for this peer.
-    Disconnect(PeerId, HeaderReason),
+    Disconnect(PeerId, Reason),
     /// The chain has changed. Contains all events of one change.
     Changed(Vec<ChainEvent>),
     /// The peer has shown that it has this block. The header of the block is known.
@@ -81,45 +81,6 @@ pub(super) enum Action {
     /// The peer claims a greater height than that of the chain, but sends no headers: it is probably
     /// in its initial download. Reported once for each connection.
     NotReady(PeerId),
-}
-
-/// Reason why header sync disconnects a peer.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum HeaderReason {
-    /// The peer sent more headers in one message than the protocol allows.
-    #[error("{0} headers in one message, the limit is {MAX_HEADERS}")]
-    TooMany(usize),
-    /// The peer sent a message in which a header is not the child of the header before it.
-    #[error("headers that do not build on each other")]
-    NotLinked,
-    /// The peer sent a header that breaks a consensus rule.
-    #[error("invalid header: {0}")]
-    Invalid(HeaderError),
-    /// The chain refuses a header of the peer, but the peer may be honest: the branch forks off
-    /// below the start of the chain.
-    #[error("refused header: {0}")]
-    Refused(HeaderError),
-    /// The peer sent a branch of this many headers with less work than the chain.
-    #[error("a branch of {0} headers with less work than the chain")]
-    LessWork(usize),
-    /// The peer sent this many full `headers` messages in a row that did not change the chain.
-    #[error("{0} full `headers` messages in a row that do not change the chain")]
-    Fruitless(u32),
-    /// The peer did not answer `getheaders` for this long.
-    #[error("no headers for {} seconds", .0.as_secs())]
-    Stalled(Duration),
-}
-
-impl HeaderReason {
-    /// Returns `true` if the peer violated the protocol, so that it should be banned. `false` for a
-    /// peer that may be honest but slow, far behind or on a weak branch.
-    pub fn is_misbehaviour(&self) -> bool {
-        match self {
-            Self::TooMany(_) | Self::NotLinked | Self::Invalid(_) => true,
-            Self::Refused(_) | Self::LessWork(_) | Self::Fruitless(_) | Self::Stalled(_) => false,
-        }
-    }
 }
 
 #[derive(Debug, Default)]
@@ -299,7 +260,7 @@ impl HeaderSync {
     }
 
     /// Removes a peer and requests that its connection is closed.
-    fn disconnect(&mut self, id: PeerId, reason: HeaderReason, actions: &mut Vec<Action>) {
+    fn disconnect(&mut self, id: PeerId, reason: Reason, actions: &mut Vec<Action>) {
         self.forget(id);
         actions.push(Action::Disconnect(id, reason));
     }
@@ -336,10 +297,10 @@ impl HeaderSync {
         // Core treats too many headers, and headers that do not build on each other, as
         // misbehaviour.
         if headers.len() > MAX_HEADERS {
-            return self.disconnect(id, HeaderReason::TooMany(headers.len()), actions);
+            return self.disconnect(id, Reason::TooManyHeaders(headers.len()), actions);
         }
         if headers.windows(2).any(|pair| pair[0].block_hash() != pair[1].prev_blockhash) {
-            return self.disconnect(id, HeaderReason::NotLinked, actions);
+            return self.disconnect(id, Reason::HeadersNotLinked, actions);
         }
         let full = headers.len() == MAX_HEADERS;
         let (parent, last) = (headers[0].prev_blockhash, last.block_hash());
@@ -386,7 +347,7 @@ impl HeaderSync {
             // repeated heights only.
             let most = if repeats { MAX_REPEATED } else { MAX_FRUITLESS };
             if fruitless > most {
-                self.disconnect(id, HeaderReason::Fruitless(fruitless), actions);
+                self.disconnect(id, Reason::Fruitless(fruitless), actions);
             } else if !full {
                 self.end_branch(id, now, actions);
             }
@@ -408,7 +369,7 @@ impl HeaderSync {
                 peer.answered(true, now);
                 (peer.last, peer.done) = (None, waits);
                 if fruitless > MAX_FRUITLESS {
-                    self.disconnect(id, HeaderReason::Fruitless(fruitless), actions);
+                    self.disconnect(id, Reason::Fruitless(fruitless), actions);
                 } else if !waits {
                     self.branch = Some((id, None));
                 }
@@ -420,9 +381,9 @@ impl HeaderSync {
             // The peer may be honest: a branch that forks off below the start of the chain cannot
             // be checked.
             cause @ HeaderError::BelowStart { .. } => {
-                self.disconnect(id, HeaderReason::Refused(cause), actions);
+                self.disconnect(id, Reason::RefusedHeader(cause), actions);
             }
-            cause => self.disconnect(id, HeaderReason::Invalid(cause), actions),
+            cause => self.disconnect(id, Reason::InvalidHeader(cause), actions),
         }
     }
 
@@ -467,7 +428,7 @@ impl HeaderSync {
                 let count = candidate.headers().len();
                 // Without these limits, cheap headers of an invented branch could fill the memory.
                 if count > MAX_BRANCH || self.chain.is_weak(&candidate) {
-                    return self.disconnect(id, HeaderReason::LessWork(count), actions);
+                    return self.disconnect(id, Reason::LessWork(count), actions);
                 }
                 *branch = Some(candidate);
                 checked
@@ -486,9 +447,9 @@ impl HeaderSync {
                 self.put_off(id, ahead.as_ref(), now, actions);
             }
             Err(cause @ HeaderError::BelowStart { .. }) => {
-                self.disconnect(id, HeaderReason::Refused(cause), actions);
+                self.disconnect(id, Reason::RefusedHeader(cause), actions);
             }
-            Err(cause) => self.disconnect(id, HeaderReason::Invalid(cause), actions),
+            Err(cause) => self.disconnect(id, Reason::InvalidHeader(cause), actions),
         }
     }
 
@@ -513,9 +474,9 @@ impl HeaderSync {
                         return self.put_off(id, branch.get(error.index), now, actions);
                     }
                     // The whole branch has less work than the chain.
-                    HeaderError::SideBranchesFull { .. } => HeaderReason::LessWork(branch.len()),
-                    cause @ HeaderError::BelowStart { .. } => HeaderReason::Refused(cause),
-                    cause => HeaderReason::Invalid(cause),
+                    HeaderError::SideBranchesFull { .. } => Reason::LessWork(branch.len()),
+                    cause @ HeaderError::BelowStart { .. } => Reason::RefusedHeader(cause),
+                    cause => Reason::InvalidHeader(cause),
                 };
                 self.disconnect(id, reason, actions);
             }
@@ -552,7 +513,7 @@ impl HeaderSync {
         // After one timeout, another peer was asked. After two timeouts, the peer is treated as
         // stalled.
         for id in overdue {
-            self.disconnect(id, HeaderReason::Stalled(twice), actions);
+            self.disconnect(id, Reason::HeadersStalled(twice), actions);
         }
         let none_done = self.peers.values().all(|peer| !peer.done);
         // Only one peer at a time is asked for bulk headers: the others would send the same

@@ -470,7 +470,7 @@ impl LightClient {
                     self.actions.push(Action::Send(id, NetworkMessage::GetHeaders(message)));
                 }
                 header_sync::Action::Disconnect(id, reason) => {
-                    self.disconnect(id, Reason::Headers(reason), now);
+                    self.disconnect(id, reason, now);
                 }
                 header_sync::Action::Changed(events) => self.chain_changed(&events, now),
                 header_sync::Action::Shown(id, hash) => self.shown(id, hash, now),

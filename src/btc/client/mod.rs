@@ -67,16 +67,16 @@ use bitcoin::{
 };
 use thiserror::Error;
 
+use crate::btc::bip37::MerkleBlockError;
 use crate::btc::bip157;
-use crate::btc::headers::{BLOCK_TIME, BlockAt};
+use crate::btc::headers::{BLOCK_TIME, BlockAt, HeaderError, MAX_HEADERS};
 use crate::btc::peer::{Grade, PeerId};
 use crate::btc::protocol::MAX_INV_SIZE;
 use crate::btc::wallet::TxPosition;
 
 pub use blocks_asked::BlockError;
-pub use bloom::BloomReason;
 pub use broadcast::BroadcastNews;
-pub use header_sync::{HeaderReason, minimum_work};
+pub use header_sync::minimum_work;
 pub use machine::LightClient;
 pub use start::OpenError;
 pub use state::RestoreError;
@@ -735,22 +735,51 @@ pub enum Finding {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The peer broke a rule of header sync or stalled in it.
-    #[error(transparent)]
-    Headers(HeaderReason),
+    /// The peer sent more headers in one message than the protocol allows.
+    #[error("{0} headers in one message, the limit is {MAX_HEADERS}")]
+    TooManyHeaders(usize),
+    /// The peer sent a message in which a header is not the child of the header before it.
+    #[error("headers that do not build on each other")]
+    HeadersNotLinked,
+    /// The peer sent a header that breaks a consensus rule.
+    #[error("invalid header: {0}")]
+    InvalidHeader(HeaderError),
+    /// The chain refuses a header of the peer, but the peer may be honest: the branch forks off
+    /// below the start of the chain.
+    #[error("refused header: {0}")]
+    RefusedHeader(HeaderError),
+    /// The peer sent a branch of this many headers with less work than the chain.
+    #[error("a branch of {0} headers with less work than the chain")]
+    LessWork(usize),
+    /// The peer sent this many full `headers` messages in a row that did not change the chain.
+    #[error("{0} full `headers` messages in a row that do not change the chain")]
+    Fruitless(u32),
+    /// The peer did not answer `getheaders` for this long.
+    #[error("no headers for {} seconds", .0.as_secs())]
+    HeadersStalled(Duration),
     /// The peer broke a rule of filter sync (BIP157) or stalled in it.
     #[error(transparent)]
     Filters(bip157::Reason),
-    /// The peer failed to serve filtered blocks (BIP37).
-    #[error(transparent)]
-    Bloom(BloomReason),
+    /// BIP37: the peer answered later requests but not the request for this block.
+    #[error("block {0}: no answer, though later requests were answered")]
+    Unanswered(BlockHash),
+    /// BIP37: the peer did not deliver a transaction that its merkle block lists.
+    #[error("block {0}: transaction {1} of its merkle block was not delivered")]
+    Undelivered(BlockHash, Txid),
+    /// BIP37: the peer sent an invalid merkle block for this block.
+    #[error("invalid merkle block for block {0}: {1}")]
+    InvalidMerkleBlock(BlockHash, MerkleBlockError),
+    /// BIP37: the transactions that the peer sent for this block exceed the size of a block.
+    #[error("transactions of block {0} exceed the size of a block")]
+    OversizedBlock(BlockHash),
     /// The peer sent more items in one `inv`, `getdata` or `notfound` than the protocol allows.
     #[error("{0} items in one message, the limit is {MAX_INV_SIZE}")]
     Inventory(usize),
     /// The peer sent a block with the requested hash whose transactions do not match its header.
     #[error("block {0} has transactions that do not match its header")]
     FalseBlock(BlockHash),
-    /// The peer did not deliver a requested block, and sent no other one for four timeouts.
+    /// The peer did not answer the request for this block for this long, or delivered no other block
+    /// for four timeouts either.
     #[error("no answer for block {0} in {secs} s", secs = .1.as_secs())]
     BlockStalled(BlockHash, Duration),
 }
@@ -760,11 +789,23 @@ impl Reason {
     /// `false` for a peer that may be honest but slow.
     pub fn is_misbehaviour(&self) -> bool {
         match self {
-            Self::Headers(reason) => reason.is_misbehaviour(),
             Self::Filters(reason) => reason.is_misbehaviour(),
-            Self::Bloom(reason) => reason.is_misbehaviour(),
-            Self::Inventory(_) | Self::FalseBlock(_) => true,
-            Self::BlockStalled(..) => false,
+            Self::TooManyHeaders(_)
+            | Self::HeadersNotLinked
+            | Self::InvalidHeader(_)
+            | Self::InvalidMerkleBlock(..)
+            | Self::OversizedBlock(_)
+            | Self::Inventory(_)
+            | Self::FalseBlock(_) => true,
+            // Honest nodes may be slow, far behind or on a weak branch. Core does not send a
+            // transaction that it has sent before.
+            Self::RefusedHeader(_)
+            | Self::LessWork(_)
+            | Self::Fruitless(_)
+            | Self::HeadersStalled(_)
+            | Self::Unanswered(_)
+            | Self::Undelivered(..)
+            | Self::BlockStalled(..) => false,
         }
     }
 }

@@ -25,7 +25,7 @@ use super::state::{RestoreError, Saved, SavedBloom, SavedItem, SavedItems};
 use super::wallets::Wallets;
 use super::{Action, Config, File, Finding, News, Protocol, StoredFiles, WalletId, WatchId, Write};
 use crate::btc::bip37::session::{self, FilterPolicy, Session};
-use crate::btc::bip157::{self, FilterSync};
+use crate::btc::bip157::{self, CHECKPOINT_INTERVAL, FilterSync};
 use crate::btc::headers::{HeaderChain, HeaderChainError, HeaderRules};
 use crate::steady_clock::SteadyClock;
 
@@ -60,8 +60,8 @@ pub enum OpenError {
         kept: u8,
     },
     /// BIP157: the height of a checkpoint is not a positive multiple of 1,000.
-    #[error(transparent)]
-    Config(#[from] bip157::ConfigError),
+    #[error("checkpoint at height {0}, only multiples of {CHECKPOINT_INTERVAL} are possible")]
+    Checkpoint(u32),
     /// The network cannot have the configured block time.
     #[error(transparent)]
     BlockTime(HeaderChainError),
@@ -359,13 +359,15 @@ impl LightClient {
 
 /// Builds the configuration of the filter sync from `first` on. Fails if the height of a checkpoint
 /// is invalid.
-fn filter_config(config: &Config, first: u32) -> Result<bip157::Config, bip157::ConfigError> {
+fn filter_config(config: &Config, first: u32) -> Result<bip157::Config, OpenError> {
     let mut filters = bip157::Config::new(config.network, first, config.seed);
     filters.last = config.last;
     filters.spot_audits = config.spot_audits;
     filters.limits = bip157::Limits { timeout: config.timeout, ..config.filter_limits };
     for (height, header) in &config.checkpoints {
-        filters.trust(*height, *header)?;
+        if !filters.trust(*height, *header) {
+            return Err(OpenError::Checkpoint(*height));
+        }
     }
     Ok(filters)
 }

@@ -84,13 +84,13 @@ impl Run {
                     assert_eq!(filter.filter.block_hash, filter.at.hash);
                     self.verified.push(*filter);
                 }
-                Action::Block(block) => {
-                    let expected = &chain.blocks[block.at.height as usize];
-                    assert_eq!(block.at.hash, expected.block_hash());
+                Action::Block { at, block, .. } => {
+                    let expected = &chain.blocks[at.height as usize];
+                    assert_eq!(at.hash, expected.block_hash());
                     let txids = |block: &Block| -> Vec<_> {
                         block.txdata.iter().map(Transaction::compute_txid).collect()
                     };
-                    assert_eq!(txids(&block.block), txids(expected), "another block is scanned");
+                    assert_eq!(txids(&block), txids(expected), "another block is scanned");
                     self.blocks += 1;
                 }
                 _ => {}

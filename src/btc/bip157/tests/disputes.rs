@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bitcoin::Network;
 
 use super::world::{Node, TestChain, World};
-use crate::btc::bip157::{Action, Contradiction, Event, Finding, Message, Reason, ScanReason};
+use crate::btc::bip157::{Action, Event, Finding, Message, Reason, ScanReason};
 use crate::btc::bip158::{BlockFilter, filter_hash};
 use crate::btc::peer::{Grade, PeerId};
 
@@ -46,7 +46,7 @@ fn what_the_block_does_not_decide_is_scanned() {
         assert_eq!(world.grade(1_500), Some(Grade::Peers(2)));
         // No filter of the disputed heights is kept as evidence.
         let without_filter = world.actions.iter().filter_map(|action| match action {
-            Action::Block(scan) if scan.filter.is_none() => Some(scan.at.height),
+            Action::Block { at, filter: None, .. } => Some(at.height),
             _ => None,
         });
         assert!(without_filter.eq([27, 1_997]));
@@ -141,10 +141,7 @@ fn a_claim_without_its_filter_costs_no_block() {
         world.settle();
         world.assert_complete(&chain);
         let reasons = world.reasons();
-        let [(peer, Reason::ContradictsItself(Contradiction::Filter { at, .. }))] = reasons[..]
-        else {
-            panic!("{reasons:?}")
-        };
+        let [(peer, Reason::OtherFilter { at, .. })] = reasons[..] else { panic!("{reasons:?}") };
         assert_eq!((peer, at), (PeerId(liar as u64 + 1), chain.at(1)));
         assert!(world.scanned(ScanReason::Disputed).is_empty());
     }

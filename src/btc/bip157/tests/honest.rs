@@ -6,7 +6,7 @@ use bitcoin::hashes::Hash as _;
 use bitcoin::{Block, Network, ScriptBuf};
 
 use super::world::{Known, Node, TestChain, World};
-use crate::btc::bip157::{Action, Config, Contradiction, Event, Message, Reason, ScanReason};
+use crate::btc::bip157::{Action, Config, Event, Message, Reason, ScanReason};
 use crate::btc::bip158::filter_header;
 use crate::btc::peer::{Grade, PeerId};
 
@@ -290,9 +290,7 @@ fn a_stale_request_shields_no_liar() {
     world.nodes.insert(PeerId(1), liar);
     world.event(Event::PeerTip(PeerId(1), fork.hash(fork.tip())));
     world.settle();
-    let [(PeerId(1), Reason::ContradictsItself(Contradiction::Filter { at, .. }))] =
-        world.reasons()[..]
-    else {
+    let [(PeerId(1), Reason::OtherFilter { at, .. })] = world.reasons()[..] else {
         panic!("{:?}", world.reasons())
     };
     assert_eq!(at, fork.at(1));

@@ -126,7 +126,7 @@ impl<'a> Schedule<'a> {
         let parties = lies.into_iter().map(party).collect();
         // No reorganisation reaches down to this height.
         if base > 0 && rng.one_in(2) {
-            config.trust(1_000, chains[0].headers()[1_000]).unwrap();
+            assert!(config.trust(1_000, chains[0].headers()[1_000]));
         }
         let world = World::new(&chains[0], config);
         Self {

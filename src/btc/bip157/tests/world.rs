@@ -344,12 +344,12 @@ impl World {
                     self.event(Event::Matched(filter));
                 }
             }
-            Action::Block(scan) => {
-                let height = scan.at.height;
-                assert_eq!(self.headers.hash_at(height), Some(scan.at.hash));
-                assert_eq!(scan.block.block_hash(), scan.at.hash);
+            Action::Block { at, block, why, .. } => {
+                let height = at.height;
+                assert_eq!(self.headers.hash_at(height), Some(at.hash));
+                assert_eq!(block.block_hash(), at.hash);
                 self.reopened.remove(&height);
-                self.known.insert(height, Known::Block(scan.why));
+                self.known.insert(height, Known::Block(why));
                 self.hits.remove(&height);
                 if matches!(height % 10, 5 | 7) {
                     self.hits.insert(height);
@@ -448,9 +448,9 @@ impl World {
     }
 
     /// Returns the heights of the blocks that were scanned for a given reason.
-    pub(super) fn scanned(&self, why: ScanReason) -> Vec<u32> {
+    pub(super) fn scanned(&self, reason: ScanReason) -> Vec<u32> {
         let scanned = |action: &Action| match action {
-            Action::Block(scan) if scan.why == why => Some(scan.at.height),
+            Action::Block { at, why, .. } if *why == reason => Some(at.height),
             _ => None,
         };
         self.actions.iter().filter_map(scanned).collect()

@@ -28,7 +28,7 @@ struct World {
     now: Duration,
     asked: BTreeMap<PeerId, u32>,
     questions: VecDeque<(PeerId, Vec<BlockHash>)>,
-    dropped: Vec<(PeerId, HeaderReason)>,
+    dropped: Vec<(PeerId, Reason)>,
     /// Number of blocks that entered or left the chain.
     changes: usize,
     shown: Vec<(PeerId, BlockHash)>,
@@ -170,7 +170,7 @@ fn who_says_nothing_is_passed_over_and_then_dropped() {
     assert_eq!((world.height(), world.sync.is_caught_up()), (2_050, false));
     world.now = start + 2 * TIMEOUT + Duration::from_secs(1);
     world.run();
-    assert_eq!(world.dropped, [(PeerId(1), HeaderReason::Stalled(2 * TIMEOUT))]);
+    assert_eq!(world.dropped, [(PeerId(1), Reason::HeadersStalled(2 * TIMEOUT))]);
     assert!(!world.dropped[0].1.is_misbehaviour());
     assert_eq!(world.dropped[0].1.to_string(), "no headers for 60 seconds");
     assert!(world.sync.is_caught_up());
@@ -233,7 +233,7 @@ fn a_weak_branch_without_room_ends_with_the_peer() {
     world.add(2, chain(&[&mine_headers(&genesis(), 2_500, 1, 1)]));
     world.run();
     assert_eq!(world.tip(), long.last().unwrap().block_hash());
-    assert_eq!(world.dropped, [(PeerId(2), HeaderReason::LessWork(2_500))]);
+    assert_eq!(world.dropped, [(PeerId(2), Reason::LessWork(2_500))]);
     let why = "a branch of 2500 headers with less work than the chain";
     assert_eq!(world.dropped[0].1.to_string(), why);
     assert!(!world.dropped[0].1.is_misbehaviour());
@@ -308,7 +308,7 @@ fn an_announcement_on_an_unknown_block_has_its_peer_asked() {
     world.questions.clear();
     world.now += TIMEOUT * 2 + Duration::from_secs(1);
     world.handle(Event::Tick);
-    assert!(matches!(world.dropped.as_slice(), [(PeerId(1), HeaderReason::Stalled(_))]));
+    assert!(matches!(world.dropped.as_slice(), [(PeerId(1), Reason::HeadersStalled(_))]));
 }
 
 /// Five headers. The first three headers are valid now, the last two are too far ahead of the
@@ -403,7 +403,7 @@ fn who_repeats_known_headers_keeps_nobody_waiting() {
         assert_eq!((world.height(), world.sync.is_caught_up()), (4_500, true), "{comes_first}");
         assert_eq!(world.dropped, []);
         world.run();
-        assert_eq!(world.dropped, [(PeerId(1), HeaderReason::Fruitless(MAX_REPEATED + 1))]);
+        assert_eq!(world.dropped, [(PeerId(1), Reason::Fruitless(MAX_REPEATED + 1))]);
         assert!(!world.dropped[0].1.is_misbehaviour() && world.sync.is_caught_up());
     }
 }
@@ -512,7 +512,7 @@ fn waiting_counts_from_where_the_clock_is_set_back() {
     world.pass(TIMEOUT + Duration::from_secs(1));
     assert_eq!((world.height(), world.dropped.len()), (2_050, 0));
     world.pass(TIMEOUT);
-    assert_eq!(world.dropped, [(PeerId(1), HeaderReason::Stalled(2 * TIMEOUT))]);
+    assert_eq!(world.dropped, [(PeerId(1), Reason::HeadersStalled(2 * TIMEOUT))]);
 }
 
 #[test]
@@ -627,7 +627,7 @@ fn a_branch_that_is_collected_is_checked_as_it_comes() {
     world.take(1, &other[..2_000]);
     assert_eq!(world.dropped, []);
     world.take(1, &other[2_000..2_501]);
-    let [(PeerId(1), HeaderReason::Invalid(HeaderError::ProofOfWork(_)))] = world.dropped[..]
+    let [(PeerId(1), Reason::InvalidHeader(HeaderError::ProofOfWork(_)))] = world.dropped[..]
     else {
         panic!("{:?}", world.dropped);
     };
