@@ -6,7 +6,7 @@ use std::error::Error;
 
 use chainsieve::bitcoin::consensus::encode::deserialize_hex;
 use chainsieve::bitcoin::{Block, Network, Transaction};
-use chainsieve::btc::bip37::{Depth, HeaderLink, MerkleBlock, Policy, Proof};
+use chainsieve::btc::bip37::{HeaderLink, MerkleBlock, Policy, Proof};
 
 /// Block 170 of the main chain, the first that contains a payment.
 const BLOCK: &str = include_str!("../fixtures/bitcoin/blocks/mainnet_170.json");
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let received = MerkleBlock::decode(&payload)?;
     let proof = Proof::verify(&received, Policy::Strict(Network::Bitcoin), &block.txdata)?;
     println!("{proof}");
-    assert_eq!(proof.depth, Depth::Coinbase(txids[0]));
+    assert_eq!(proof.coinbase, Some(txids[0]));
     // Only the wallet knows its chain of headers.
     let proof = proof.linked(HeaderLink::InChain { height: 170, confirmations: 6 });
     assert!(proof.is_inclusion_in_chain());

@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                     let (received, spent) = (found.relevance.received, found.relevance.spent);
                     println!("{}: {} received, {} spent", found.txid, received.len(), spent.len());
                 }
-                Action::Report(Finding::Block(closed)) => println!("{}", closed.proof),
+                Action::Report(Finding::Block { proof, .. }) => println!("{proof}"),
                 Action::Report(Finding::Privacy(report)) => println!("{report}"),
                 Action::Report(other) => println!("{other:?}"),
                 other => println!("{other:?}"),

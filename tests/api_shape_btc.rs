@@ -66,7 +66,6 @@ fn types_are_send_sync_and_debug() {
     check::<bip37::AddedData>();
     check::<bip37::BlockElements>();
     check::<bip37::BloomFilter>();
-    check::<bip37::Depth>();
     check::<bip37::Elements>();
     check::<bip37::HeaderLink>();
     check::<bip37::Inclusion>();
@@ -77,11 +76,9 @@ fn types_are_send_sync_and_debug() {
     check::<bip37::Policy>();
     check::<bip37::Proof>();
     check::<bip37::FilterError>();
-    check::<bip37::TreeMatches>();
     check::<bip37::TxMatch>();
     check::<bip37::UpdateMode>();
     check::<bip37::session::Action>();
-    check::<bip37::session::ClosedBlock>();
     check::<bip37::session::Config>();
     check::<bip37::session::Event>();
     check::<bip37::session::FilterPolicy>();
@@ -163,8 +160,6 @@ fn types_are_send_sync_and_debug() {
     check::<server::filters::Reply>();
     check::<wallet::BlockScan>();
     check::<wallet::History>();
-    check::<wallet::Keychain>();
-    check::<wallet::KeychainScript>();
     check::<wallet::Keychains>();
     check::<wallet::Label>();
     check::<wallet::LookAhead>();

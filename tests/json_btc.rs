@@ -13,7 +13,7 @@ use chainsieve::bitcoin::{
 };
 use chainsieve::btc::bip37::session::{FilterPolicy, MatchStats, OmissionEvidence, RefreshReason};
 use chainsieve::btc::bip37::{
-    BloomFilter, Depth, FilterError, HeaderLink, Inclusion, MatchReason, TxMatch, UpdateMode,
+    BloomFilter, FilterError, HeaderLink, Inclusion, MatchReason, TxMatch, UpdateMode,
 };
 use chainsieve::btc::bip158::audit::{Basis, FilterEvidence, InvalidFilter, Refutation, Verdict};
 use chainsieve::btc::bip158::scan::{
@@ -358,7 +358,6 @@ fn bloom_filters() {
             ]
         }),
     );
-    check(Depth::Coinbase(txid()), json!({"depth": "coinbase", "txid": HASH}));
     check(
         HeaderLink::InChain { height: 5, confirmations: 1 },
         json!({"link": "in_chain", "height": 5, "confirmations": 1}),

@@ -36,7 +36,7 @@ pub(crate) fn run(report: &mut Report) {
             (matches, indexes)
         };
         let (matches, indexes) = theirs();
-        assert!(ours().matches.into_iter().eq(indexes.into_iter().zip(matches)));
+        assert!(ours().into_iter().eq(indexes.into_iter().zip(matches)));
         report.ratio(
             &format!("extract matches of {count}, {name} matched, vs bitcoin"),
             1,

@@ -9,8 +9,8 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use bitcoin::OutPoint;
 use bitcoin::bip158::FilterHash;
-use bitcoin::{OutPoint, Txid};
 
 use crate::btc::bip37::{BloomFilter, MerkleBlock};
 use crate::btc::bip158::audit::{Basis, InvalidFilter};
@@ -67,7 +67,6 @@ members! {
     p: u8,
     peers: u32,
     proof: Box<InvalidFilter>,
-    txid: Txid,
 }
 
 #[cfg(feature = "std")]

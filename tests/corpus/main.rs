@@ -75,14 +75,14 @@ fn merkle_blocks_of_others() {
         assert_eq!(block.encode(), payload, "{}", file.name);
 
         let full = corpus.block("block_300025");
-        let tree = block.extract_matches().unwrap_or_else(|e| panic!("{}: {e}", file.name));
+        let matches = block.extract_matches().unwrap_or_else(|e| panic!("{}: {e}", file.name));
         assert_eq!(block.num_transactions as usize, full.block.txdata.len(), "{}", file.name);
-        assert!(!tree.matches.is_empty(), "{}: no matches", file.name);
-        for (index, txid) in &tree.matches {
+        assert!(!matches.is_empty(), "{}: no matches", file.name);
+        for (index, txid) in &matches {
             let tx = &full.block.txdata[*index as usize];
             assert_eq!(*txid, tx.compute_txid(), "{}: transaction {index}", file.name);
         }
-        let matched: Vec<_> = tree.matches.iter().map(|(index, _)| *index as usize).collect();
+        let matched: Vec<_> = matches.iter().map(|(index, _)| *index as usize).collect();
         let built = testkit::btc::slow_bip37::tree::merkle_block(&full.block, &matched);
         assert_eq!(hex::encode(built), hex::encode(&payload), "{}: built again", file.name);
         read += 1;

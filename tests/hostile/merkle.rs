@@ -36,7 +36,7 @@ fn payload() -> Vec<u8> {
 fn truncated_at_every_byte() {
     let payload = payload();
     let block = decode(&payload).expect("a valid payload");
-    assert_eq!(block.extract_matches().expect("a valid tree").matches.len(), 4);
+    assert_eq!(block.extract_matches().expect("a valid tree").len(), 4);
     for end in 0..payload.len() {
         match decode(&payload[..end]) {
             Err(PayloadError::Truncated { needed, left }) => {

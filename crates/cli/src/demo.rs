@@ -7,9 +7,7 @@ use std::collections::HashSet;
 use anyhow::Context as _;
 use chainsieve::bitcoin::consensus::encode::{deserialize, serialize_hex};
 use chainsieve::bitcoin::{Block, Network, OutPoint, Transaction};
-use chainsieve::btc::bip37::{
-    BlockElements, BloomFilter, Depth, MerkleBlock, Policy, Proof, UpdateMode,
-};
+use chainsieve::btc::bip37::{BlockElements, BloomFilter, MerkleBlock, Policy, Proof, UpdateMode};
 use chainsieve::btc::script::pushes;
 use chainsieve_report::{Exit, Page, Report, rate_with_separators, with_separators};
 use serde_json::{Value, json};
@@ -119,7 +117,7 @@ fn play(raw: &[u8], page: &mut Page) -> anyhow::Result<Value> {
         "matches": matches.collect::<Vec<_>>(),
         "merkleblock": hex::encode(&merkle_block),
         "delivered": delivered.iter().map(serialize_hex).collect::<Vec<_>>(),
-        "depth": if proof.depth == Depth::Unproven { "unproven" } else { "coinbase" },
+        "depth": if proof.coinbase.is_none() { "unproven" } else { "coinbase" },
         "not_proven": open,
     }))
 }

@@ -45,8 +45,8 @@ use crate::btc::raw::{put_length, put_var_bytes, take, take_chunks, take_length,
 ///     "f4184fc596403b9d638783cf57adfe4c75c605f6356fbc91338530e9831e9e16".parse().unwrap(),
 /// ];
 /// let block = MerkleBlock::new(&header, &txids, &[1])?;
-/// let tree = MerkleBlock::decode(&block.encode()).unwrap().extract_matches().unwrap();
-/// assert_eq!(tree.matches, [(1, txids[1])]);
+/// let matches = MerkleBlock::decode(&block.encode()).unwrap().extract_matches().unwrap();
+/// assert_eq!(matches, [(1, txids[1])]);
 /// # Ok::<(), chainsieve::btc::bip37::MerkleBlockError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -271,19 +271,6 @@ impl TryFrom<&MerkleBlock> for bitcoin::MerkleBlock {
     }
 }
 
-/// Contents of a merkle block's tree that is well-formed and has the header's root.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TreeMatches {
-    /// The matched leaves: position in the block and txid.
-    pub matches: Vec<(u32, Txid)>,
-    /// The merkle root, equal to the header's.
-    pub root: TxMerkleNode,
-    /// Number of levels above the txids, derived from the number of transactions that the peer
-    /// claims.
-    pub height: u32,
-}
-
 /// An inner node that was hashed during verification: level, position, and the two children as they
 /// were hashed.
 #[derive(Clone, Copy)]
@@ -297,7 +284,8 @@ pub(super) struct InnerNode {
 }
 
 impl MerkleBlock {
-    /// Verifies the tree, and compares its root with the header's.
+    /// Verifies the tree, compares its root with the header's, and returns the matched leaves:
+    /// position in the block and txid.
     ///
     /// The checks are exactly as strict as Bitcoin Core's, so padding flags may be set. The checks
     /// prove neither that the header belongs to any chain nor that the number of transactions is
@@ -310,7 +298,7 @@ impl MerkleBlock {
     /// One double hash for each inner node in the message. The message has fewer inner nodes with
     /// two children than hashes. A match at the end of an uneven tree adds at most one inner node
     /// with a single child for each level.
-    pub fn extract_matches(&self) -> Result<TreeMatches, MerkleBlockError> {
+    pub fn extract_matches(&self) -> Result<Vec<(u32, Txid)>, MerkleBlockError> {
         self.extract_matches_and_nodes(|_| ())
     }
 
@@ -324,7 +312,7 @@ impl MerkleBlock {
     pub(super) fn extract_matches_and_nodes(
         &self,
         visit: impl FnMut(&InnerNode),
-    ) -> Result<TreeMatches, MerkleBlockError> {
+    ) -> Result<Vec<(u32, Txid)>, MerkleBlockError> {
         let transactions = self.num_transactions;
         let (hashes, bits) = (self.hashes.len(), self.flags.len() * 8);
         if transactions == 0 {
@@ -358,7 +346,7 @@ impl MerkleBlock {
                 header: self.header.merkle_root,
             });
         }
-        Ok(TreeMatches { matches: reader.matches, root, height })
+        Ok(reader.matches)
     }
 }
 

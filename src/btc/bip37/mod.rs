@@ -43,9 +43,9 @@ mod tree_tests;
 pub use bloom_filter::{BloomFilter, FilterError, UpdateMode, core_sizing};
 pub use elements::{BlockElements, Elements};
 pub use matching::{MatchReason, TxMatch};
-pub use merkle_block::{MerkleBlock, MerkleBlockError, TreeMatches};
+pub use merkle_block::{MerkleBlock, MerkleBlockError};
 pub use payload::{AddedData, PayloadError};
-pub use proof::{Depth, HeaderLink, Inclusion, Policy, Proof};
+pub use proof::{HeaderLink, Inclusion, Policy, Proof};
 
 /// Largest filter that a node accepts, in bytes (BIP37, Core's `MAX_BLOOM_FILTER_SIZE`).
 pub const MAX_BLOOM_FILTER_SIZE: usize = 36_000;

@@ -47,13 +47,13 @@ pub enum Policy {
 /// # Examples
 /// ```
 /// use chainsieve::bitcoin::Network;
-/// use chainsieve::btc::bip37::{Depth, MerkleBlock, Policy, Proof};
+/// use chainsieve::btc::bip37::{MerkleBlock, Policy, Proof};
 /// # let payload = hex::decode("0100000055bd840a78798ad0da853f68974f3d183e2bd1db6a842c1feecf222a00000000ff104ccb05421ab93e63f8c3ce5c2c2e9dbb37de2764b3a3175c8166562cac7d51b96a49ffff001d283e9e70020000000282501c1178fa0b222c1f3d474ec726b832013f0a532b44bb620cce8624a5feb1169e1e83e930853391bc6f35f605c6754cfead57cf8387639d3b4096c54f18f40107").unwrap();
 /// let block = MerkleBlock::decode(&payload).unwrap();
 /// let proof = Proof::verify(&block, Policy::Strict(Network::Bitcoin), [])?;
 /// assert_eq!(proof.inclusions.len(), 2);
 /// // Without the coinbase transaction, the height of the tree is unproven.
-/// assert_eq!(proof.depth, Depth::Unproven);
+/// assert_eq!(proof.coinbase, None);
 /// # Ok::<(), chainsieve::btc::bip37::MerkleBlockError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,12 +63,18 @@ pub struct Proof {
     /// The header.
     pub header: Header,
     /// Number of transactions in the block, as the peer claims. The claimed number is not proven; a
-    /// proven `depth` proves only its order of magnitude.
+    /// proven depth proves only its order of magnitude.
     pub num_transactions: u32,
     /// The matched leaves of the tree, in the order of the block.
     pub inclusions: Vec<Inclusion>,
-    /// The evidence for the height of the tree.
-    pub depth: Depth,
+    /// Txid of the coinbase transaction, if it was delivered and is the leaf at position 0: the
+    /// evidence for the depth of the tree, which shows that its leaves are transactions. With `None`,
+    /// the depth is derived only from the number of transactions that the peer claims.
+    ///
+    /// A wallet gets this evidence for each block whose coinbase matches its filter. If the filter
+    /// contains the null outpoint, every coinbase matches. To present an inner node as a coinbase
+    /// transaction, an attacker would have to find a hash with more than 200 given bits.
+    pub coinbase: Option<Txid>,
     /// The policy that the merkle block was verified with.
     pub policy: Policy,
     /// The header's position in the caller's chain, if the caller has given it.
@@ -89,25 +95,6 @@ pub struct Inclusion {
     pub txid: Txid,
     /// `true` if the transaction was delivered, so that its size was checked.
     pub delivered: bool,
-}
-
-/// Evidence for the height of a tree, which shows that its leaves are transactions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(tag = "depth", rename_all = "snake_case")
-)]
-pub enum Depth {
-    /// The height is derived only from the number of transactions that the peer claims.
-    Unproven,
-    /// The leaf at position 0 is a delivered coinbase transaction; the value is its txid.
-    ///
-    /// A wallet gets this evidence for each block whose coinbase matches its filter. If the filter
-    /// contains the null outpoint, every coinbase matches. To present an inner node as a coinbase
-    /// transaction, an attacker would have to find a hash with more than 200 given bits.
-    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::txid"))]
-    Coinbase(Txid),
 }
 
 /// Position of a header in the caller's chain. The caller provides it.
@@ -152,7 +139,7 @@ impl Proof {
         delivered: impl IntoIterator<Item = &'a Transaction>,
     ) -> Result<Self, MerkleBlockError> {
         let mut suspicious = None;
-        let tree = block.extract_matches_and_nodes(|node| {
+        let matches = block.extract_matches_and_nodes(|node| {
             if suspicious.is_none() && reads_as_transaction(&node.preimage) {
                 suspicious = Some(*node);
             }
@@ -161,11 +148,8 @@ impl Proof {
             Policy::Core => block.header.block_hash(),
             Policy::Strict(network) => check_proof_of_work(&block.header, network)?,
         };
-        let inclusions: Vec<_> = tree
-            .matches
-            .iter()
-            .map(|&(index, txid)| Inclusion { index, txid, delivered: false })
-            .collect();
+        let leaf = |(index, txid)| Inclusion { index, txid, delivered: false };
+        let inclusions: Vec<_> = matches.into_iter().map(leaf).collect();
         let mut by_txid: Vec<_> = (0..inclusions.len()).collect();
         by_txid.sort_unstable_by_key(|&i| inclusions[i].txid);
         let mut proof = Self {
@@ -173,7 +157,7 @@ impl Proof {
             header: block.header,
             num_transactions: block.num_transactions,
             inclusions,
-            depth: Depth::Unproven,
+            coinbase: None,
             policy,
             link: HeaderLink::Unlinked,
             by_txid,
@@ -190,7 +174,7 @@ impl Proof {
         }
         if let Some(InnerNode { level, position, .. }) = suspicious
             && policy != Policy::Core
-            && proof.depth == Depth::Unproven
+            && proof.coinbase.is_none()
         {
             return Err(MerkleBlockError::InnerNodeIsTransaction { level, position });
         }
@@ -212,9 +196,9 @@ impl Proof {
         // it cannot prove the depth either.
         if tx.base_size() != 64 {
             if index == 0 && tx.is_coinbase() {
-                self.depth = Depth::Coinbase(txid);
+                self.coinbase = Some(txid);
             }
-        } else if self.policy != Policy::Core && self.depth == Depth::Unproven {
+        } else if self.policy != Policy::Core && self.coinbase.is_none() {
             return Err(MerkleBlockError::TransactionOf64Bytes { index, txid });
         }
         self.inclusions[leaf].delivered = true;
@@ -246,7 +230,7 @@ impl Proof {
     /// Returns `true` if the depth is proven and the header is in the caller's chain. Only omitted
     /// transactions are then possible.
     pub fn is_inclusion_in_chain(&self) -> bool {
-        self.depth != Depth::Unproven && self.link != HeaderLink::Unlinked
+        self.coinbase.is_some() && self.link != HeaderLink::Unlinked
     }
 }
 
@@ -254,9 +238,9 @@ impl fmt::Display for Proof {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural = if self.inclusions.len() == 1 { "" } else { "s" };
         write!(f, "{} transaction{plural}", self.inclusions.len())?;
-        match self.depth {
-            Depth::Coinbase(_) => write!(f, " proven to be in block {}", self.block_hash)?,
-            Depth::Unproven => write!(
+        match self.coinbase {
+            Some(_) => write!(f, " proven to be in block {}", self.block_hash)?,
+            None => write!(
                 f,
                 " under the merkle root of block {}, height of the tree not proven",
                 self.block_hash

@@ -10,7 +10,7 @@ use bitcoin::{
     TxMerkleNode, TxOut, Txid, Witness,
 };
 
-use super::{Depth, HeaderLink, MerkleBlock, MerkleBlockError, Policy, Proof};
+use super::{HeaderLink, MerkleBlock, MerkleBlockError, Policy, Proof};
 use crate::btc::merkle_tree::merkle_root;
 use crate::btc::proof_of_work::ProofOfWorkError;
 use crate::btc::tests::{genesis, header};
@@ -31,7 +31,7 @@ fn a_real_block_at_each_grade() {
     let (block, txids) = block_150013();
     let shown = MerkleBlock::new(&block.header, &txids, &[0, 3]).unwrap();
     let bare = Proof::verify(&shown, STRICT, []).unwrap();
-    assert_eq!((bare.depth, bare.link), (Depth::Unproven, HeaderLink::Unlinked));
+    assert_eq!((bare.coinbase, bare.link), (None, HeaderLink::Unlinked));
     assert!(bare.has_proof_of_work() && !bare.is_inclusion_in_chain());
     assert_eq!(
         bare.inclusions.iter().map(|i| (i.index, i.txid, i.delivered)).collect::<Vec<_>>(),
@@ -39,7 +39,7 @@ fn a_real_block_at_each_grade() {
     );
     // A transaction that matches no leaf of the tree is ignored. The coinbase proves the depth.
     let proof = Proof::verify(&shown, STRICT, [&block.txdata[1], &block.txdata[0]]).unwrap();
-    assert_eq!(proof.depth, Depth::Coinbase(txids[0]));
+    assert_eq!(proof.coinbase, Some(txids[0]));
     assert!(proof.inclusions[0].delivered && !proof.inclusions[1].delivered);
     let linked = proof.linked(HeaderLink::InChain { height: 150_013, confirmations: 6 });
     assert!(linked.is_inclusion_in_chain());
@@ -49,7 +49,7 @@ fn a_real_block_at_each_grade() {
     assert!(text.contains(unproven), "{text}");
     // The matched transaction is not the coinbase, so the depth is unproven.
     let other = MerkleBlock::new(&block.header, &txids, &[1]).unwrap();
-    assert_eq!(Proof::verify(&other, STRICT, &block.txdata).unwrap().depth, Depth::Unproven);
+    assert_eq!(Proof::verify(&other, STRICT, &block.txdata).unwrap().coinbase, None);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn a_tree_one_level_too_deep() {
     };
     let core = Proof::verify(&deeper, Policy::Core, []).unwrap();
     assert_eq!((core.inclusions[0].index, core.inclusions[0].txid), (3, forged_leaf));
-    assert_eq!(core.depth, Depth::Unproven);
+    assert_eq!(core.coinbase, None);
     assert_eq!(
         Proof::verify(&deeper, REGTEST, []),
         Err(MerkleBlockError::InnerNodeIsTransaction { level: 1, position: 1 })
@@ -134,10 +134,7 @@ fn a_tree_one_level_too_deep() {
     // The honest merkle block is accepted, because the 64-byte transaction is an unmatched leaf of
     // it.
     let honest = MerkleBlock::new(&header, &txids, &[0]).unwrap();
-    assert_eq!(
-        Proof::verify(&honest, REGTEST, [&coinbase]).unwrap().depth,
-        Depth::Coinbase(txids[0])
-    );
+    assert_eq!(Proof::verify(&honest, REGTEST, [&coinbase]).unwrap().coinbase, Some(txids[0]));
     // With an amount above 21 million bitcoin, the inner node cannot be a transaction of a block.
     bytes[46 + 1 + 7] = 0xff;
     let txids = [txids[0], Txid::hash(&bytes)];
@@ -161,7 +158,7 @@ fn the_first_leaf_must_be_a_coinbase() {
     let shown = MerkleBlock::new(&mine(&txids), &txids, &[0]).unwrap();
     let proof = Proof::verify(&shown, REGTEST, [&payment]).unwrap();
     assert!(proof.inclusions[0].delivered);
-    assert_eq!(proof.depth, Depth::Unproven);
+    assert_eq!(proof.coinbase, None);
 }
 
 /// An inner node is delivered as a transaction: the claimed tree is one level too flat.
@@ -197,7 +194,7 @@ fn a_coinbase_settles_what_an_inner_node_is() {
     assert_eq!(small.base_size(), 64);
     for delivered in [[&small, &coinbase], [&coinbase, &small]] {
         let proof = Proof::verify(&shown, REGTEST, delivered).unwrap();
-        assert_eq!(proof.depth, Depth::Coinbase(txids[0]));
+        assert_eq!(proof.coinbase, Some(txids[0]));
         assert_eq!(proof.inclusions.iter().filter(|leaf| leaf.delivered).count(), 2);
     }
 }

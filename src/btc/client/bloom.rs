@@ -466,15 +466,16 @@ impl BloomFollower {
     ) -> Option<session::Event> {
         match finding {
             session::Finding::Relevant(found) => return self.relevant(&found, turn),
-            session::Finding::Block(closed) => {
+            session::Finding::Block {
+                block: BlockAt { hash, .. }, counts, undelivered, ..
+            } => {
                 self.progress += 1;
-                let hash = closed.proof.block_hash;
                 // Superseded: the height is requested again, so this answer is not valid.
-                if !closed.counts {
+                if !counts {
                     return None;
                 }
                 // An incomplete answer may hide a transaction of a wallet.
-                if let Some(txid) = closed.undelivered {
+                if let Some(txid) = undelivered {
                     return self.ask_again(hash, Reason::Undelivered(hash, txid), turn);
                 }
                 // The block may have left the chain while the answer was in flight.

@@ -17,11 +17,11 @@ use super::{
     Hit, HitReason, InclusionEvidence, OwnedOutput, OwnedSpend, Owner, Protocol, WalletId,
 };
 use crate::btc::bip37::session::element_of;
-use crate::btc::descriptors::DescriptorError;
+use crate::btc::descriptors::{DescriptorError, DescriptorScript};
 use crate::btc::headers::HeaderChain;
 use crate::btc::wallet::{
-    History, Keychain, KeychainScript, Keychains, Label, LookAhead, RelevantTransaction,
-    WatchedItems, WatchedScript,
+    History, Keychain, Keychains, Label, LookAhead, RelevantTransaction, WatchedItems,
+    WatchedScript,
 };
 
 /// An item that a wallet watches.
@@ -137,7 +137,12 @@ impl Wallet {
     /// [`ItemError`] with the number of the first item that cannot be watched, and the cause.
     pub fn check(&self, protocol: Protocol) -> Result<(), ItemError> {
         self.items.iter().enumerate().try_for_each(|(number, item)| {
-            let checked = check(&expand(item), protocol).and(keychain(item, self.gap).map(drop));
+            let checked = check(&expand(item), protocol).and_then(|()| match item {
+                Item::Descriptor(text, range) => Keychain::new(text, range.clone(), self.gap)
+                    .map(drop)
+                    .map_err(ItemCause::Descriptor),
+                _ => Ok(()),
+            });
             checked.map_err(|cause| ItemError { item: number, cause })
         })
     }
@@ -272,9 +277,9 @@ impl Expanded {
         Self { script: Some(script), outpoint: None, path: None, label: None }
     }
 
-    fn derived(derived: KeychainScript) -> Self {
-        let KeychainScript { label, path, script } = derived;
-        Self { path: Some(path), label, ..Self::script(script) }
+    fn derived(derived: DescriptorScript, keychain: u32) -> Self {
+        let label = derived.label(keychain);
+        Self { path: Some(derived.path), label, ..Self::script(derived.script) }
     }
 }
 
@@ -291,17 +296,6 @@ fn expand(item: &Item) -> Vec<Expanded> {
             label: None,
         }],
         Item::Descriptor(..) => Vec::new(),
-    }
-}
-
-/// Returns the keychain of an item if it is a descriptor, else `None`.
-fn keychain(item: &Item, gap: u32) -> Result<Option<Keychain>, ItemCause> {
-    match item {
-        Item::Descriptor(text, range) => {
-            let keychain = Keychain::new(text, range.clone(), gap);
-            keychain.map(Some).map_err(ItemCause::Descriptor)
-        }
-        _ => Ok(None),
     }
 }
 
@@ -534,8 +528,7 @@ impl Wallets {
         for item in items {
             let place = entry.items.len();
             let number = u32::try_from(place).unwrap_or(u32::MAX);
-            let error = |cause| ItemError { item: place, cause };
-            let descriptor = |cause| error(ItemCause::Descriptor(cause));
+            let descriptor = |cause| ItemError { item: place, cause: ItemCause::Descriptor(cause) };
             let digest = item_digest(&item, 0);
             // A known item keeps its number.
             if let Some(&number) = entry.numbers.get(&digest) {
@@ -551,8 +544,8 @@ impl Wallets {
                 {
                     watching.gap = gap;
                     let derived = self.keychains.widen(keychain, gap).map_err(descriptor)?;
-                    let derived: Vec<_> = derived.into_iter().map(Expanded::derived).collect();
-                    all.push((number, derived));
+                    let derived = derived.into_iter().map(|it| Expanded::derived(it, keychain));
+                    all.push((number, derived.collect()));
                     has_derived = true;
                 }
                 continue;
@@ -561,14 +554,15 @@ impl Wallets {
             let known = known(&key).filter(|known| known.from <= first);
             let mut expanded = expand(&item);
             let mut number_of_keychain = None;
-            if let Some(keychain) = keychain(&item, gap).map_err(error)? {
-                let (keychain, mut scripts) = self.keychains.add(keychain).map_err(descriptor)?;
+            if let Item::Descriptor(text, range) = &item {
+                let added = self.keychains.add(text, range.clone(), gap);
+                let (keychain, mut scripts) = added.map_err(descriptor)?;
                 // The earlier run has found that further indices are used.
                 if let Some(KnownItem { indices: (_, next), .. }) = known {
                     let further = self.keychains.extend_to(keychain, next).map_err(descriptor)?;
                     scripts.extend(further);
                 }
-                expanded.extend(scripts.into_iter().map(Expanded::derived));
+                expanded.extend(scripts.into_iter().map(|it| Expanded::derived(it, keychain)));
                 number_of_keychain = Some(keychain);
                 self.keychain_holders.push(KeychainHolder { wallet: id.clone(), item: number });
             }
@@ -608,16 +602,23 @@ impl Wallets {
         Ok(Added { is_new, has_derived })
     }
 
+    /// Returns all scripts and coins of a known item, with those that its keychain has derived.
+    fn expand_again(&self, watching: &Watching) -> Vec<Expanded> {
+        let mut expanded = expand(&watching.item);
+        if let Some(keychain) = watching.keychain {
+            // A descriptor whose indices were derived before can derive them again.
+            let derived = self.keychains.derived(keychain).unwrap_or_default();
+            expanded.extend(derived.into_iter().map(|it| Expanded::derived(it, keychain)));
+        }
+        expanded
+    }
+
     /// Queues all scripts and coins of an item, whose birthday is earlier than before.
     fn watch_from_birthday(&mut self, id: &WalletId, number: u32) {
         let Some(watching) = self.entries.get(id).and_then(|entry| entry.get(number)) else {
             return;
         };
-        let mut expanded = expand(&watching.item);
-        let derived = watching.keychain.map(|keychain| self.keychains.derived(keychain));
-        // A descriptor whose indices were derived before can derive them again.
-        let derived = derived.unwrap_or(Ok(Vec::new())).unwrap_or_default();
-        expanded.extend(derived.into_iter().map(Expanded::derived));
+        let expanded = self.expand_again(watching);
         let (history, since) = (watching.history, Since::Birthday(watching.birthday));
         let all = expanded.into_iter().map(|Expanded { script, outpoint, label, .. }| ToWatch {
             script,
@@ -733,11 +734,7 @@ impl Wallets {
         let mut dropped = BTreeSet::new();
         let mut kept = BTreeSet::new();
         for watching in &entry.items {
-            let mut expanded = expand(&watching.item);
-            let derived = watching.keychain.map(|keychain| self.keychains.derived(keychain));
-            let derived = derived.unwrap_or(Ok(Vec::new())).unwrap_or_default();
-            expanded.extend(derived.into_iter().map(Expanded::derived));
-            for Expanded { script, outpoint, .. } in expanded {
+            for Expanded { script, outpoint, .. } in self.expand_again(watching) {
                 let is_free = match (&outpoint, &script) {
                     (Some(outpoint), _) => release(&mut self.by_outpoint, outpoint, id),
                     (None, Some(script)) => release(&mut self.by_script, script, id),
@@ -829,21 +826,17 @@ impl Wallets {
         // An error is ignored: a descriptor that has derived one index can derive all further ones
         // up to the last.
         let derived = self.keychains.advance(used).unwrap_or_default();
-        self.watch_derived(derived)
-    }
-
-    /// Watches derived scripts. Returns `true` if any script is new to the follower.
-    fn watch_derived(&mut self, derived: Vec<KeychainScript>) -> bool {
+        let keychain = used.keychain;
+        let holder = self.keychain_holders.get(keychain as usize).cloned();
+        let Some(KeychainHolder { wallet, item }) = holder else { return false };
+        // The keychain of a removed wallet remains, but its scripts are not watched.
+        let holds = |it: &Watching| it.keychain == Some(keychain);
+        if !self.entries.get(&wallet).and_then(|entry| entry.get(item)).is_some_and(holds) {
+            return false;
+        }
         let before = self.new.len();
         for derived in derived {
-            let Some(label) = derived.label else { continue };
-            let holder = self.keychain_holders.get(label.keychain as usize).cloned();
-            let Some(KeychainHolder { wallet, item }) = holder else { continue };
-            // The keychain of a removed wallet remains, but its scripts are not watched.
-            let holds = |it: &Watching| it.keychain == Some(label.keychain);
-            if self.entries.get(&wallet).and_then(|entry| entry.get(item)).is_some_and(holds) {
-                self.watch(&wallet, item, Expanded::derived(derived));
-            }
+            self.watch(&wallet, item, Expanded::derived(derived, keychain));
         }
         self.new.len() > before
     }

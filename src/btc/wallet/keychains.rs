@@ -5,8 +5,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-use bitcoin::ScriptBuf;
-
 use super::items::Label;
 use crate::btc::descriptors::{
     DescriptorError, DescriptorScript, NUM_INDICES, descriptor_scripts, is_ranged,
@@ -37,7 +35,7 @@ names! { LookAhead, "a look-ahead policy": Sliding = "sliding", InSteps = "in_st
 
 /// A descriptor and the next index to derive from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Keychain {
+pub(in crate::btc) struct Keychain {
     descriptor: String,
     /// First index of the initial range.
     first: u32,
@@ -50,18 +48,12 @@ pub struct Keychain {
     is_ranged: bool,
 }
 
-/// A script that a keychain has derived.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct KeychainScript {
-    /// Number of the keychain and derivation index; `None` if the descriptor has no wildcard.
-    pub label: Option<Label>,
-    /// Position of the alternative of a multipath descriptor, from 0; 0 for a descriptor with one
-    /// path.
-    pub path: u32,
-    /// The derived script.
-    pub script: ScriptBuf,
+impl DescriptorScript {
+    /// Returns the label of a script that the keychain of this number has derived; `None` if the
+    /// descriptor has no wildcard.
+    pub fn label(&self, keychain: u32) -> Option<Label> {
+        self.index.map(|index| Label { keychain, index })
+    }
 }
 
 impl Keychain {
@@ -74,7 +66,7 @@ impl Keychain {
     /// # Errors
     /// Returns an error if [`descriptor_scripts`] cannot derive the descriptor, or if `range` ends
     /// at 2³¹ or above.
-    pub fn new(
+    pub(in crate::btc) fn new(
         descriptor: &str,
         range: RangeInclusive<u32>,
         gap: u32,
@@ -93,16 +85,6 @@ impl Keychain {
         Ok(Self { descriptor: descriptor.into(), first, next: first, window, gap, is_ranged })
     }
 
-    /// Returns the text of the descriptor.
-    pub fn descriptor(&self) -> &str {
-        &self.descriptor
-    }
-
-    /// Returns the next index to derive.
-    pub fn next_index(&self) -> u32 {
-        self.next
-    }
-
     /// Returns the end (exclusive) of the indices to derive after this index was used; `None` if
     /// enough indices are derived already.
     fn end_after(&self, used: u32, look_ahead: LookAhead) -> Option<u32> {
@@ -117,7 +99,7 @@ impl Keychain {
     }
 
     /// Derives the indices below `end` that are not derived yet.
-    fn derive(&mut self, keychain: u32, end: u32) -> Result<Vec<KeychainScript>, DescriptorError> {
+    fn derive(&mut self, end: u32) -> Result<Vec<DescriptorScript>, DescriptorError> {
         // Derived indices are never derived again. If all indices below `end` are derived,
         // `self.next..=end - 1` would be an invalid range.
         if end <= self.next {
@@ -125,12 +107,7 @@ impl Keychain {
         }
         let derived = descriptor_scripts(&self.descriptor, self.next..=end - 1)?;
         self.next = end;
-        let script = |derived: DescriptorScript| KeychainScript {
-            label: derived.index.map(|index| Label { keychain, index }),
-            path: derived.path,
-            script: derived.script,
-        };
-        Ok(derived.into_iter().map(script).collect())
+        Ok(derived)
     }
 }
 
@@ -138,14 +115,15 @@ impl Keychain {
 ///
 /// # Examples
 /// ```
-/// use chainsieve::btc::wallet::{History, Keychain, Keychains, LookAhead, WatchedItems};
+/// use chainsieve::btc::wallet::{History, Keychains, LookAhead, WatchedItems};
 /// // The test wallet of BIP84: twenty receiving and twenty change addresses, and a gap of ten.
 /// let wallet = "wpkh([73c5da0a/84'/0'/0']xpub6CatWdiZiodmUeTDp8LT5or8nmbKNcuyvz7WyksVFkKB4RHwCD3XyuvPEbvqAQY3rAPshWcMLoP2fMFMKHPJ4ZeZXYVUhLv1VMrjPC7PW6V/<0;1>/*)";
 /// let mut keychains = Keychains::new(LookAhead::InSteps);
-/// let (number, scripts) = keychains.add(Keychain::new(wallet, 0..=19, 10)?)?;
+/// let (number, scripts) = keychains.add(wallet, 0..=19, 10)?;
 /// let mut watch = WatchedItems::new();
 /// for new in scripts {
-///     watch.add_script(new.script, new.label, History::Complete);
+///     let label = new.label(number);
+///     watch.add_script(new.script, label, History::Complete);
 /// }
 /// assert_eq!((number, watch.num_scripts()), (0, 40));
 /// // A block pays to index 15. Index 25 must be watched now, and the step adds ten more after it.
@@ -166,17 +144,25 @@ impl Keychains {
         Self { keychains: Vec::new(), look_ahead }
     }
 
-    /// Adds a keychain. Returns its number and the scripts of its initial range.
+    /// Adds the keychain of `descriptor`. Returns its number, and the scripts of the indices in
+    /// `range`. Later, the keychain has at least `gap` indices after each used index.
+    ///
+    /// A descriptor without a wildcard ignores `range`, has one script per alternative and never
+    /// advances.
     ///
     /// # Errors
-    /// Returns an error, and does not add the keychain, if an index of the range cannot be derived.
+    /// Returns an error, and does not add the keychain, if [`descriptor_scripts`] cannot derive the
+    /// descriptor, or if `range` ends at 2³¹ or above.
     pub fn add(
         &mut self,
-        mut keychain: Keychain,
-    ) -> Result<(u32, Vec<KeychainScript>), DescriptorError> {
+        descriptor: &str,
+        range: RangeInclusive<u32>,
+        gap: u32,
+    ) -> Result<(u32, Vec<DescriptorScript>), DescriptorError> {
+        let mut keychain = Keychain::new(descriptor, range, gap)?;
         let number = u32::try_from(self.keychains.len()).unwrap_or(u32::MAX);
         let end = keychain.first + keychain.window;
-        let scripts = keychain.derive(number, end)?;
+        let scripts = keychain.derive(end)?;
         self.keychains.push(keychain);
         Ok((number, scripts))
     }
@@ -190,7 +176,7 @@ impl Keychains {
         &mut self,
         keychain: u32,
         gap: u32,
-    ) -> Result<Vec<KeychainScript>, DescriptorError> {
+    ) -> Result<Vec<DescriptorScript>, DescriptorError> {
         let Some(chain) = self.keychains.get_mut(keychain as usize) else {
             return Ok(Vec::new());
         };
@@ -201,47 +187,28 @@ impl Keychains {
         chain.gap = gap;
         // The old gap after the last used index is derived already. So only `more` further indices
         // must be derived.
-        chain.derive(keychain, chain.next.saturating_add(more).min(NUM_INDICES))
+        chain.derive(chain.next.saturating_add(more).min(NUM_INDICES))
     }
 
-    /// Returns the keychains in the order of their numbers.
-    pub fn keychains(&self) -> &[Keychain] {
-        &self.keychains
-    }
-
-    /// Returns for each keychain the next index to derive. Store these indices and pass them to
-    /// [`derive_to`](Self::derive_to) when the wallet is loaded again.
+    /// Returns for each keychain the next index to derive. Store these indices and pass each to
+    /// [`extend_to`](Self::extend_to) when the wallet is loaded again.
     pub fn next_indices(&self) -> Vec<u32> {
         self.keychains.iter().map(|keychain| keychain.next).collect()
     }
 
-    /// Derives all indices below the given ones and returns the new scripts. There is one given
-    /// index for each keychain, in order. An index above 2³¹ is treated as 2³¹.
+    /// Derives the indices of one keychain below `next`, and returns the new scripts. An index above
+    /// 2³¹ is treated as 2³¹. Does nothing if the keychain is unknown or its descriptor has no
+    /// wildcard.
     ///
     /// # Errors
-    /// Returns an error if an index cannot be derived. The keychains before the failed one have
-    /// advanced, but their new scripts are lost.
-    pub fn derive_to(&mut self, next: &[u32]) -> Result<Vec<KeychainScript>, DescriptorError> {
-        let mut scripts = Vec::new();
-        for ((number, keychain), &end) in (0..).zip(&mut self.keychains).zip(next) {
-            // Without a wildcard, a descriptor has no further scripts than those derived when it was
-            // added.
-            if keychain.is_ranged {
-                scripts.extend(keychain.derive(number, end.min(NUM_INDICES))?);
-            }
-        }
-        Ok(scripts)
-    }
-
-    /// Derives the indices of one keychain below `next`, and returns the new scripts.
-    #[cfg(feature = "std")]
-    pub(in crate::btc) fn extend_to(
+    /// Returns an error if an index cannot be derived.
+    pub fn extend_to(
         &mut self,
         keychain: u32,
         next: u32,
-    ) -> Result<Vec<KeychainScript>, DescriptorError> {
+    ) -> Result<Vec<DescriptorScript>, DescriptorError> {
         match self.keychains.get_mut(keychain as usize) {
-            Some(chain) if chain.is_ranged => chain.derive(keychain, next.min(NUM_INDICES)),
+            Some(chain) if chain.is_ranged => chain.derive(next.min(NUM_INDICES)),
             _ => Ok(Vec::new()),
         }
     }
@@ -251,10 +218,10 @@ impl Keychains {
     pub(in crate::btc) fn derived(
         &self,
         keychain: u32,
-    ) -> Result<Vec<KeychainScript>, DescriptorError> {
+    ) -> Result<Vec<DescriptorScript>, DescriptorError> {
         let Some(chain) = self.keychains.get(keychain as usize) else { return Ok(Vec::new()) };
         let mut again = Keychain { next: chain.first, ..chain.clone() };
-        again.derive(keychain, chain.next)
+        again.derive(chain.next)
     }
 
     /// Returns the first index of a keychain, and the next one to derive; `None` without a keychain.
@@ -279,13 +246,13 @@ impl Keychains {
     ///
     /// # Errors
     /// Returns an error if an index cannot be derived.
-    pub fn advance(&mut self, used: Label) -> Result<Vec<KeychainScript>, DescriptorError> {
+    pub fn advance(&mut self, used: Label) -> Result<Vec<DescriptorScript>, DescriptorError> {
         let look_ahead = self.look_ahead;
         let Some(keychain) = self.keychains.get_mut(used.keychain as usize) else {
             return Ok(Vec::new());
         };
         match keychain.end_after(used.index, look_ahead) {
-            Some(end) => keychain.derive(used.keychain, end),
+            Some(end) => keychain.derive(end),
             None => Ok(Vec::new()),
         }
     }

@@ -20,7 +20,9 @@ mod tests;
 mod watch;
 
 pub use items::{History, Label, WatchedOutput, WatchedScript};
+#[cfg(all(feature = "std", feature = "descriptors"))]
+pub(in crate::btc) use keychains::Keychain;
 #[cfg(feature = "descriptors")]
-pub use keychains::{Keychain, KeychainScript, Keychains, LookAhead};
+pub use keychains::{Keychains, LookAhead};
 pub use scan::{BlockScan, Outcome, Received, Relevance, RelevantTransaction, Spent, TxPosition};
 pub use watch::{WatchItem, WatchedItems};

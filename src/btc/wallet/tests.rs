@@ -167,22 +167,21 @@ fn outputs_of_blocks_that_left_the_chain() {
 mod keychains {
     use bitcoin::{Address, Network, ScriptBuf};
 
-    use crate::btc::descriptors::{DescriptorError, descriptor_scripts};
-    use crate::btc::wallet::{Keychain, KeychainScript, Keychains, Label, LookAhead};
+    use crate::btc::descriptors::{DescriptorError, DescriptorScript, descriptor_scripts};
+    use crate::btc::wallet::{Keychains, Label, LookAhead};
 
     /// The test wallet of BIP84.
     const XPUB: &str = "xpub6CatWdiZiodmUeTDp8LT5or8nmbKNcuyvz7WyksVFkKB4RHwCD3XyuvPEbvqAQY3rAPshWcMLoP2fMFMKHPJ4ZeZXYVUhLv1VMrjPC7PW6V";
 
-    fn indices(scripts: &[KeychainScript]) -> Vec<u32> {
-        scripts.iter().filter_map(|script| Some(script.label?.index)).collect()
+    fn indices(scripts: &[DescriptorScript]) -> Vec<u32> {
+        scripts.iter().filter_map(|script| script.index).collect()
     }
 
     fn keychains(look_ahead: LookAhead) -> Keychains {
         let mut keychains = Keychains::new(look_ahead);
         let range = 0..=4;
         let descriptor = format!("wpkh({XPUB}/0/*)");
-        let (number, scripts) =
-            keychains.add(Keychain::new(&descriptor, range.clone(), 3).unwrap()).unwrap();
+        let (number, scripts) = keychains.add(&descriptor, range.clone(), 3).unwrap();
         assert_eq!((number, indices(&scripts)), (0, range.collect()));
         keychains
     }
@@ -196,9 +195,10 @@ mod keychains {
     fn the_scripts_of_bip84() {
         let mut keychains = Keychains::new(LookAhead::Sliding);
         let descriptor = format!("wpkh({XPUB}/<0;1>/*)");
-        let (_, scripts) = keychains.add(Keychain::new(&descriptor, 0..=1, 3).unwrap()).unwrap();
+        let (_, scripts) = keychains.add(&descriptor, 0..=1, 3).unwrap();
         let at = |path, index| {
-            let is_it = |it: &&KeychainScript| it.path == path && it.label == Some(used(index));
+            let is_it =
+                |it: &&DescriptorScript| it.path == path && it.label(0) == Some(used(index));
             let script = &scripts.iter().find(is_it).unwrap().script;
             Address::from_script(script, Network::Bitcoin).unwrap().to_string()
         };
@@ -236,33 +236,35 @@ mod keychains {
     #[test]
     fn resumed_at_its_indices() {
         let mut keychains = keychains(LookAhead::InSteps);
-        assert_eq!(indices(&keychains.derive_to(&[8, 20]).unwrap()), [5, 6, 7]);
-        assert_eq!(keychains.derive_to(&[2]), Ok(vec![]));
+        assert_eq!(indices(&keychains.extend_to(0, 8).unwrap()), [5, 6, 7]);
+        assert_eq!(keychains.extend_to(0, 2), Ok(vec![]));
+        assert_eq!(keychains.extend_to(1, 20), Ok(vec![]));
         assert_eq!(keychains.next_indices(), [8]);
-        assert_eq!(keychains.keychains()[0].next_index(), 8);
     }
 
     #[test]
     fn a_descriptor_without_a_wildcard_never_advances() {
         let descriptor = format!("wpkh({XPUB}/0/1)");
         let mut keychains = Keychains::new(LookAhead::Sliding);
-        let keychain = Keychain::new(&descriptor, 3..=9, 5).unwrap();
-        let (_, scripts) = keychains.add(keychain).unwrap();
+        let (_, scripts) = keychains.add(&descriptor, 3..=9, 5).unwrap();
         let script = ScriptBuf::from_hex("00149c90f934ea51fa0f6504177043e0908da6929983").unwrap();
-        assert_eq!(scripts, [KeychainScript { label: None, path: 0, script }]);
+        assert_eq!(scripts, [DescriptorScript { path: 0, index: None, script }]);
+        assert_eq!(scripts[0].label(0), None);
         assert_eq!(keychains.advance(used(0)), Ok(vec![]));
-        assert_eq!(keychains.derive_to(&[50]), Ok(vec![]));
+        assert_eq!(keychains.extend_to(0, 50), Ok(vec![]));
     }
 
     #[test]
     fn the_last_index_is_the_end() {
         let descriptor = format!("wpkh({XPUB}/0/*)");
         let last = (1 << 31) - 1;
-        let error = Keychain::new(&descriptor, 0..=last + 1, 3).unwrap_err();
-        assert_eq!(error, DescriptorError::IndexTooLarge(last + 1));
-        assert!(matches!(Keychain::new("wpkh(02)", 0..=0, 3), Err(DescriptorError::Malformed(_))));
         let mut keychains = Keychains::new(LookAhead::Sliding);
-        keychains.add(Keychain::new(&descriptor, last - 2..=last - 1, 3).unwrap()).unwrap();
+        let error = keychains.add(&descriptor, 0..=last + 1, 3).unwrap_err();
+        assert_eq!(error, DescriptorError::IndexTooLarge(last + 1));
+        let malformed = keychains.add("wpkh(02)", 0..=0, 3);
+        assert!(matches!(malformed, Err(DescriptorError::Malformed(_))));
+        assert!(keychains.next_indices().is_empty());
+        keychains.add(&descriptor, last - 2..=last - 1, 3).unwrap();
         let scripts = keychains.advance(used(last - 1)).unwrap();
         assert_eq!(indices(&scripts), [last]);
         assert_eq!(
@@ -270,6 +272,6 @@ mod keychains {
             descriptor_scripts(&descriptor, last..=last).unwrap()[0].script
         );
         assert_eq!(keychains.advance(used(u32::MAX)), Ok(vec![]));
-        assert_eq!(keychains.derive_to(&[u32::MAX]), Ok(vec![]));
+        assert_eq!(keychains.extend_to(0, u32::MAX), Ok(vec![]));
     }
 }

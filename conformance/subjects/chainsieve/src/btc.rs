@@ -257,9 +257,9 @@ fn merkleblock(question: &Question<'_>) -> Result<Value, Refusal> {
     same("decode", &MerkleBlock::decode(&payload).ok(), &whole)?;
     let message = bitcoin::MerkleBlock::try_from(&block).map_err(invalid)?;
     same("bitcoin::MerkleBlock", &MerkleBlock::from(&message), &block)?;
-    let tree = block.extract_matches().map_err(invalid)?;
+    let matches = block.extract_matches().map_err(invalid)?;
     let matches: Vec<_> =
-        tree.matches.iter().map(|(index, txid)| json!([index, txid.to_string()])).collect();
+        matches.iter().map(|(index, txid)| json!([index, txid.to_string()])).collect();
     Ok(json!({ "matches": matches }))
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use anyhow::Context as _;
 use chainsieve::bitcoin::block::Header;
 use chainsieve::bitcoin::{Transaction, Txid};
-use chainsieve::btc::bip37::{Depth, MerkleBlock, Policy, Proof};
+use chainsieve::btc::bip37::{MerkleBlock, Policy, Proof};
 use chainsieve_report::args::network_name;
 use chainsieve_report::{Exit, Input, Page, Reader, Report, count, grouped};
 use serde_json::json;
@@ -60,7 +60,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<Report> {
     let not_proven =
         proof.map_or_else(Vec::new, |proof| not_proven(proof, args.block_hash.is_some()));
     let policy = if args.policy == PolicyName::Core { "core" } else { "strict" };
-    let deep = proof.is_some_and(|proof| proof.depth != Depth::Unproven);
+    let deep = proof.is_some_and(|proof| proof.coinbase.is_some());
     let json = json!({
         "valid": proof.is_some(),
         "error": refused,
@@ -130,7 +130,7 @@ pub(crate) fn proven(proof: &Proof, is_named: bool) -> Vec<String> {
     let leaves = count(proof.inclusions.len(), "transaction");
     if proof.inclusions.is_empty() {
         lines.push("nothing about any transaction".into());
-    } else if proof.depth == Depth::Unproven {
+    } else if proof.coinbase.is_none() {
         lines.push(format!("{leaves} under the header's merkle root"));
     } else {
         lines.push(format!("{leaves} in the block; the coinbase shows the height of the tree"));
@@ -141,7 +141,7 @@ pub(crate) fn proven(proof: &Proof, is_named: bool) -> Vec<String> {
 /// Returns what a proof leaves open.
 pub(crate) fn not_proven(proof: &Proof, is_named: bool) -> Vec<String> {
     let mut lines = Vec::new();
-    if !proof.inclusions.is_empty() && proof.depth == Depth::Unproven {
+    if !proof.inclusions.is_empty() && proof.coinbase.is_none() {
         lines.push(
             "the height of the tree: give the coinbase transaction, proven with the others".into(),
         );

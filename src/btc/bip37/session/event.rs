@@ -97,25 +97,6 @@ pub enum Message {
     Ping(u64),
 }
 
-/// A block that was answered, and for which the session waits for no further transactions.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct ClosedBlock {
-    /// The proof of the answer.
-    pub proof: Proof,
-    /// The block, with the height that it was requested with.
-    pub block: BlockAt,
-    /// `true` if the answer is valid.
-    ///
-    /// `false` if the answer was given with a filter that lacked an element, or if the block has
-    /// left the chain. An invalid answer is replaced by a new request, after
-    /// [`Finding::Refilter`] or [`Event::Reorganized`].
-    pub counts: bool,
-    /// A transaction of the block's tree that was not delivered, if any.
-    /// [`Finding::NotDelivered`] reported each such transaction. The answer is then incomplete.
-    pub undelivered: Option<Txid>,
-}
-
 /// A result that a session reports.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -125,11 +106,24 @@ pub enum Finding {
     /// A transaction that is not the wallet's, with the block that contained it; `None` for an
     /// unconfirmed transaction.
     FalsePositive(Txid, Option<BlockHash>),
-    /// A block was answered and is closed. This finding follows the findings about the block's
-    /// transactions.
-    Block(Box<ClosedBlock>),
-    /// A transaction of a block's tree was not delivered before the block was closed; see
-    /// [`ClosedBlock::undelivered`].
+    /// A block was answered and is closed: the session waits for no further transactions of it. This
+    /// finding follows the findings about the block's transactions.
+    Block {
+        /// The proof of the answer.
+        proof: Box<Proof>,
+        /// The block, with the height that it was requested with.
+        block: BlockAt,
+        /// `true` if the answer is valid.
+        ///
+        /// `false` if the answer was given with a filter that lacked an element, or if the block has
+        /// left the chain. An invalid answer is replaced by a new request, after
+        /// [`Finding::Refilter`] or [`Event::Reorganized`].
+        counts: bool,
+        /// A transaction of the block's tree that was not delivered, if any.
+        /// [`Finding::NotDelivered`] reported each such transaction. The answer is then incomplete.
+        undelivered: Option<Txid>,
+    },
+    /// A transaction of a block's tree was not delivered before the block was closed.
     ///
     /// This finding proves nothing against the node: nodes may skip transactions that they sent
     /// long ago. If the transaction arrives later, it is reported when it arrives.

@@ -11,7 +11,7 @@ use super::Config;
 use super::blocks::{
     Advance, Fences, Leaf, Missing, OpenBlock, Recent, Request, Requests, Standing,
 };
-use super::event::{Action, ClosedBlock, Event, Finding, Message};
+use super::event::{Action, Event, Finding, Message};
 use super::filter::{Behind, FilterElements, FilterPolicy, NodeFilter, is_watchable};
 use super::report::{MatchStats, Stats};
 use crate::btc::bip37::{BloomFilter, HeaderLink, MerkleBlock, Policy, Proof};
@@ -440,9 +440,8 @@ impl Session {
         }
         let counted = &mut self.stats.matches.transactions;
         *counted = counted.saturating_add(proof.num_transactions.into());
-        let proof = proof.linked(self.link(&request));
-        let closed = ClosedBlock { proof, block, counts: request.counts, undelivered };
-        report(actions, Finding::Block(Box::new(closed)));
+        let proof = Box::new(proof.linked(self.link(&request)));
+        report(actions, Finding::Block { proof, block, counts: request.counts, undelivered });
         self.advise_refresh(actions);
     }
 

@@ -58,7 +58,7 @@ use core::time::Duration;
 
 use bitcoin::Network;
 
-pub use event::{Action, ClosedBlock, Event, Finding, Message};
+pub use event::{Action, Event, Finding, Message};
 pub use evidence::{Ground, HeightEvidence, Omission, OmissionEvidence, TransactionInBlock};
 pub use filter::{FilterPolicy, element_of, is_watchable};
 pub use machine::Session;

@@ -167,6 +167,6 @@ fn garbage_in_any_order() {
         world.event(event);
         world.to_node.clear();
     }
-    assert!(world.count(|f| matches!(f, Finding::Block(_))) > 100);
+    assert!(world.count(|f| matches!(f, Finding::Block { .. })) > 100);
     assert!(world.count(|f| matches!(f, Finding::InvalidMerkleBlock(..))) > 100);
 }

@@ -12,7 +12,7 @@ use crate::btc::bip37::session::{
     Action, Config, Event, FilterPolicy, Finding, Message, PrivacyReport, RefreshReason, Session,
     is_watchable,
 };
-use crate::btc::bip37::{Depth, HeaderLink, UpdateMode};
+use crate::btc::bip37::{HeaderLink, UpdateMode};
 use crate::btc::headers::BlockAt;
 use crate::btc::wallet::{Label, WatchItem};
 use testkit::Rng;
@@ -121,9 +121,8 @@ fn blocks_close_with_what_came_before_them() {
     assert_eq!(world.count(is_complaint), 0);
     let mut proven = 0;
     for finding in &world.findings {
-        if let Finding::Block(closed) = finding {
-            let proof = &closed.proof;
-            assert!(matches!(proof.depth, Depth::Coinbase(_)));
+        if let Finding::Block { proof, .. } = finding {
+            assert!(proof.coinbase.is_some());
             let height = proof.header.time;
             let confirmations = 21 - height;
             assert_eq!(proof.link, HeaderLink::InChain { height, confirmations });
@@ -259,7 +258,7 @@ fn one_block_is_not_under_way_twice() {
     };
     assert_eq!(asked(&world), 1);
     world.settle();
-    assert_eq!(world.count(|f| matches!(f, Finding::Block(_))), 3);
+    assert_eq!(world.count(|f| matches!(f, Finding::Block { .. })), 3);
     assert_eq!(world.count(is_complaint), 0);
 }
 
@@ -276,7 +275,7 @@ fn requests_survive_a_connection_but_not_a_reorganization() {
     world.event(Event::Reorganized(3));
     world.settle();
     let links = world.findings.iter().filter_map(|finding| match finding {
-        Finding::Block(closed) => Some(closed.proof.link != HeaderLink::Unlinked),
+        Finding::Block { proof, .. } => Some(proof.link != HeaderLink::Unlinked),
         _ => None,
     });
     // Four requests were in flight. The block of the last request is no longer in the chain.
@@ -344,10 +343,9 @@ fn a_real_block() {
     world.settle();
     assert_eq!(world.relevant(), own);
     assert_eq!(world.count(is_complaint), 0);
-    let Some(Finding::Block(closed)) = world.findings.last() else {
+    let Some(Finding::Block { proof, .. }) = world.findings.last() else {
         panic!("{:?}", world.findings.last());
     };
-    let proof = &closed.proof;
     assert_eq!(proof.link, HeaderLink::InChain { height: 150_013, confirmations: 8 });
     assert_eq!(proof.block_hash.to_string(), file["hash"].as_str().unwrap());
 }

@@ -350,7 +350,7 @@ fn earlier_blocks_are_filtered_again_only_after_all_pending_ones() {
     let count = |wanted: Finding| world.findings.iter().filter(|it| **it == wanted).count();
     assert_eq!(count(Finding::Refilter(world.at(0))), 1);
     assert_eq!(count(Finding::RefilterEarlier(world.at(0))), 1);
-    let closed = world.count(|finding| matches!(finding, Finding::Block(closed) if closed.counts));
+    let closed = world.count(|finding| matches!(finding, Finding::Block { counts: true, .. }));
     assert!(closed < 4 * 40, "{closed} answers for 40 blocks");
 }
 

@@ -127,7 +127,7 @@ pub(super) fn is_complaint(finding: &Finding) -> bool {
         finding,
         Finding::Relevant(_)
             | Finding::FalsePositive(..)
-            | Finding::Block(_)
+            | Finding::Block { .. }
             | Finding::KeychainAdvanced { .. }
             | Finding::Refilter(_)
             | Finding::RefilterEarlier(_)
