@@ -24,7 +24,6 @@ fn types_are_send_sync_and_debug() {
     check::<bip157::Reason>();
     check::<bip157::RestoreError>();
     check::<bip157::VerifiedFilter>();
-    check::<bip157::Violation>();
     check::<bip157::ScanReason>();
     check::<bip158::Acceptance>();
     check::<bip158::BindError>();
@@ -85,7 +84,6 @@ fn types_are_send_sync_and_debug() {
     check::<bip37::session::Finding>();
     check::<bip37::session::Ground>();
     check::<bip37::session::HeightEvidence>();
-    check::<bip37::session::Limits>();
     check::<bip37::session::MatchStats>();
     check::<bip37::session::Message>();
     check::<bip37::session::Omission>();
@@ -154,7 +152,6 @@ fn types_are_send_sync_and_debug() {
     check::<server::Reason>();
     check::<server::ServedChain>();
     check::<server::TransactionError>();
-    check::<server::Violation>();
     check::<server::filters::FilterResponse>();
     check::<server::filters::FilterStore>();
     check::<server::filters::Reply>();

@@ -21,7 +21,7 @@ use super::interval::{HeightAnswer, first_of, interval_of, runs};
 use super::peers::{Asked, Peer, Turn, Verdict, is_stale};
 use super::{
     Action, BASIC_FILTER, CHECKPOINT_INTERVAL, FalseFilter, MAX_FILTER_SIZE, MAX_FILTERS, Message,
-    Reason, ScanReason, Violation,
+    Reason, ScanReason,
 };
 use crate::btc::bip158::{filter_hash, filter_header};
 use crate::btc::headers::BlockAt;
@@ -152,19 +152,20 @@ impl Parts<'_> {
         turn: &Turn<'_>,
     ) -> Result<(), Verdict> {
         let Some(peer) = self.peers.get_mut(id) else { return Ok(()) };
-        let stop = peer.requests.take_checkpoints().ok_or(Violation::Unsolicited)?;
+        let stop =
+            peer.requests.take_checkpoints().ok_or(Verdict::Disconnect(Reason::Unsolicited))?;
         // BIP157: an answer repeats the filter type and the stop hash of its request.
         if message.filter_type != BASIC_FILTER {
-            return Err(Violation::FilterType(message.filter_type).into());
+            return Err(Verdict::Disconnect(Reason::FilterType(message.filter_type)));
         }
         if message.stop_hash != stop.hash {
-            return Err(Violation::WrongBlock(message.stop_hash).into());
+            return Err(Verdict::Disconnect(Reason::WrongBlock(message.stop_hash)));
         }
         let expected = (stop.height / CHECKPOINT_INTERVAL) as usize;
         let sent = message.filter_headers.len();
         // BIP157: one header for each multiple of 1,000 up to the stop.
         if sent != expected {
-            return Err(Violation::Count { sent, expected }.into());
+            return Err(Verdict::Disconnect(Reason::Count { sent, expected }));
         }
         // The header chain was reorganised after the request. The answer is about the blocks of the
         // old chain.
@@ -206,18 +207,19 @@ impl Parts<'_> {
         turn: &mut Turn<'_>,
     ) -> Result<(), Verdict> {
         let Some(peer) = self.peers.get_mut(id) else { return Ok(()) };
-        let (start, stop) = peer.requests.take_headers().ok_or(Violation::Unsolicited)?;
+        let (start, stop) =
+            peer.requests.take_headers().ok_or(Verdict::Disconnect(Reason::Unsolicited))?;
         // BIP157: an answer repeats the filter type and the stop hash of its request.
         if message.filter_type != BASIC_FILTER {
-            return Err(Violation::FilterType(message.filter_type).into());
+            return Err(Verdict::Disconnect(Reason::FilterType(message.filter_type)));
         }
         if message.stop_hash != stop.hash {
-            return Err(Violation::WrongBlock(message.stop_hash).into());
+            return Err(Verdict::Disconnect(Reason::WrongBlock(message.stop_hash)));
         }
         let (sent, expected) = (message.filter_hashes.len(), (stop.height + 1 - start) as usize);
         // BIP157: one hash for each requested height.
         if sent != expected {
-            return Err(Violation::Count { sent, expected }.into());
+            return Err(Verdict::Disconnect(Reason::Count { sent, expected }));
         }
         // The request was made before a reorganisation, or before lower heights were wanted.
         if is_stale(stop, turn.chain) || start != peer.next_height() {
@@ -420,17 +422,20 @@ impl Parts<'_> {
         let Some(peer) = self.peers.get_mut(id) else { return Ok(()) };
         // BIP157: `cfilter` is sent only in response to `getcfilters`.
         if !peer.requests.has_filters() {
-            return Err(Violation::Unsolicited.into());
+            return Err(Verdict::Disconnect(Reason::Unsolicited));
         }
         // BIP157: the response has the filter type of the request, and only basic filters are
         // requested.
         if message.filter_type != BASIC_FILTER {
-            return Err(Violation::FilterType(message.filter_type).into());
+            return Err(Verdict::Disconnect(Reason::FilterType(message.filter_type)));
         }
         let bytes = message.filter.len();
         // The filter of a valid block never exceeds this size.
         if bytes > MAX_FILTER_SIZE {
-            return Err(Violation::OversizedFilter { bytes, limit: MAX_FILTER_SIZE }.into());
+            return Err(Verdict::Disconnect(Reason::OversizedFilter {
+                bytes,
+                limit: MAX_FILTER_SIZE,
+            }));
         }
         let sent = filter_hash(&message.filter);
         let height = turn.chain.height_of(&message.block_hash);
@@ -448,7 +453,7 @@ impl Parts<'_> {
             (Err(Some(claimed)), Some(at)) => {
                 Err(Verdict::Convict(Reason::OtherFilter { at, claimed, sent }))
             }
-            (Err(_), _) => Err(Violation::WrongBlock(message.block_hash).into()),
+            (Err(_), _) => Err(Verdict::Disconnect(Reason::WrongBlock(message.block_hash))),
         }
     }
 

@@ -487,9 +487,31 @@ pub enum Reason {
         /// The trusted filter header.
         trusted: FilterHeader,
     },
-    /// The peer sent an answer that does not fit its request, or that was not requested.
-    #[error(transparent)]
-    Violation(Violation),
+    /// The peer sent an answer that was not requested.
+    #[error("the peer sent an answer about filters without a request")]
+    Unsolicited,
+    /// The answer is for another filter type than requested.
+    #[error("the peer answered with filters of type {0}, which were not requested")]
+    FilterType(u8),
+    /// The answer is for a block that was not requested, or is out of order.
+    #[error("the peer answered about block {0}, which was not requested")]
+    WrongBlock(BlockHash),
+    /// The answer has another number of hashes or headers than requested.
+    #[error("the peer sent {sent} filter hashes or headers, {expected} were requested")]
+    Count {
+        /// The number of hashes or headers sent.
+        sent: usize,
+        /// The number of hashes or headers that were requested.
+        expected: usize,
+    },
+    /// The filter is larger than that of any valid block.
+    #[error("the peer sent a filter of {bytes} bytes, the limit is {limit}")]
+    OversizedFilter {
+        /// The size of the filter in bytes.
+        bytes: usize,
+        /// The limit in bytes.
+        limit: usize,
+    },
     /// The peer sent a block with the requested hash whose transactions do not match its header.
     #[error("the peer sent a block {0} whose transactions do not match its header")]
     FalseBlock(BlockHash),
@@ -527,37 +549,6 @@ impl fmt::Display for FalseFilter {
     }
 }
 
-/// A violation of the protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum Violation {
-    /// The peer sent an answer that was not requested.
-    #[error("the peer sent an answer about filters without a request")]
-    Unsolicited,
-    /// The answer is for another filter type than requested.
-    #[error("the peer answered with filters of type {0}, which were not requested")]
-    FilterType(u8),
-    /// The answer is for a block that was not requested, or is out of order.
-    #[error("the peer answered about block {0}, which was not requested")]
-    WrongBlock(BlockHash),
-    /// The answer has another number of hashes or headers than requested.
-    #[error("the peer sent {sent} filter hashes or headers, {expected} were requested")]
-    Count {
-        /// The number of hashes or headers sent.
-        sent: usize,
-        /// The number of hashes or headers that were requested.
-        expected: usize,
-    },
-    /// The filter is larger than that of any valid block.
-    #[error("the peer sent a filter of {bytes} bytes, the limit is {limit}")]
-    OversizedFilter {
-        /// The size of the filter in bytes.
-        bytes: usize,
-        /// The limit in bytes.
-        limit: usize,
-    },
-}
-
 impl Reason {
     /// Returns `true` if the peer lied or broke the protocol and should be banned. Returns `false`
     /// if the peer was only slow or exceeded the limit on peers.
@@ -568,7 +559,11 @@ impl Reason {
             | Self::OtherFilter { .. }
             | Self::OtherHeader { .. }
             | Self::ContradictsCheckpoint { .. }
-            | Self::Violation(_)
+            | Self::Unsolicited
+            | Self::FilterType(_)
+            | Self::WrongBlock(_)
+            | Self::Count { .. }
+            | Self::OversizedFilter { .. }
             | Self::FalseBlock(_) => true,
         }
     }

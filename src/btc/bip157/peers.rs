@@ -11,9 +11,7 @@ use bitcoin::bip158::{FilterHash, FilterHeader};
 use bitcoin::p2p::message_filter::GetCFilters;
 
 use super::interval::{first_of, interval_of};
-use super::{
-    Action, BASIC_FILTER, CHECKPOINT_INTERVAL, Finding, Limits, Message, Reason, Violation,
-};
+use super::{Action, BASIC_FILTER, CHECKPOINT_INTERVAL, Finding, Limits, Message, Reason};
 use crate::btc::headers::{BlockAt, HeaderChain};
 use crate::btc::pace::{BlockRequests, Overdue, Pace, SILENT_TIMEOUTS};
 use crate::btc::peer::PeerId;
@@ -62,12 +60,6 @@ pub(super) enum Verdict {
     Disconnect(Reason),
     /// Disconnect the peer as a liar, and drop all claims that only this peer vouched for.
     Convict(Reason),
-}
-
-impl From<Violation> for Verdict {
-    fn from(violation: Violation) -> Self {
-        Self::Disconnect(Reason::Violation(violation))
-    }
 }
 
 /// Maximum number of stale requests for filters that are remembered, because their answers may

@@ -230,8 +230,8 @@ impl LightClient {
                 ..FilterPolicy::new(self.bloom.tweak)
             };
             let mut config = session::Config::new(self.config.network, policy);
-            config.limits.timeout = self.config.timeout;
-            config.limits.in_flight = self.config.in_flight;
+            config.timeout = self.config.timeout;
+            config.in_flight = self.config.in_flight;
             let session = Session::new(config);
             let last = self.config.last;
             Follower::Bloom(Box::new(BloomFollower::new(session, first, last, answered)))

@@ -41,7 +41,7 @@ use bitcoin::p2p::message_filter::{
 };
 use bitcoin::{BlockHash, Work};
 
-use super::{BlockError, Violation};
+use super::{BlockError, Reason};
 use crate::btc::bip157::{BASIC_FILTER, CHECKPOINT_INTERVAL, MAX_FILTERS, MAX_HASHES};
 use crate::btc::bip158::BlockFilter;
 use crate::btc::headers::{BlockAt, HeaderChain};
@@ -117,19 +117,19 @@ impl<'a> Server<'a> {
     }
 
     /// Returns the chain of blocks that ends in `stop`, if the peer may request it.
-    fn branch(&self, filter_type: u8, stop: BlockHash) -> Result<Branch<'a>, Violation> {
+    fn branch(&self, filter_type: u8, stop: BlockHash) -> Result<Branch<'a>, Reason> {
         if !self.services.has(ServiceFlags::COMPACT_FILTERS) {
-            return Err(Violation::NotOffered("a request for filters"));
+            return Err(Reason::NotOffered("a request for filters"));
         }
         if filter_type != BASIC_FILTER {
-            return Err(Violation::FilterType(filter_type));
+            return Err(Reason::FilterType(filter_type));
         }
         let chain = self.chain;
         if let Some(height) = chain.height_of(&stop) {
             let stop = BlockAt { height, hash: stop };
             return Ok(Branch { chain, stop, stale: Vec::new() });
         }
-        self.stale_branch(stop).ok_or(Violation::UnknownStop(stop))
+        self.stale_branch(stop).ok_or(Reason::UnknownStop(stop))
     }
 
     /// Returns the branch that ends in a block off the active chain, if the block is recent enough:
@@ -186,11 +186,11 @@ struct Branch<'a> {
 
 impl Branch<'_> {
     /// Checks the size of a range. As in Core, `stop - start` must be less than `limit`.
-    fn check_range(&self, start: u32, limit: u32) -> Result<(), Violation> {
+    fn check_range(&self, start: u32, limit: u32) -> Result<(), Reason> {
         let stop = self.stop.height;
         match stop.checked_sub(start) {
-            None => Err(Violation::StartAfterStop { start, stop }),
-            Some(more) if more >= limit => Err(Violation::TooManyBlocks { start, stop, limit }),
+            None => Err(Reason::StartAfterStop { start, stop }),
+            Some(more) if more >= limit => Err(Reason::TooManyBlocks { start, stop, limit }),
             Some(_) => Ok(()),
         }
     }
@@ -216,12 +216,12 @@ pub enum FilterResponse {
         height: u32,
     },
     /// Disconnect the peer, for this reason.
-    Disconnect(Violation),
+    Disconnect(Reason),
 }
 
-impl From<Violation> for FilterResponse {
-    fn from(violation: Violation) -> Self {
-        Self::Disconnect(violation)
+impl From<Reason> for FilterResponse {
+    fn from(reason: Reason) -> Self {
+        Self::Disconnect(reason)
     }
 }
 
@@ -310,7 +310,7 @@ impl FilterStore {
     /// for compact filters (`getcfilters`, `getcfheaders` or `getcfcheckpt`). `services` are those
     /// that the node offers to the peer.
     ///
-    /// As in Core, a peer is disconnected for each [`Violation`], and a request is not answered if
+    /// As in Core, a peer is disconnected for each violation of the protocol, and a request is not answered if
     /// the store lacks a filter. Requests for branches that recently left the active chain are
     /// answered, too.
     ///

@@ -166,40 +166,11 @@ pub enum Action {
     Disconnect(Reason),
 }
 
-/// Reason why a connection must be closed.
+/// Reason why a connection must be closed: a violation of the protocol, a timeout, or a fault of the
+/// caller.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The peer violated the protocol, or its protocol version is too old.
-    #[error(transparent)]
-    Violation(#[from] Violation),
-    /// The peer sent no `verack` within [`PEER_CONNECT_TIMEOUT`].
-    #[error("no handshake within {} s", PEER_CONNECT_TIMEOUT.as_secs())]
-    HandshakeTimeout,
-    /// The peer sent no message within [`TIMEOUT_INTERVAL`].
-    #[error("no message for {} minutes", TIMEOUT_INTERVAL.as_secs() / 60)]
-    Silent,
-    /// The peer did not answer a ping within [`TIMEOUT_INTERVAL`].
-    #[error("no answer to a ping for {} minutes", TIMEOUT_INTERVAL.as_secs() / 60)]
-    PingTimeout,
-    /// The caller passed in this many requests while an answer was being written. The caller must
-    /// wait until the peer [is idle](Peer::is_idle).
-    #[error("{0} answers are waiting: the caller read further requests before they were written")]
-    Backlog(usize),
-}
-
-impl Reason {
-    /// Returns `true` if the peer violated the protocol; `false` for timeouts and errors of the
-    /// caller.
-    pub fn is_misbehaviour(&self) -> bool {
-        matches!(self, Self::Violation(_))
-    }
-}
-
-/// Violation of the protocol by a peer.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum Violation {
     /// The protocol version of the peer is too old.
     #[error("protocol version {0}, the minimum is {MIN_PEER_PROTO_VERSION}")]
     Protocol(u32),
@@ -247,4 +218,28 @@ pub enum Violation {
         /// Maximum number of blocks in a request of this kind.
         limit: u32,
     },
+    /// The peer sent no `verack` within [`PEER_CONNECT_TIMEOUT`].
+    #[error("no handshake within {} s", PEER_CONNECT_TIMEOUT.as_secs())]
+    HandshakeTimeout,
+    /// The peer sent no message within [`TIMEOUT_INTERVAL`].
+    #[error("no message for {} minutes", TIMEOUT_INTERVAL.as_secs() / 60)]
+    Silent,
+    /// The peer did not answer a ping within [`TIMEOUT_INTERVAL`].
+    #[error("no answer to a ping for {} minutes", TIMEOUT_INTERVAL.as_secs() / 60)]
+    PingTimeout,
+    /// The caller passed in this many requests while an answer was being written. The caller must
+    /// wait until the peer [is idle](Peer::is_idle).
+    #[error("{0} answers are waiting: the caller read further requests before they were written")]
+    Backlog(usize),
+}
+
+impl Reason {
+    /// Returns `true` if the peer violated the protocol; `false` for timeouts and errors of the
+    /// caller.
+    pub fn is_misbehaviour(&self) -> bool {
+        !matches!(
+            self,
+            Self::HandshakeTimeout | Self::Silent | Self::PingTimeout | Self::Backlog(_)
+        )
+    }
 }

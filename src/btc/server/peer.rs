@@ -16,7 +16,7 @@ use bitcoin::{BlockHash, Transaction};
 use super::filters::FilterResponse;
 use super::inventory::{Announcer, Offered, TxName};
 use super::outbox::Outbox;
-use super::{Action, Config, Event, Reason, ServedChain, Violation};
+use super::{Action, Config, Event, Reason, ServedChain};
 use crate::btc::bip37::{AddedData, BloomFilter, PayloadError};
 use crate::btc::protocol::{
     FEEFILTER_VERSION, MAX_INV_SIZE, MAX_LOCATOR_SIZE, MAX_SUBVERSION_LENGTH,
@@ -232,7 +232,7 @@ impl Peer {
         message: NetworkMessage,
         chain: &ServedChain,
         actions: &mut Vec<Action>,
-    ) -> Result<(), Violation> {
+    ) -> Result<(), Reason> {
         match (self.stage, message) {
             (Stage::Version, NetworkMessage::Version(version)) => {
                 self.meet(version, chain)?;
@@ -254,15 +254,15 @@ impl Peer {
     }
 
     /// Handles the `version` of the peer: checks it and queues `version` and `verack`.
-    fn meet(&mut self, version: VersionMessage, chain: &ServedChain) -> Result<(), Violation> {
+    fn meet(&mut self, version: VersionMessage, chain: &ServedChain) -> Result<(), Reason> {
         // Core disconnects peers whose protocol version is below `MIN_PEER_PROTO_VERSION`.
         if version.version < MIN_PEER_PROTO_VERSION {
-            return Err(Violation::Protocol(version.version));
+            return Err(Reason::Protocol(version.version));
         }
         // As in Core, a user agent that is too long is refused. The node stores the user agent as
         // long as the connection exists.
         if version.user_agent.len() > MAX_SUBVERSION_LENGTH {
-            return Err(Violation::UserAgent(version.user_agent.len()));
+            return Err(Reason::UserAgent(version.user_agent.len()));
         }
         let VersionMessage { version: protocol, user_agent, services, relay, .. } = version;
         self.remote = Remote { user_agent, protocol, services };
@@ -311,7 +311,7 @@ impl Peer {
         message: NetworkMessage,
         chain: &ServedChain,
         actions: &mut Vec<Action>,
-    ) -> Result<(), Violation> {
+    ) -> Result<(), Reason> {
         match message {
             NetworkMessage::Ping(nonce) => self.outbox.push(NetworkMessage::Pong(nonce)),
             NetworkMessage::Pong(nonce) => self.clock.pong(nonce),
@@ -331,8 +331,8 @@ impl Peer {
             NetworkMessage::FilterLoad(load) => self.load(BloomFilter::try_from(load))?,
             NetworkMessage::FilterAdd(added) => {
                 self.offered(ServiceFlags::BLOOM, "filteradd")?;
-                let added = AddedData::try_from(added).map_err(Violation::BloomFilter)?;
-                let filter = self.filter.as_mut().ok_or(Violation::NoFilter)?;
+                let added = AddedData::try_from(added).map_err(Reason::BloomFilter)?;
+                let filter = self.filter.as_mut().ok_or(Reason::NoFilter)?;
                 filter.insert(added.as_bytes());
             }
             NetworkMessage::FilterClear => {
@@ -376,25 +376,21 @@ impl Peer {
     }
 
     /// Loads a Bloom filter. As in Core, transactions are then announced to the peer.
-    fn load(&mut self, filter: Result<BloomFilter, PayloadError>) -> Result<(), Violation> {
+    fn load(&mut self, filter: Result<BloomFilter, PayloadError>) -> Result<(), Reason> {
         self.offered(ServiceFlags::BLOOM, "filterload")?;
-        self.filter = Some(filter.map_err(Violation::BloomFilter)?);
+        self.filter = Some(filter.map_err(Reason::BloomFilter)?);
         self.announcer.relay = true;
         Ok(())
     }
 
     /// Checks that the service which a message needs is offered. Core disconnects a peer that uses
     /// a service that was not offered (BIP111).
-    fn offered(&self, service: ServiceFlags, message: &'static str) -> Result<(), Violation> {
-        if self.services.has(service) { Ok(()) } else { Err(Violation::NotOffered(message)) }
+    fn offered(&self, service: ServiceFlags, message: &'static str) -> Result<(), Reason> {
+        if self.services.has(service) { Ok(()) } else { Err(Reason::NotOffered(message)) }
     }
 
     /// Answers `getheaders`.
-    fn headers(
-        &mut self,
-        request: &GetHeadersMessage,
-        chain: &ServedChain,
-    ) -> Result<(), Violation> {
+    fn headers(&mut self, request: &GetHeadersMessage, chain: &ServedChain) -> Result<(), Reason> {
         let GetHeadersMessage { locator_hashes: locator, stop_hash, .. } = request;
         check_locator(locator)?;
         // Without a locator, `getheaders` requests the single header `stop_hash`. As in Core, a
@@ -418,7 +414,7 @@ impl Peer {
 
     /// Answers `getblocks`: the ids of at most 500 blocks after the locator, without the stop
     /// block.
-    fn blocks(&mut self, request: &GetBlocksMessage, chain: &ServedChain) -> Result<(), Violation> {
+    fn blocks(&mut self, request: &GetBlocksMessage, chain: &ServedChain) -> Result<(), Reason> {
         check_locator(&request.locator_hashes)?;
         let headers = chain.headers();
         let mut common = request.locator_hashes.iter().filter_map(|hash| headers.height_of(hash));
@@ -440,15 +436,13 @@ impl Peer {
     }
 
     /// Answers a request for compact filters (BIP157).
-    fn filters(&mut self, request: &NetworkMessage, chain: &ServedChain) -> Result<(), Violation> {
+    fn filters(&mut self, request: &NetworkMessage, chain: &ServedChain) -> Result<(), Reason> {
         let Some(store) = chain.filters() else {
-            return Err(Violation::NotOffered("a request for filters"));
+            return Err(Reason::NotOffered("a request for filters"));
         };
         match store.answer(chain.headers(), self.services, request) {
             Some(FilterResponse::Send(reply)) => self.outbox.push_filters(reply),
-            Some(FilterResponse::Disconnect(violation)) => {
-                return Err(violation);
-            }
+            Some(FilterResponse::Disconnect(reason)) => return Err(reason),
             // Core sends no answer if it lacks a filter of the range.
             Some(FilterResponse::Silent { .. }) | None => {}
         }
@@ -457,13 +451,13 @@ impl Peer {
 }
 
 /// Checks the size of a locator. Core disconnects a peer whose locator has too many hashes.
-fn check_locator(locator: &[BlockHash]) -> Result<(), Violation> {
-    if locator.len() > MAX_LOCATOR_SIZE { Err(Violation::Locator(locator.len())) } else { Ok(()) }
+fn check_locator(locator: &[BlockHash]) -> Result<(), Reason> {
+    if locator.len() > MAX_LOCATOR_SIZE { Err(Reason::Locator(locator.len())) } else { Ok(()) }
 }
 
 /// Checks the number of items in a message. Core treats too many items as misbehaviour.
-fn check_items(items: &[Inventory]) -> Result<(), Violation> {
-    if items.len() > MAX_INV_SIZE { Err(Violation::TooManyItems(items.len())) } else { Ok(()) }
+fn check_items(items: &[Inventory]) -> Result<(), Reason> {
+    if items.len() > MAX_INV_SIZE { Err(Reason::TooManyItems(items.len())) } else { Ok(()) }
 }
 
 /// The times of a connection and its pending ping.

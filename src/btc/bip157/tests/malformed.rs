@@ -6,7 +6,7 @@ use bitcoin::hashes::Hash as _;
 use bitcoin::p2p::message_filter::{CFCheckpt, CFHeaders, CFilter};
 
 use super::world::{Node, TestChain, World};
-use crate::btc::bip157::{Event, MAX_FILTER_SIZE, Reason, Violation};
+use crate::btc::bip157::{Event, MAX_FILTER_SIZE, Reason};
 use crate::btc::peer::PeerId;
 
 /// Connects a peer whose answers are changed by `twist`, and an honest peer. Returns the reason why
@@ -58,13 +58,13 @@ fn filters(chain: &TestChain, twist: fn(&mut CFilter)) -> Reason {
 fn checkpoints_that_were_not_asked_for() {
     let chain = TestChain::new(2_010);
     let zeros = BlockHash::all_zeros();
-    let count = |sent| Reason::Violation(Violation::Count { sent, expected: 2 });
+    let count = |sent| Reason::Count { sent, expected: 2 };
     assert_eq!(checkpoints(&chain, |m| m.filter_headers.truncate(1)), count(1));
     assert_eq!(checkpoints(&chain, |m| m.filter_headers.push(FilterHeader::all_zeros())), count(3));
     assert_eq!(checkpoints(&chain, |m| m.filter_headers.clear()), count(0));
-    let wrong = Reason::Violation(Violation::WrongBlock(zeros));
+    let wrong = Reason::WrongBlock(zeros);
     assert_eq!(checkpoints(&chain, |m| m.stop_hash = BlockHash::all_zeros()), wrong);
-    let other = Reason::Violation(Violation::FilterType(1));
+    let other = Reason::FilterType(1);
     assert_eq!(checkpoints(&chain, |m| m.filter_type = 1), other);
     // The claimed filter header does not follow from the peer's own hashes.
     let reason = checkpoints(&chain, |m| m.filter_headers[1] = FilterHeader::all_zeros());
@@ -76,13 +76,13 @@ fn checkpoints_that_were_not_asked_for() {
 fn hashes_that_were_not_asked_for() {
     let chain = TestChain::new(910);
     let zeros = BlockHash::all_zeros();
-    let count = |sent| Reason::Violation(Violation::Count { sent, expected: 910 });
+    let count = |sent| Reason::Count { sent, expected: 910 };
     assert_eq!(headers(&chain, |m| m.filter_hashes.truncate(909)), count(909));
     assert_eq!(headers(&chain, |m| m.filter_hashes.push(FilterHash::all_zeros())), count(911));
     assert_eq!(headers(&chain, |m| m.filter_hashes.clear()), count(0));
-    let wrong = Reason::Violation(Violation::WrongBlock(zeros));
+    let wrong = Reason::WrongBlock(zeros);
     assert_eq!(headers(&chain, |m| m.stop_hash = BlockHash::all_zeros()), wrong);
-    let other = Reason::Violation(Violation::FilterType(255));
+    let other = Reason::FilterType(255);
     assert_eq!(headers(&chain, |m| m.filter_type = 255), other);
     // The filter header of the genesis block is known in advance.
     let reason = headers(&chain, |m| m.previous_filter_header = FilterHeader::all_zeros());
@@ -116,15 +116,12 @@ fn hashes_that_do_not_link() {
 fn filters_that_were_not_asked_for() {
     let chain = TestChain::new(120);
     let zeros = BlockHash::all_zeros();
-    let wrong = Reason::Violation(Violation::WrongBlock(zeros));
+    let wrong = Reason::WrongBlock(zeros);
     assert_eq!(filters(&chain, |m| m.block_hash = BlockHash::all_zeros()), wrong);
-    let other = Reason::Violation(Violation::FilterType(7));
+    let other = Reason::FilterType(7);
     assert_eq!(filters(&chain, |m| m.filter_type = 7), other);
-    let over = Violation::OversizedFilter { bytes: MAX_FILTER_SIZE + 1, limit: MAX_FILTER_SIZE };
-    assert_eq!(
-        filters(&chain, |m| m.filter = vec![0; MAX_FILTER_SIZE + 1]),
-        Reason::Violation(over)
-    );
+    let over = Reason::OversizedFilter { bytes: MAX_FILTER_SIZE + 1, limit: MAX_FILTER_SIZE };
+    assert_eq!(filters(&chain, |m| m.filter = vec![0; MAX_FILTER_SIZE + 1]), over);
     for twist in [|m: &mut CFilter| m.filter.push(0), |m: &mut CFilter| m.filter.clear()] {
         let reason = filters(&chain, twist);
         let Reason::OtherFilter { at, claimed, .. } = reason else { panic!("{reason:?}") };
@@ -141,7 +138,7 @@ fn filters_out_of_order() {
     node.twist = Some(std::rc::Rc::new(|events| events.reverse()));
     world.connect(1, node);
     world.settle();
-    let wrong = Reason::Violation(Violation::WrongBlock(chain.hash(120)));
+    let wrong = Reason::WrongBlock(chain.hash(120));
     assert_eq!(world.reasons(), [(PeerId(1), wrong)]);
     assert_eq!(world.known.len(), 1);
 }
@@ -173,7 +170,7 @@ fn what_nobody_asked_for() {
         assert_eq!(world.reasons(), []);
         world.event(Event::PeerConnected(PeerId(1)));
         world.event(message);
-        let unsolicited = Reason::Violation(Violation::Unsolicited);
+        let unsolicited = Reason::Unsolicited;
         assert_eq!(world.reasons(), [(PeerId(1), unsolicited)]);
     }
     // A block that was not requested is no violation: the caller may have requested it.

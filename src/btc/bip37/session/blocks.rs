@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use bitcoin::{BlockHash, Transaction, Txid};
 
-use super::Limits;
+use super::Config;
 use super::event::Finding;
 use crate::btc::bip37::{MerkleBlockError, Proof};
 use crate::btc::headers::BlockAt;
@@ -30,11 +30,11 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    pub(super) fn new(limits: &Limits) -> Self {
+    pub(super) fn new(config: &Config) -> Self {
         Self {
-            max_queued: limits.queued,
-            max_in_flight: limits.in_flight.min(MAX_INV_SIZE),
-            timeout: limits.timeout,
+            max_queued: config.queued,
+            max_in_flight: config.in_flight.min(MAX_INV_SIZE),
+            timeout: config.timeout,
             queue: VecDeque::new(),
             in_flight: VecDeque::new(),
             open: None,

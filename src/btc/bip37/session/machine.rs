@@ -82,18 +82,18 @@ fn report(actions: &mut Actions, finding: Finding) {
 impl Session {
     /// Returns a session that watches nothing and is not connected.
     pub fn new(config: Config) -> Self {
-        let Config { network, filter, address_population, limits } = config;
-        let watch = WatchedItems::with_output_limit(limits.outpoints);
+        let Config { network, filter, .. } = config;
+        let watch = WatchedItems::with_output_limit(config.outpoints);
         Self {
             network,
             elements: FilterElements::of(&watch, &filter),
             watch,
-            filter: NodeFilter::new(filter, address_population),
+            filter: NodeFilter::new(filter, config.address_population),
             stats: Stats::loaded(0.0),
-            requests: Requests::new(&limits),
+            requests: Requests::new(&config),
             fences: Fences::new(filter.tweak),
-            recent: Recent::new(limits.cached_bytes),
-            missing: Missing::new(limits.missing),
+            recent: Recent::new(config.cached_bytes),
+            missing: Missing::new(config.missing),
             advance: Advance::default(),
             is_refilter_open: false,
             tip: None,

@@ -78,20 +78,6 @@ pub struct Config {
     /// Assumed total number of addresses, for the privacy report. The report multiplies this number
     /// by the false-positive rate.
     pub address_population: f64,
-    /// Limits on stored data and requests, and the timeout.
-    pub limits: Limits,
-}
-
-impl Config {
-    /// Returns a configuration with the default limits.
-    pub fn new(network: Network, filter: FilterPolicy) -> Self {
-        Self { network, filter, address_population: ADDRESS_POPULATION, limits: Limits::default() }
-    }
-}
-
-/// Limits on what a session stores, and its timeout.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
     /// Largest number of requests that are not sent yet; 1,000,000 by default.
     pub queued: usize,
     /// Largest number of requests that are sent and not answered; 100 by default.
@@ -111,9 +97,13 @@ pub struct Limits {
     pub outpoints: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
+impl Config {
+    /// Returns a configuration with the default limits.
+    pub fn new(network: Network, filter: FilterPolicy) -> Self {
         Self {
+            network,
+            filter,
+            address_population: ADDRESS_POPULATION,
             queued: 1_000_000,
             in_flight: 100,
             timeout: Duration::from_secs(60),

@@ -204,7 +204,7 @@ fn filters_of_the_active_and_the_stale_chain() {
 fn a_node_that_does_not_offer_filters_disconnects() {
     let (node, _, main) = node_0();
     let services = ServiceFlags::NETWORK | ServiceFlags::WITNESS;
-    let disconnect = FilterResponse::Disconnect(Violation::NotOffered("a request for filters"));
+    let disconnect = FilterResponse::Disconnect(Reason::NotOffered("a request for filters"));
     let stop_hash = main[1000];
     let request = GetCFCheckpt { filter_type: 0, stop_hash };
     assert_eq!(node.answer_offering(services, request), disconnect);
@@ -217,33 +217,33 @@ fn invalid_requests_disconnect() {
     let (node, _, main) = node_0();
     let disconnects = |answer, violation| assert_eq!(answer, FilterResponse::Disconnect(violation));
     // The four invalid requests of Core's test.
-    let many = Violation::TooManyBlocks { start: 0, stop: 1000, limit: 1000 };
+    let many = Reason::TooManyBlocks { start: 0, stop: 1000, limit: 1000 };
     disconnects(node.answer(get_filters(0, main[1000])), many);
-    let many = Violation::TooManyBlocks { start: 0, stop: 2000, limit: 2000 };
+    let many = Reason::TooManyBlocks { start: 0, stop: 2000, limit: 2000 };
     disconnects(node.answer(get_headers(0, main[2000])), many);
     let request = GetCFCheckpt { filter_type: 255, stop_hash: main[1000] };
-    disconnects(node.answer(request), Violation::FilterType(255));
+    disconnects(node.answer(request), Reason::FilterType(255));
     let mut unknown = [0; 32];
     unknown[..4].copy_from_slice(&123_456_789_u32.to_le_bytes());
     let stop_hash = BlockHash::from_byte_array(unknown);
     let request = GetCFCheckpt { filter_type: 0, stop_hash };
-    disconnects(node.answer(request), Violation::UnknownStop(stop_hash));
+    disconnects(node.answer(request), Reason::UnknownStop(stop_hash));
 
     // A range that is one block shorter is valid.
     assert_eq!(node.filters(1, main[1000]).len(), 1000);
     assert_eq!(node.headers(1, main[2000]).filter_hashes.len(), 2000);
     // An unknown stop block and an unknown filter type are invalid in all kinds of requests. A
     // start height above the stop block is invalid, too.
-    disconnects(node.answer(get_filters(1, stop_hash)), Violation::UnknownStop(stop_hash));
-    disconnects(node.answer(get_headers(1, stop_hash)), Violation::UnknownStop(stop_hash));
+    disconnects(node.answer(get_filters(1, stop_hash)), Reason::UnknownStop(stop_hash));
+    disconnects(node.answer(get_headers(1, stop_hash)), Reason::UnknownStop(stop_hash));
     let wrong = GetCFilters { filter_type: 1, ..get_filters(1, main[5]) };
-    disconnects(node.answer(wrong), Violation::FilterType(1));
+    disconnects(node.answer(wrong), Reason::FilterType(1));
     let wrong = GetCFHeaders { filter_type: 1, ..get_headers(1, main[5]) };
-    disconnects(node.answer(wrong), Violation::FilterType(1));
-    let backwards = Violation::StartAfterStop { start: 6, stop: 5 };
+    disconnects(node.answer(wrong), Reason::FilterType(1));
+    let backwards = Reason::StartAfterStop { start: 6, stop: 5 };
     disconnects(node.answer(get_filters(6, main[5])), backwards.clone());
     disconnects(node.answer(get_headers(6, main[5])), backwards);
-    let backwards = Violation::StartAfterStop { start: u32::MAX, stop: 5 };
+    let backwards = Reason::StartAfterStop { start: u32::MAX, stop: 5 };
     disconnects(node.answer(get_filters(u32::MAX, main[5])), backwards);
 }
 
@@ -263,7 +263,7 @@ fn a_missing_filter_is_met_with_silence() {
     // The answer to `getcfcheckpt` needs only the filter headers at multiples of 1,000.
     assert_eq!(node.checkpoints(hash(1999)).len(), 1);
     // A violation takes precedence over a missing filter.
-    let backwards = Violation::StartAfterStop { start: 2000, stop: 1999 };
+    let backwards = Reason::StartAfterStop { start: 2000, stop: 1999 };
     let answer = node.answer(get_filters(2000, hash(1999)));
     assert_eq!(answer, FilterResponse::Disconnect(backwards));
 }
@@ -289,7 +289,7 @@ fn stale_answer(blocks: usize, spacing: u32, stored: bool) -> FilterResponse {
 #[test]
 fn stale_blocks_are_unknown_after_30_days_of_time_or_work() {
     let days = 24 * 60 * 60;
-    let unknown = |answer| matches!(answer, FilterResponse::Disconnect(Violation::UnknownStop(_)));
+    let unknown = |answer| matches!(answer, FilterResponse::Disconnect(Reason::UnknownStop(_)));
     let served = |answer| matches!(answer, FilterResponse::Send(reply) if reply.remaining() == 2);
     assert!(served(stale_answer(30, days - 1, true)));
     assert!(served(stale_answer(1, 30 * days - 1, true)));

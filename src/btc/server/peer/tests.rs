@@ -75,10 +75,10 @@ fn ask(peer: &mut Peer, chain: &ServedChain, message: NetworkMessage) -> Vec<Net
 }
 
 /// Returns the violation for which the node disconnects the peer after a message.
-fn refused(peer: &mut Peer, chain: &ServedChain, message: NetworkMessage) -> Violation {
+fn refused(peer: &mut Peer, chain: &ServedChain, message: NetworkMessage) -> Reason {
     let outcome = drive(peer, chain, Event::Message(message));
     assert_eq!((outcome.sent, outcome.accepted), (vec![], vec![]));
-    let Some(Reason::Violation(violation)) = outcome.disconnected else {
+    let Some(violation) = outcome.disconnected else {
         panic!("the peer stays: {:?}", outcome.disconnected)
     };
     violation
@@ -207,7 +207,7 @@ fn headers_follow_the_locator() {
     assert_eq!(ask(&mut peer, &chain, get_headers(vec![], at(7))), headers(7..8));
     assert_eq!(ask(&mut peer, &chain, get_headers(vec![], none)), NONE);
     let long = get_headers(vec![genesis; 102], none);
-    assert_eq!(refused(&mut peer, &chain, long), Violation::Locator(102));
+    assert_eq!(refused(&mut peer, &chain, long), Reason::Locator(102));
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn blocks_are_named_by_five_hundred_and_the_tip_follows_the_last() {
     assert_eq!(ask(&mut peer, &chain, get_blocks(vec![at(2)], at(5))), names(3..5));
     assert_eq!(ask(&mut peer, &chain, get_blocks(vec![at(1_000)], none)), NONE);
     let long = get_blocks(vec![none; 102], none);
-    assert_eq!(refused(&mut peer, &chain, long), Violation::Locator(102));
+    assert_eq!(refused(&mut peer, &chain, long), Reason::Locator(102));
 }
 
 /// Returns blocks and a chain of them. The second transaction of the last block has a witness.
@@ -285,7 +285,7 @@ fn blocks_come_with_their_witnesses_to_those_who_ask_for_them() {
     let missing = NetworkMessage::NotFound(vec![items[3]]);
     assert_eq!(answer, [NetworkMessage::Block(bare), NetworkMessage::Block(block), missing]);
     let too_many = NetworkMessage::GetData(vec![items[0]; 50_001]);
-    assert_eq!(refused(&mut peer, &chain, too_many), Violation::TooManyItems(50_001));
+    assert_eq!(refused(&mut peer, &chain, too_many), Reason::TooManyItems(50_001));
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn bloom_filters_have_limits() {
         })
     };
     let add = |bytes| NetworkMessage::FilterAdd(FilterAdd { data: vec![1; bytes] });
-    let refuses = |messages: Vec<NetworkMessage>, why: Violation| {
+    let refuses = |messages: Vec<NetworkMessage>, why: Reason| {
         let mut peer = met(&chain, ALL, true);
         let mut messages = messages;
         let last = messages.pop().expect("one");
@@ -358,22 +358,22 @@ fn bloom_filters_have_limits() {
         }
         assert_eq!(refused(&mut peer, &chain, last), why);
     };
-    let filter = Violation::BloomFilter;
+    let filter = Reason::BloomFilter;
     refuses(vec![load(36_000, 50), load(36_001, 50)], filter(PayloadError::FilterTooLarge(36_001)));
     refuses(vec![load(36_000, 51)], filter(PayloadError::TooManyHashFuncs(51)));
     refuses(vec![load(9, 1), add(520), add(521)], filter(PayloadError::DataTooLarge(521)));
-    refuses(vec![load(9, 1), NetworkMessage::FilterClear, add(1)], Violation::NoFilter);
+    refuses(vec![load(9, 1), NetworkMessage::FilterClear, add(1)], Reason::NoFilter);
     let bare = Config { bip37: false, bip157: false, ..ALL };
     let stop = chain.tip().hash;
     let request = GetCFilters { filter_type: BASIC_FILTER, start_height: 0, stop_hash: stop };
     for message in [load(9, 1), add(1), NetworkMessage::FilterClear, NetworkMessage::MemPool] {
         let mut peer = met(&chain, bare, true);
         let why = refused(&mut peer, &chain, message);
-        assert!(matches!(why, Violation::NotOffered(_)), "{why:?}");
+        assert!(matches!(why, Reason::NotOffered(_)), "{why:?}");
     }
     let mut peer = met(&chain, bare, true);
     let why = refused(&mut peer, &chain, NetworkMessage::GetCFilters(request));
-    assert!(matches!(why, Violation::NotOffered(_)), "{why:?}");
+    assert!(matches!(why, Reason::NotOffered(_)), "{why:?}");
 }
 
 /// Core masks the flags with 3 and ignores trailing bytes. The crate `bitcoin` decodes neither
@@ -405,8 +405,8 @@ fn odd_filters_that_core_takes_are_taken() {
     assert!(!peer.is_ready());
     let mut bare = met(&chain, Config { bip37: false, ..ALL }, true);
     let outcome = drive(&mut bare, &chain, Event::FilterLoad(payload));
-    let not_offered = Violation::NotOffered("filterload");
-    assert_eq!(outcome.disconnected, Some(Reason::Violation(not_offered)));
+    let not_offered = Reason::NotOffered("filterload");
+    assert_eq!(outcome.disconnected, Some(not_offered));
 }
 
 #[test]
@@ -431,7 +431,7 @@ fn filters_are_sent_one_by_one_in_the_order_of_the_chain() {
         stop_hash: BlockHash::all_zeros(),
     };
     let why = refused(&mut peer, &chain, NetworkMessage::GetCFHeaders(request));
-    assert!(matches!(why, Violation::UnknownStop(_)), "{why:?}");
+    assert!(matches!(why, Reason::UnknownStop(_)), "{why:?}");
 }
 
 #[test]
@@ -583,9 +583,9 @@ fn the_version_has_the_time_and_old_versions_are_refused() {
     assert_eq!(sent.timestamp, 1_700_000_007);
     assert_eq!((peer.protocol(), peer.user_agent()), (31_800, "/a wallet/"));
     let why = |message| refused(&mut connect(&chain, ALL, 1), &chain, message);
-    assert_eq!(why(version(|version| version.version = 31_799)), Violation::Protocol(31_799));
+    assert_eq!(why(version(|version| version.version = 31_799)), Reason::Protocol(31_799));
     let long = |version: &mut VersionMessage| version.user_agent = "a".repeat(257);
-    assert_eq!(why(version(long)), Violation::UserAgent(257));
+    assert_eq!(why(version(long)), Reason::UserAgent(257));
 }
 
 #[test]
@@ -808,7 +808,7 @@ fn offers_and_requests_are_bounded() {
     assert_eq!(ask(&mut peer, &chain, offer(0..50_000)), NONE);
     let too_many = inv(vec![Inventory::Transaction(txid(0)); 50_001]);
     let mut other = met(&chain, OPEN, true);
-    assert_eq!(refused(&mut other, &chain, too_many), Violation::TooManyItems(50_001));
+    assert_eq!(refused(&mut other, &chain, too_many), Reason::TooManyItems(50_001));
     // For each transaction that the peer lacks, the node may send one more request.
     let lacks = |range| NetworkMessage::NotFound(whole(range));
     assert_eq!(ask(&mut peer, &chain, lacks(0..30)), asks(100..130));

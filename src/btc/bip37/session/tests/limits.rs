@@ -7,21 +7,17 @@ use bitcoin::{Network, PublicKey, ScriptBuf};
 use super::node::{World, block, stranger, watched};
 use crate::btc::bip37::session::blocks::{fence_of, ping_nonce};
 use crate::btc::bip37::session::{
-    Action, Config, Event, FilterPolicy, Finding, Limits, Message, PrivacyReport, Session,
+    Action, Config, Event, FilterPolicy, Finding, Message, PrivacyReport, Session,
 };
 use crate::btc::wallet::WatchItem;
 use testkit::Rng;
 
 fn world(length: u32) -> World {
-    world_with(length, Limits { in_flight: 4, ..Limits::default() })
-}
-
-fn world_with(length: u32, limits: Limits) -> World {
     let rng = &mut Rng::new(8);
     let blocks = (0..length).map(|height| block(height, (0..60).map(|_| stranger(rng)).collect()));
     let mut world = World::new(FilterPolicy::new(7), blocks.collect());
-    world.session =
-        Session::new(Config { limits, ..Config::new(Network::Regtest, FilterPolicy::new(7)) });
+    let config = Config::new(Network::Regtest, FilterPolicy::new(7));
+    world.session = Session::new(Config { in_flight: 4, ..config });
     world.event(Event::Watch(vec![watched(0)]));
     world.event(Event::Connected);
     world

@@ -193,7 +193,7 @@ impl World {
 
     fn session(policy: FilterPolicy, in_flight: usize) -> Session {
         let mut config = Config::new(Network::Regtest, policy);
-        config.limits.in_flight = in_flight;
+        config.in_flight = in_flight;
         Session::new(config)
     }
 
