@@ -20,7 +20,6 @@ fn types_are_send_sync_and_debug() {
     check::<bip157::FilterSync>();
     check::<bip157::Finding>();
     check::<bip157::Limits>();
-    check::<bip157::Message>();
     check::<bip157::Reason>();
     check::<bip157::RestoreError>();
     check::<bip157::VerifiedFilter>();

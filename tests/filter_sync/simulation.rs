@@ -328,7 +328,7 @@ impl<'w> Simulation<'w> {
             }
         }
         match action {
-            Action::Send(id, message) => self.send(id, &message.into()),
+            Action::Send(id, message) => self.send(id, &message),
             Action::Disconnect(id, reason) => {
                 let peer = self.connections.get_mut(&id).expect("connected once");
                 assert!(peer.open, "a connection is closed twice: {reason:?}");

@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 use std::vec::Vec;
 
 use bitcoin::bip158::{FilterHash, FilterHeader};
+use bitcoin::p2p::message::NetworkMessage;
+use bitcoin::p2p::message_blockdata::Inventory;
 use bitcoin::{Block, BlockHash};
 
 use super::claims::Claims;
 use super::interval::HeightAnswer;
 use super::peers::{Peers, Turn, Verdict};
-use super::{
-    Action, Config, FalseFilter, Finding, Limits, Message, Reason, ScanReason, VerifiedFilter,
-};
+use super::{Action, Config, FalseFilter, Finding, Limits, Reason, ScanReason, VerifiedFilter};
 use crate::btc::bip158::audit::{InvalidFilter, Prevouts, Refutation, Verdict as Audit, audit};
 use crate::btc::bip158::{BlockFilter, BoundBlock, Witnesses};
 use crate::btc::headers::BlockAt;
@@ -278,7 +278,8 @@ impl Parts<'_> {
             self.go_on_with(height, &mut wanted, turn);
         }
         for (id, blocks) in wanted {
-            turn.send(id, Message::GetBlocks(blocks));
+            let blocks = blocks.into_iter().map(Inventory::WitnessBlock).collect();
+            turn.send(id, NetworkMessage::GetData(blocks));
         }
     }
 

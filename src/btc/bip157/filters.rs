@@ -12,6 +12,7 @@ use std::vec::Vec;
 
 use bitcoin::bip158::{FilterHash, FilterHeader};
 use bitcoin::hashes::Hash as _;
+use bitcoin::p2p::message::NetworkMessage;
 use bitcoin::p2p::message_filter::{CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders};
 use chainsieve_lanes::hash::{SipKey, siphash_2_4};
 
@@ -20,8 +21,8 @@ use super::dispute::{Parts, hand_over};
 use super::interval::{HeightAnswer, first_of, interval_of, runs};
 use super::peers::{Asked, Peer, Turn, Verdict, is_stale};
 use super::{
-    Action, BASIC_FILTER, CHECKPOINT_INTERVAL, FalseFilter, MAX_FILTER_SIZE, MAX_FILTERS, Message,
-    Reason, ScanReason,
+    Action, BASIC_FILTER, CHECKPOINT_INTERVAL, FalseFilter, MAX_FILTER_SIZE, MAX_FILTERS, Reason,
+    ScanReason,
 };
 use crate::btc::bip158::{filter_hash, filter_header};
 use crate::btc::headers::BlockAt;
@@ -68,7 +69,7 @@ impl Parts<'_> {
             let stop = turn.block_at(height).expect("at or below the tip");
             let message = GetCFCheckpt { filter_type: BASIC_FILTER, stop_hash: stop.hash };
             peer.requests.ask(Asked::Checkpoints, stop, turn.now);
-            turn.send(id, Message::GetCFCheckpt(message));
+            turn.send(id, NetworkMessage::GetCFCheckpt(message));
             return false;
         }
         let interval = peer.next;
@@ -107,7 +108,7 @@ impl Parts<'_> {
             GetCFHeaders { filter_type: BASIC_FILTER, start_height: start, stop_hash: stop.hash };
         let peer = self.peers.get_mut(id).expect("found above");
         peer.requests.ask(Asked::Headers { start }, stop, turn.now);
-        turn.send(id, Message::GetCFHeaders(message));
+        turn.send(id, NetworkMessage::GetCFHeaders(message));
         false
     }
 

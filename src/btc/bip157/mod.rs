@@ -9,7 +9,7 @@
 //!
 //! # What you call, and what you drive
 //! You call [`FilterSync`] with its [`Config`]. You drive it with [`Event`] in and [`Action`] out: each
-//! [`Message`] is sent, each [`VerifiedFilter`] is matched, and each [`Action::Block`] is scanned.
+//! message is sent, each [`VerifiedFilter`] is matched, and each [`Action::Block`] is scanned.
 //! [`Finding`] and [`Reason`] are for the log.
 //!
 //! # Terms
@@ -101,9 +101,7 @@ use std::vec::Vec;
 use bitcoin::bip158::{FilterHash, FilterHeader};
 use bitcoin::p2p::message::NetworkMessage;
 use bitcoin::p2p::message_blockdata::Inventory;
-use bitcoin::p2p::message_filter::{
-    CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters,
-};
+use bitcoin::p2p::message_filter::{CFCheckpt, CFHeaders, CFilter};
 use bitcoin::{Block, BlockHash, Network};
 use thiserror::Error;
 
@@ -295,8 +293,10 @@ pub enum Event {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
-    /// Send this message to the peer.
-    Send(PeerId, Message),
+    /// Send this message to the peer: a request for filter headers (`getcfcheckpt`), for the filter
+    /// hashes or the filters of a range of heights (`getcfheaders`, `getcfilters`), or for at most 64
+    /// blocks with their witnesses (`getdata`).
+    Send(PeerId, NetworkMessage),
     /// Close the connection to the peer.
     Disconnect(PeerId, Reason),
     /// Match this filter. Filters are handed over in the order of their heights, except the filters
@@ -332,20 +332,6 @@ pub enum Action {
     Rollback(u32),
     /// A finding that the caller may log.
     Report(Finding),
-}
-
-/// A message to a peer. Converts into the `NetworkMessage` of `bitcoin`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Message {
-    /// `getcfcheckpt`: requests filter headers at heights 1,000, 2,000, ….
-    GetCFCheckpt(GetCFCheckpt),
-    /// `getcfheaders`: requests the filter hashes of a range of heights.
-    GetCFHeaders(GetCFHeaders),
-    /// `getcfilters`: requests the filters of a range of heights.
-    GetCFilters(GetCFilters),
-    /// `getdata` for at most 64 blocks with their witnesses.
-    GetBlocks(Vec<BlockHash>),
 }
 
 /// A filter whose hash equals the claims of all peers that have answered about its height.
@@ -430,19 +416,6 @@ impl Event {
                 })
                 .collect(),
             _ => vec![],
-        }
-    }
-}
-
-impl From<Message> for NetworkMessage {
-    fn from(message: Message) -> Self {
-        match message {
-            Message::GetCFCheckpt(message) => Self::GetCFCheckpt(message),
-            Message::GetCFHeaders(message) => Self::GetCFHeaders(message),
-            Message::GetCFilters(message) => Self::GetCFilters(message),
-            Message::GetBlocks(hashes) => {
-                Self::GetData(hashes.into_iter().map(Inventory::WitnessBlock).collect())
-            }
         }
     }
 }

@@ -8,10 +8,11 @@ use std::vec::Vec;
 
 use bitcoin::BlockHash;
 use bitcoin::bip158::{FilterHash, FilterHeader};
+use bitcoin::p2p::message::NetworkMessage;
 use bitcoin::p2p::message_filter::GetCFilters;
 
 use super::interval::{first_of, interval_of};
-use super::{Action, BASIC_FILTER, CHECKPOINT_INTERVAL, Finding, Limits, Message, Reason};
+use super::{Action, BASIC_FILTER, CHECKPOINT_INTERVAL, Finding, Limits, Reason};
 use crate::btc::headers::{BlockAt, HeaderChain};
 use crate::btc::pace::{BlockRequests, Overdue, Pace, SILENT_TIMEOUTS};
 use crate::btc::peer::PeerId;
@@ -33,7 +34,7 @@ impl<'a> Turn<'a> {
         self.actions.push(action);
     }
 
-    pub(super) fn send(&mut self, peer: PeerId, message: Message) {
+    pub(super) fn send(&mut self, peer: PeerId, message: NetworkMessage) {
         self.act(Action::Send(peer, message));
     }
 
@@ -611,7 +612,7 @@ impl Peers {
         let peer = self.get_mut(id).expect("it is connected");
         let filters = Filters { start, expected, for_dispute };
         peer.requests.ask(Asked::Filters { filters, done: 0, stale: false }, stop, turn.now);
-        turn.send(id, Message::GetCFilters(message));
+        turn.send(id, NetworkMessage::GetCFilters(message));
         last
     }
 

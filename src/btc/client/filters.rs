@@ -462,7 +462,7 @@ impl FilterFollower {
     ) {
         match action {
             bip157::Action::Send(peer, message) => {
-                turn.actions.push(Action::Send(peer, message.into()));
+                turn.actions.push(Action::Send(peer, message));
             }
             bip157::Action::Disconnect(peer, reason) => {
                 self.peers.remove(&peer);

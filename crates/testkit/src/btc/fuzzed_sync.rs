@@ -8,9 +8,10 @@ use chainsieve::bitcoin::bip158::{FilterHash, FilterHeader};
 use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::bitcoin::p2p::ServiceFlags;
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
+use chainsieve::bitcoin::p2p::message_blockdata::Inventory;
 use chainsieve::bitcoin::p2p::message_filter::{CFHeaders, CFilter};
 use chainsieve::bitcoin::{Block, Network, Transaction};
-use chainsieve::btc::bip157::{Action, Config, Event, FilterSync, Message, Reason, VerifiedFilter};
+use chainsieve::btc::bip157::{Action, Config, Event, FilterSync, Reason, VerifiedFilter};
 use chainsieve::btc::bip158::BlockFilter;
 use chainsieve::btc::headers::HeaderChain;
 use chainsieve::btc::peer::PeerId;
@@ -52,7 +53,7 @@ fn chain() -> &'static Chain {
 struct Peer {
     id: PeerId,
     connected: bool,
-    asked: VecDeque<Message>,
+    asked: VecDeque<NetworkMessage>,
 }
 
 struct Run {
@@ -104,15 +105,16 @@ impl Run {
     fn answers(&mut self, which: usize) -> Vec<NetworkMessage> {
         let chain = chain();
         let Some(message) = self.peers[which].asked.pop_front() else { return Vec::new() };
-        if let Message::GetBlocks(hashes) = message {
-            let block = |hash| {
+        if let NetworkMessage::GetData(items) = message {
+            let block = |item| {
+                let Inventory::WitnessBlock(hash) = item else { panic!("a request for {item:?}") };
                 let block = chain.blocks.iter().find(|block| block.block_hash() == hash);
                 NetworkMessage::Block(block.expect("a block of the chain").clone())
             };
-            return hashes.into_iter().map(block).collect();
+            return items.into_iter().map(block).collect();
         }
         let services = ServiceFlags::NETWORK | ServiceFlags::COMPACT_FILTERS;
-        match chain.store.answer(&chain.headers, services, &NetworkMessage::from(message)) {
+        match chain.store.answer(&chain.headers, services, &message) {
             Some(FilterResponse::Send(mut reply)) => {
                 std::iter::from_fn(|| reply.next_message(&chain.store)).collect()
             }

@@ -3,20 +3,21 @@
 use core::time::Duration;
 
 use bitcoin::Network;
+use bitcoin::p2p::message::NetworkMessage;
 
 use super::super::interval::MAX_VOUCHERS;
 use super::world::{Node, TestChain, World, refute};
-use crate::btc::bip157::{Config, Event, FilterSync, Finding, Message, ScanReason, VerifiedFilter};
+use crate::btc::bip157::{Config, Event, FilterSync, Finding, ScanReason, VerifiedFilter};
 use crate::btc::bip158::BlockFilter;
 use crate::btc::headers::{HeaderChain, TrustedStart};
 use crate::btc::peer::{Grade, PeerId};
 
-fn is_block(message: &Message) -> bool {
-    matches!(message, Message::GetBlocks(_))
+fn is_block(message: &NetworkMessage) -> bool {
+    matches!(message, NetworkMessage::GetData(_))
 }
 
-fn is_filters(message: &Message) -> bool {
-    matches!(message, Message::GetCFilters(_))
+fn is_filters(message: &NetworkMessage) -> bool {
+    matches!(message, NetworkMessage::GetCFilters(_))
 }
 
 /// With a first height that no chain reaches, nothing is wanted and no arithmetic overflows.

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use bitcoin::Network;
+use bitcoin::p2p::message::NetworkMessage;
 
 use super::world::{Node, TestChain, World};
-use crate::btc::bip157::{Action, Event, Finding, Message, Reason, ScanReason};
+use crate::btc::bip157::{Action, Event, Finding, Reason, ScanReason};
 use crate::btc::bip158::{BlockFilter, filter_hash};
 use crate::btc::peer::{Grade, PeerId};
 
@@ -112,7 +113,7 @@ fn one_honest_peer_is_enough() {
         // were requested again.
         let disputed = world.scanned(ScanReason::Disputed);
         assert_eq!(disputed.iter().collect::<BTreeSet<_>>().len(), disputed.len());
-        let blocks = world.sent(|message| matches!(message, Message::GetBlocks(_)));
+        let blocks = world.sent(|message| matches!(message, NetworkMessage::GetData(_)));
         assert!(blocks <= chain.truth().len() + 16, "{blocks}");
     }
 }
@@ -154,7 +155,7 @@ fn a_claim_is_lost_with_the_timeout() {
     let lies: Vec<_> =
         (1..=300).map(|height: u32| (height, vec![height.to_le_bytes()[0]; 9])).collect();
     let mut node = Node::lying(&chain, &lies);
-    node.mute = |message| matches!(message, Message::GetCFilters(_));
+    node.mute = |message| matches!(message, NetworkMessage::GetCFilters(_));
     let mut world = world(&chain, vec![node, Node::honest(&chain)]);
     world.settle();
     assert_eq!(world.reasons(), []);
@@ -174,7 +175,7 @@ fn a_filter_outlives_its_sender() {
         let mut nodes = vec![Node::lying(&chain, &lies)];
         nodes.insert(honest - 1, Node::honest(&chain));
         for node in &mut nodes {
-            node.mute = |message| matches!(message, Message::GetBlocks(_));
+            node.mute = |message| matches!(message, NetworkMessage::GetData(_));
         }
         let mut world = world(&chain, nodes);
         world.settle();

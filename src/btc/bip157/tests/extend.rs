@@ -1,7 +1,9 @@
 //! Tests of extending the wanted heights down.
 
+use bitcoin::p2p::message::NetworkMessage;
+
 use super::world::{Node, TestChain, World};
-use crate::btc::bip157::{Action, Event, FilterSync, Message, Reason, ScanReason};
+use crate::btc::bip157::{Action, Event, FilterSync, Reason, ScanReason};
 use crate::btc::peer::{Grade, PeerId};
 
 fn from(chain: &TestChain, first: u32) -> World {
@@ -13,7 +15,7 @@ fn from(chain: &TestChain, first: u32) -> World {
 /// Returns the heights that were requested in `getcfilters`.
 fn asked(world: &World) -> Vec<u32> {
     let range = |action: &Action| match action {
-        Action::Send(_, Message::GetCFilters(message)) => {
+        Action::Send(_, NetworkMessage::GetCFilters(message)) => {
             let stop = world.headers.height_of(&message.stop_hash)?;
             Some(message.start_height..=stop)
         }

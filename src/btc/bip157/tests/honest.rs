@@ -3,23 +3,24 @@
 use bitcoin::bip158::{self, FilterHeader};
 use bitcoin::consensus::encode::deserialize_hex;
 use bitcoin::hashes::Hash as _;
+use bitcoin::p2p::message::NetworkMessage;
 use bitcoin::{Block, Network, ScriptBuf};
 
 use super::world::{Known, Node, TestChain, World};
-use crate::btc::bip157::{Action, Config, Event, Message, Reason, ScanReason};
+use crate::btc::bip157::{Action, Config, Event, Reason, ScanReason};
 use crate::btc::bip158::filter_header;
 use crate::btc::peer::{Grade, PeerId};
 
-fn is_filters(message: &Message) -> bool {
-    matches!(message, Message::GetCFilters(_))
+fn is_filters(message: &NetworkMessage) -> bool {
+    matches!(message, NetworkMessage::GetCFilters(_))
 }
 
-fn is_headers(message: &Message) -> bool {
-    matches!(message, Message::GetCFHeaders(_))
+fn is_headers(message: &NetworkMessage) -> bool {
+    matches!(message, NetworkMessage::GetCFHeaders(_))
 }
 
-fn is_checkpoints(message: &Message) -> bool {
-    matches!(message, Message::GetCFCheckpt(_))
+fn is_checkpoints(message: &NetworkMessage) -> bool {
+    matches!(message, NetworkMessage::GetCFCheckpt(_))
 }
 
 #[test]
@@ -278,7 +279,7 @@ fn a_stale_request_shields_no_liar() {
     let chain = TestChain::new(300);
     let fork = chain.fork(250, 3);
     let mut world = World::new(&chain, World::config());
-    let silent = |message: &Message| is_filters(message);
+    let silent = |message: &NetworkMessage| is_filters(message);
     world.connect(1, Node { mute: silent, ..Node::honest(&chain) });
     world.settle();
     world.move_to(&fork);

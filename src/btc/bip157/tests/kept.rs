@@ -2,16 +2,17 @@
 
 use bitcoin::Network;
 use bitcoin::hashes::Hash as _;
+use bitcoin::p2p::message::NetworkMessage;
 
 use super::world::{Node, TestChain, World};
-use crate::btc::bip157::{Config, Event, FilterSync, Message, Reason, RestoreError};
+use crate::btc::bip157::{Config, Event, FilterSync, Reason, RestoreError};
 use crate::btc::bip158::filter_hash;
 use crate::btc::peer::Grade;
 use crate::btc::records::tests::laid_out;
 use crate::btc::records::{FRAME_LEN, START_LEN};
 
-fn is_filters(message: &Message) -> bool {
-    matches!(message, Message::GetCFilters(_))
+fn is_filters(message: &NetworkMessage) -> bool {
+    matches!(message, NetworkMessage::GetCFilters(_))
 }
 
 fn kept(world: &mut World) -> Vec<u8> {
@@ -106,7 +107,7 @@ fn a_hit_on_its_way() {
     let chain = TestChain::new(40);
     let mut world = World::new(&chain, World::config());
     let mut node = Node::honest(&chain);
-    node.mute = |message| matches!(message, Message::GetBlocks(_));
+    node.mute = |message| matches!(message, NetworkMessage::GetData(_));
     world.connect(1, node);
     world.settle();
     assert!(world.hits.is_empty());

@@ -12,13 +12,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bitcoin::bip158::FilterHash;
+use bitcoin::p2p::message::NetworkMessage;
 use bitcoin::{BlockHash, ScriptBuf};
 use core::time::Duration;
 use testkit::Rng;
 
 use super::super::interval::HeightAnswer;
-use super::world::{Known, Node, TestChain, World, refute};
-use crate::btc::bip157::{Action, Event, FilterSync, Message, VerifiedFilter};
+use super::world::{Known, Node, TestChain, World, blocks_of, refute};
+use crate::btc::bip157::{Action, Event, FilterSync, VerifiedFilter};
 use crate::btc::bip158::{BlockFilter, filter_hash};
 use crate::btc::peer::{Grade, PeerId};
 
@@ -256,10 +257,11 @@ impl<'a> Schedule<'a> {
         let knows = |node: &&Node| {
             let has = |hash| node.chain.blocks.iter().any(|block| block.block_hash() == hash);
             match &message {
-                Message::GetCFCheckpt(message) => has(message.stop_hash),
-                Message::GetCFHeaders(message) => has(message.stop_hash),
-                Message::GetCFilters(message) => has(message.stop_hash),
-                Message::GetBlocks(hashes) => hashes.iter().all(|hash| has(*hash)),
+                NetworkMessage::GetCFCheckpt(message) => has(message.stop_hash),
+                NetworkMessage::GetCFHeaders(message) => has(message.stop_hash),
+                NetworkMessage::GetCFilters(message) => has(message.stop_hash),
+                NetworkMessage::GetData(items) => blocks_of(items).into_iter().all(has),
+                other => panic!("a filter sync sends no {other:?}"),
             }
         };
         let Some(node) = connection.nodes.iter().rev().find(knows) else { return };

@@ -2,11 +2,13 @@
 
 use core::time::Duration;
 
-use super::world::{Node, TestChain, World};
-use crate::btc::bip157::{Action, Event, Finding, Message, Reason};
+use bitcoin::p2p::message::NetworkMessage;
+
+use super::world::{Node, TestChain, World, blocks_of};
+use crate::btc::bip157::{Action, Event, Finding, Reason};
 use crate::btc::peer::{Grade, PeerId};
 
-fn mute(chain: &TestChain, mute: fn(&Message) -> bool) -> Node {
+fn mute(chain: &TestChain, mute: fn(&NetworkMessage) -> bool) -> Node {
     Node { mute, ..Node::honest(chain) }
 }
 
@@ -14,12 +16,12 @@ fn mute(chain: &TestChain, mute: fn(&Message) -> bool) -> Node {
 #[test]
 fn others_take_over() {
     let chain = TestChain::new(2_100);
-    let mutes: [fn(&Message) -> bool; 5] = [
+    let mutes: [fn(&NetworkMessage) -> bool; 5] = [
         |_| true,
-        |message| matches!(message, Message::GetCFCheckpt(_)),
-        |message| matches!(message, Message::GetCFHeaders(_)),
-        |message| matches!(message, Message::GetCFilters(_)),
-        |message| matches!(message, Message::GetBlocks(_)),
+        |message| matches!(message, NetworkMessage::GetCFCheckpt(_)),
+        |message| matches!(message, NetworkMessage::GetCFHeaders(_)),
+        |message| matches!(message, NetworkMessage::GetCFilters(_)),
+        |message| matches!(message, NetworkMessage::GetData(_)),
     ];
     for silence in mutes {
         let mut world = World::new(&chain, World::config());
@@ -46,7 +48,7 @@ fn others_take_over() {
 fn silence_is_no_answer() {
     let chain = TestChain::new(100);
     let mut world = World::new(&chain, World::config());
-    world.connect(1, mute(&chain, |message| matches!(message, Message::GetCFilters(_))));
+    world.connect(1, mute(&chain, |message| matches!(message, NetworkMessage::GetCFilters(_))));
     world.settle();
     for _ in 0..20 {
         world.wait(20);
@@ -99,7 +101,7 @@ fn filters_may_take_their_time() {
         world.event(event);
     }
     let (peer, message) = world.queue.pop_front().unwrap();
-    assert!(matches!(message, Message::GetCFilters(_)));
+    assert!(matches!(message, NetworkMessage::GetCFilters(_)));
     let mut events = world.nodes[&peer].clone().answer(peer, &message).into_iter();
     let mut late_at = None;
     for (count, event) in events.by_ref().enumerate() {
@@ -137,9 +139,9 @@ fn fetch(world: &mut World, chain: &TestChain, every: Duration) -> (usize, usize
     let (mut most, mut most_at_once) = (0, 0);
     loop {
         while let Some((peer, message)) = world.queue.pop_front() {
-            if let Message::GetBlocks(hashes) = message {
-                most_at_once = hashes.len().max(most_at_once);
-                in_flight.extend(hashes);
+            if let NetworkMessage::GetData(items) = message {
+                most_at_once = items.len().max(most_at_once);
+                in_flight.extend(blocks_of(&items));
                 most = in_flight.len().max(most);
                 continue;
             }
@@ -167,7 +169,7 @@ fn many_small_blocks_are_in_flight() {
         let found = fetch(&mut world, &chain, Duration::from_millis(millis));
         // More blocks are requested once half of them have arrived.
         assert!(found.0 == 64 && (24..=40).contains(&found.1), "{found:?}");
-        let messages = world.sent(|message| matches!(message, Message::GetBlocks(_)));
+        let messages = world.sent(|message| matches!(message, NetworkMessage::GetData(_)));
         let blocks = chain.truth().len();
         // Four blocks are in flight at first. The number grows as the estimated block size falls.
         assert!(messages < 30 + blocks / 32, "{messages} for {blocks}");
@@ -206,14 +208,14 @@ fn a_block_left_out_is_overdue() {
 fn nobody_has_the_block() {
     let chain = TestChain::new(30);
     let mut world = World::new(&chain, World::config());
-    let node = mute(&chain, |message| matches!(message, Message::GetBlocks(_)));
+    let node = mute(&chain, |message| matches!(message, NetworkMessage::GetData(_)));
     world.connect(1, node);
     world.settle();
     let wanted: Vec<_> = world
         .actions
         .iter()
         .filter_map(|action| match action {
-            Action::Send(_, Message::GetBlocks(hashes)) => Some(hashes.clone()),
+            Action::Send(_, NetworkMessage::GetData(items)) => Some(blocks_of(items)),
             _ => None,
         })
         .flatten()

@@ -3,14 +3,15 @@
 use bitcoin::Network;
 use bitcoin::bip158::FilterHeader;
 use bitcoin::hashes::Hash as _;
+use bitcoin::p2p::message::NetworkMessage;
 
 use super::world::{Known, Node, TestChain, World, refute};
-use crate::btc::bip157::{Action, Config, Event, Finding, Message, Reason, ScanReason};
+use crate::btc::bip157::{Action, Config, Event, Finding, Reason, ScanReason};
 use crate::btc::bip158::BlockFilter;
 use crate::btc::peer::{Grade, PeerId};
 
-fn is_filters(message: &Message) -> bool {
-    matches!(message, Message::GetCFilters(_))
+fn is_filters(message: &NetworkMessage) -> bool {
+    matches!(message, NetworkMessage::GetCFilters(_))
 }
 
 /// Returns the filter of a block as if the block paid one more script. The filter matches every
@@ -29,7 +30,7 @@ fn with_another(chain: &TestChain, height: u32) -> Vec<u8> {
 fn a_match_is_settled_by_its_block() {
     let chain = TestChain::new(60);
     let mut world = World::new(&chain, World::config());
-    let mute = |message: &Message| matches!(message, Message::GetBlocks(_));
+    let mute = |message: &NetworkMessage| matches!(message, NetworkMessage::GetData(_));
     // The false filter matches, and its block refutes it.
     world.connect(1, Node { mute, ..Node::lying(&chain, &[(5, with_another(&chain, 5))]) });
     world.settle();
@@ -223,7 +224,7 @@ fn no_liar_withdraws_what_a_trusted_header_commits_to() {
     // Its claims end below the trusted header, so that they do not contradict it.
     let mut lower = chain.clone();
     lower.truncate(501);
-    let mute = |message: &Message| matches!(message, Message::GetBlocks(_));
+    let mute = |message: &NetworkMessage| matches!(message, NetworkMessage::GetData(_));
     world.connect(2, Node { mute, ..Node::lying(&lower, &[(11, vec![0])]) });
     world.settle();
     assert_no_answer_is_withdrawn(&world, 1);
@@ -288,7 +289,7 @@ fn an_audit_against_a_trusted_header_withdraws_visibly() {
     // An honest peer, whose chain ends below the header.
     let mut lower = chain.clone();
     lower.truncate(501);
-    let mute = |message: &Message| matches!(message, Message::GetBlocks(_));
+    let mute = |message: &NetworkMessage| matches!(message, NetworkMessage::GetData(_));
     world.connect(2, Node { mute, ..Node::honest(&lower) });
     world.settle();
     assert!(world.sync.is_disputed(21));
@@ -315,12 +316,12 @@ fn what_is_refuted_stays_so() {
     world.connect(1, Node::honest(&chain));
     world.connect(2, Node::lying(&chain, &lies));
     world.settle();
-    let blocks = world.sent(|message| matches!(message, Message::GetBlocks(_)));
+    let blocks = world.sent(|message| matches!(message, NetworkMessage::GetData(_)));
     world.connect(3, Node::lying(&chain, &lies));
     world.settle();
     let reasons = world.reasons();
     assert!(matches!(reasons[1], (PeerId(3), Reason::FalseFilter(_))), "{reasons:?}");
-    assert_eq!(world.sent(|message| matches!(message, Message::GetBlocks(_))), blocks);
+    assert_eq!(world.sent(|message| matches!(message, NetworkMessage::GetData(_))), blocks);
 }
 
 /// A valid proof from the caller convicts the liar; an invalid proof has no effect.

@@ -1,19 +1,21 @@
 //! Whose claims count: a peer is counted and convicted only for hashes that it has claimed itself, and what it
 //! claims is not lost.
 
+use bitcoin::p2p::message::NetworkMessage;
+
 use super::super::claims::Claims;
 use super::super::interval::{HeightAnswer, MAX_VOUCHERS};
 use super::world::{Known, Node, TestChain, World, refute, wallet_script};
-use crate::btc::bip157::{Action, Event, FilterSync, Finding, Message, ScanReason, VerifiedFilter};
+use crate::btc::bip157::{Action, Event, FilterSync, Finding, ScanReason, VerifiedFilter};
 use crate::btc::bip158::{BlockFilter, filter_hash};
 use crate::btc::peer::{Grade, PeerId};
 
-fn is_block(message: &Message) -> bool {
-    matches!(message, Message::GetBlocks(_))
+fn is_block(message: &NetworkMessage) -> bool {
+    matches!(message, NetworkMessage::GetData(_))
 }
 
-fn is_headers(message: &Message) -> bool {
-    matches!(message, Message::GetCFHeaders(_))
+fn is_headers(message: &NetworkMessage) -> bool {
+    matches!(message, NetworkMessage::GetCFHeaders(_))
 }
 
 /// A node that sends no blocks.
@@ -227,11 +229,13 @@ fn a_liar_that_turns_honest_ends_the_dispute() {
     let mut world = World::new(&chain, World::config());
     world.connect(1, Node::lying(&chain, &lies));
     world.connect(2, Node::honest(&chain));
-    let held =
-        world.deliver(|message| is_headers(message) || matches!(message, Message::GetCFCheckpt(_)));
+    let held = world.deliver(|message| {
+        is_headers(message) || matches!(message, NetworkMessage::GetCFCheckpt(_))
+    });
     world.move_to(&fork);
     // The liar sends its false filters, which it was asked for before.
-    let of_liar = |(peer, message): &&(PeerId, Message)| *peer == PeerId(1) && !is_block(message);
+    let of_liar =
+        |(peer, message): &&(PeerId, NetworkMessage)| *peer == PeerId(1) && !is_block(message);
     for (peer, message) in held.iter().filter(of_liar) {
         for event in world.nodes[peer].clone().answer(*peer, message) {
             world.event(event);
@@ -412,8 +416,10 @@ fn many_stale_requests_blame_no_honest_peer() {
     let mut world = World::new(&chain, config);
     world.connect(1, Node::honest(&chain));
     // All messages but requests for single filters.
-    let single = |message: &Message| match message {
-        Message::GetCFilters(message) => chain.hash(message.start_height) == message.stop_hash,
+    let single = |message: &NetworkMessage| match message {
+        NetworkMessage::GetCFilters(message) => {
+            chain.hash(message.start_height) == message.stop_hash
+        }
         other => is_block(other),
     };
     let held = world.deliver(|message| !single(message));

@@ -7,6 +7,8 @@ use bitcoin::absolute::LockTime;
 use bitcoin::bip158::{FilterHash, FilterHeader};
 use bitcoin::constants::genesis_block;
 use bitcoin::hashes::Hash as _;
+use bitcoin::p2p::message::NetworkMessage;
+use bitcoin::p2p::message_blockdata::Inventory;
 use bitcoin::p2p::message_filter::{
     CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters,
 };
@@ -17,8 +19,7 @@ use bitcoin::{
 use core::time::Duration;
 
 use crate::btc::bip157::{
-    Action, BASIC_FILTER, Config, Event, FilterSync, Finding, Message, Reason, ScanReason,
-    VerifiedFilter,
+    Action, BASIC_FILTER, Config, Event, FilterSync, Finding, Reason, ScanReason, VerifiedFilter,
 };
 use crate::btc::bip158::audit::{InvalidFilter, Prevouts, Refutation, Verdict, audit};
 use crate::btc::bip158::{BlockFilter, BoundBlock, filter_hash, filter_header};
@@ -188,9 +189,18 @@ type Twist = Rc<dyn Fn(&mut Vec<Event>)>;
 pub(super) struct Node {
     pub(super) chain: TestChain,
     /// The messages that the peer does not answer.
-    pub(super) mute: fn(&Message) -> bool,
+    pub(super) mute: fn(&NetworkMessage) -> bool,
     /// A change that the peer makes to its answers.
     pub(super) twist: Option<Twist>,
+}
+
+/// Returns the blocks that a `getdata` asks for, with their witnesses.
+pub(super) fn blocks_of(items: &[Inventory]) -> Vec<BlockHash> {
+    let hash = |item: &Inventory| match item {
+        Inventory::WitnessBlock(hash) => *hash,
+        other => panic!("a filter sync asks for no {other:?}"),
+    };
+    items.iter().map(hash).collect()
 }
 
 impl Node {
@@ -216,18 +226,18 @@ impl Node {
         self.chain.heights[&hash] as usize
     }
 
-    pub(super) fn answer(&self, id: PeerId, message: &Message) -> Vec<Event> {
+    pub(super) fn answer(&self, id: PeerId, message: &NetworkMessage) -> Vec<Event> {
         let filter_type = BASIC_FILTER;
         let mut events = match message {
             _ if (self.mute)(message) => vec![],
-            Message::GetCFCheckpt(GetCFCheckpt { stop_hash, .. }) => {
+            NetworkMessage::GetCFCheckpt(GetCFCheckpt { stop_hash, .. }) => {
                 let stop = self.height(*stop_hash);
                 let headers = self.chain.headers();
                 let filter_headers = (1..=stop / 1000).map(|n| headers[n * 1000]).collect();
                 let stop_hash = *stop_hash;
                 vec![Event::CFCheckpt(id, CFCheckpt { filter_type, stop_hash, filter_headers })]
             }
-            Message::GetCFHeaders(GetCFHeaders { start_height, stop_hash, .. }) => {
+            NetworkMessage::GetCFHeaders(GetCFHeaders { start_height, stop_hash, .. }) => {
                 let (start, stop) = (*start_height as usize, self.height(*stop_hash));
                 assert!(start > 0 && start <= stop && stop - start < 2000);
                 let message = CFHeaders {
@@ -238,7 +248,7 @@ impl Node {
                 };
                 vec![Event::CFHeaders(id, message)]
             }
-            Message::GetCFilters(GetCFilters { start_height, stop_hash, .. }) => {
+            NetworkMessage::GetCFilters(GetCFilters { start_height, stop_hash, .. }) => {
                 let (start, stop) = (*start_height as usize, self.height(*stop_hash));
                 assert!(start <= stop && stop - start < 1000);
                 let filter = |height: usize| {
@@ -248,11 +258,12 @@ impl Node {
                 };
                 (start..=stop).map(filter).collect()
             }
-            Message::GetBlocks(hashes) => {
-                let block = |hash: &BlockHash| self.chain.blocks[self.height(*hash)].clone();
-                let blocks = hashes.iter().map(block);
+            NetworkMessage::GetData(items) => {
+                let block = |hash| self.chain.blocks[self.height(hash)].clone();
+                let blocks = blocks_of(items).into_iter().map(block);
                 blocks.map(|block| Event::Block(Some(id), Box::new(block))).collect()
             }
+            other => panic!("a filter sync sends no {other:?}"),
         };
         if let Some(twist) = &self.twist {
             twist(&mut events);
@@ -273,7 +284,7 @@ pub(super) struct World {
     pub(super) sync: FilterSync,
     pub(super) now: Duration,
     pub(super) nodes: BTreeMap<PeerId, Node>,
-    pub(super) queue: VecDeque<(PeerId, Message)>,
+    pub(super) queue: VecDeque<(PeerId, NetworkMessage)>,
     pub(super) actions: Vec<Action>,
     pub(super) known: BTreeMap<u32, Known>,
     pub(super) hits: BTreeSet<u32>,
@@ -387,7 +398,10 @@ impl World {
 
     /// Delivers messages for which `is` returns `true`, and their answers, until none are left.
     /// Returns the other messages.
-    pub(super) fn deliver(&mut self, is: impl Fn(&Message) -> bool) -> Vec<(PeerId, Message)> {
+    pub(super) fn deliver(
+        &mut self,
+        is: impl Fn(&NetworkMessage) -> bool,
+    ) -> Vec<(PeerId, NetworkMessage)> {
         let mut left = Vec::new();
         while let Some((peer, message)) = self.queue.pop_front() {
             if !is(&message) {
@@ -432,7 +446,7 @@ impl World {
         self.actions.iter().filter_map(finding).collect()
     }
 
-    pub(super) fn sent(&self, is: impl Fn(&Message) -> bool) -> usize {
+    pub(super) fn sent(&self, is: impl Fn(&NetworkMessage) -> bool) -> usize {
         let sent = |action: &&Action| matches!(action, Action::Send(_, message) if is(message));
         self.actions.iter().filter(sent).count()
     }
@@ -440,7 +454,7 @@ impl World {
     /// Returns the number of requests for the filter of a single block.
     pub(super) fn sent_for_one_filter(&self) -> usize {
         self.sent(|message| match message {
-            Message::GetCFilters(message) => {
+            NetworkMessage::GetCFilters(message) => {
                 self.headers.hash_at(message.start_height) == Some(message.stop_hash)
             }
             _ => false,
