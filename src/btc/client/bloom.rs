@@ -577,7 +577,7 @@ impl BloomFollower {
         let mut is_ahead = false;
         for received in &found.relevance.received {
             let Some(script) = watch.script(received.script) else { continue };
-            let labels: Vec<_> = turn.wallets.labels(script.script()).collect();
+            let labels: Vec<_> = turn.wallets.labels(&script.script).collect();
             for label in labels.into_iter().filter(|label| Some(*label) != received.label) {
                 is_ahead |= turn.wallets.advance(label);
             }
@@ -590,7 +590,7 @@ impl BloomFollower {
                 let Some(script) = watch.script(received.script) else { continue };
                 if self.coins.insert(outpoint) {
                     let from = place.block.height.saturating_add(1);
-                    self.searched.add(script.script().to_owned(), from);
+                    self.searched.add(script.script.clone(), from);
                 }
             }
         }

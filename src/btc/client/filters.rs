@@ -612,8 +612,8 @@ impl FilterFollower {
                 hits.extend(turn.wallets.hits(found, &self.watch, InclusionEvidence::Block, why));
                 for received in &found.relevance.received {
                     let Some(watched) = self.watch.script(received.script) else { continue };
-                    labels.extend(turn.wallets.labels(watched.script()));
-                    paid.insert(watched.script().to_owned());
+                    labels.extend(turn.wallets.labels(&watched.script));
+                    paid.insert(watched.script.clone());
                 }
             }
             turn.actions.push(Action::Found(*from, hits));

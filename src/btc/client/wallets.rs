@@ -21,7 +21,6 @@ use crate::btc::descriptors::{DescriptorError, DescriptorScript};
 use crate::btc::headers::HeaderChain;
 use crate::btc::wallet::{
     History, Keychain, Keychains, Label, LookAhead, RelevantTransaction, WatchedItems,
-    WatchedScript,
 };
 
 /// An item that a wallet watches.
@@ -904,7 +903,7 @@ impl Wallets {
             why,
             peer: None,
         };
-        let script = |index: usize| watch.script(index).map(WatchedScript::script);
+        let script = |index: usize| watch.script(index).map(|watched| &*watched.script);
         for received in &found.relevance.received {
             for (wallet, owner) in self.owners(script(received.script), None) {
                 let (vout, value) = (received.vout, received.value);

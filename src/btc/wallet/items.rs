@@ -35,40 +35,18 @@ names! { History, "a history": Complete = "complete", Unknown = "unknown" }
 /// A watched script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchedScript {
-    script: ScriptBuf,
+    /// The script.
+    pub script: ScriptBuf,
+    /// The label of the script, if the caller gave one.
+    pub label: Option<Label>,
+    /// The history that the caller stated for the script.
+    pub history: History,
     kind: Kind,
-    label: Option<Label>,
-    history: History,
-    is_named: bool,
-    is_key_hash: bool,
-}
-
-impl WatchedScript {
-    /// Returns the script.
-    pub fn script(&self) -> &Script {
-        &self.script
-    }
-
-    /// Returns the label of the script, if the caller gave one.
-    pub fn label(&self) -> Option<Label> {
-        self.label
-    }
-
-    /// Returns the history that the caller stated for the script.
-    pub fn history(&self) -> History {
-        self.history
-    }
-
-    /// Returns `true` if the caller added the script itself, and not only a key that it pays to.
-    pub(in crate::btc) fn is_named(&self) -> bool {
-        self.is_named
-    }
-
-    /// Returns `true` if this is the P2PKH script of a watched key, so that each spend of the
-    /// script contains the key.
-    pub(in crate::btc) fn is_key_hash(&self) -> bool {
-        self.is_key_hash
-    }
+    /// `true` if the caller added the script itself, and not only a key that it pays to.
+    pub(in crate::btc) is_named: bool,
+    /// `true` if this is the P2PKH script of a watched key, so that each spend of the script contains
+    /// the key.
+    pub(in crate::btc) is_key_hash: bool,
 }
 
 /// Kind of a script, by the data that a spending input reveals about the script.

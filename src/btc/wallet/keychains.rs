@@ -127,7 +127,7 @@ impl Keychain {
 /// }
 /// assert_eq!((number, watch.num_scripts()), (0, 40));
 /// // A block pays to index 15. Index 25 must be watched now, and the step adds ten more after it.
-/// let label = watch.script(15).and_then(|script| script.label()).unwrap();
+/// let label = watch.script(15).and_then(|script| script.label).unwrap();
 /// assert_eq!(keychains.advance(label)?.len(), 2 * 16);
 /// assert_eq!(keychains.next_indices(), [36]);
 /// # Ok::<(), chainsieve::btc::descriptors::DescriptorError>(())

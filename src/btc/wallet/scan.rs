@@ -105,7 +105,7 @@ pub(super) fn received(scripts: &Scripts, tx: &Transaction) -> Vec<Received> {
     let outputs = (0..).zip(&tx.output);
     let received = outputs.filter_map(|(vout, output)| {
         let script = scripts.index_of(&output.script_pubkey)?;
-        let label = scripts.get(script)?.label();
+        let label = scripts.get(script)?.label;
         Some(Received { vout, value: output.value, script, label })
     });
     received.collect()

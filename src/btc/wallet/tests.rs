@@ -77,7 +77,7 @@ fn a_removed_script_leaves_the_others_their_indices() {
     // A removed script that is added again gets a new index.
     assert_eq!(watch.add_script(script(1), None, History::Complete), 4);
     assert_eq!(watch.add_script(script(2), Some(label(7)), History::Complete), 2);
-    assert_eq!(watch.script(2).and_then(super::WatchedScript::label), Some(label(7)));
+    assert_eq!(watch.script(2).and_then(|script| script.label), Some(label(7)));
 }
 
 /// An input that contains the key is an uncertain spend, until the key is removed.

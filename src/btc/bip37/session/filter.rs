@@ -11,7 +11,7 @@ use super::report::PrivacyReport;
 use crate::btc::bip37::bloom_filter::outpoint_bytes;
 use crate::btc::bip37::{AddedData, BloomFilter, FilterError, MAX_FILTERADD_SIZE, UpdateMode};
 use crate::btc::script::pushes;
-use crate::btc::wallet::{Relevance, WatchItem, WatchedItems, WatchedScript};
+use crate::btc::wallet::{Relevance, WatchItem, WatchedItems};
 
 /// Policy for building a wallet's filters.
 ///
@@ -117,8 +117,8 @@ impl FilterElements {
         }
         // Only scripts that the caller added need elements of their own. All remaining scripts are
         // matched by the elements of their keys.
-        for (_, script) in watch.scripts().filter(|(_, script)| script.is_named()) {
-            elements.insert_script(script.script());
+        for (_, script) in watch.scripts().filter(|(_, script)| script.is_named) {
+            elements.insert_script(&script.script);
         }
         for key in watch.keys() {
             elements.insert_key(key);
@@ -172,7 +172,7 @@ impl FilterElements {
     /// Returns `true` if a filter matches the spend of this script without its outpoint, because
     /// the input pushes a key that is an element.
     fn shows_key(&self, watch: &WatchedItems, script: usize) -> bool {
-        self.insert_keys && watch.script(script).is_some_and(WatchedScript::is_key_hash)
+        self.insert_keys && watch.script(script).is_some_and(|script| script.is_key_hash)
     }
 
     fn insert_script(&mut self, script: &Script) -> bool {
