@@ -179,17 +179,13 @@ impl BloomFollower {
 
     /// Returns the lowest height whose block must be requested.
     fn next(&self) -> u32 {
-        let unanswered = self.searched.unanswered(self.first);
-        let answered = unanswered.checked_sub(1).filter(|last| *last >= self.first);
-        let open = answered.and_then(|last| self.searched.open(self.first..=last));
-        open.unwrap_or(unanswered)
+        self.next_from(self.first)
     }
 
     /// Returns the lowest height from this one on whose block must be requested.
     fn next_from(&self, height: u32) -> u32 {
         let unanswered = self.searched.unanswered(height);
-        let answered = unanswered.checked_sub(1).filter(|last| *last >= height);
-        let open = answered.and_then(|last| self.searched.open(height..=last));
+        let open = unanswered.checked_sub(1).and_then(|last| self.searched.open(height..=last));
         open.unwrap_or(unanswered)
     }
 

@@ -273,7 +273,7 @@ impl FilterFollower {
             return;
         }
         let first = self.sync.first();
-        let Some(open) = (first <= end).then(|| self.searched.open(first..=end)).flatten() else {
+        let Some(open) = self.searched.open(first..=end) else {
             if self.waiting.is_empty() {
                 self.pass_to = None;
             }
@@ -295,7 +295,7 @@ impl FilterFollower {
             files.push(file);
             let last = file.saturating_mul(bip157::CHECKPOINT_INTERVAL).min(end);
             self.pass_to = Some(last);
-            next = (last < end).then(|| self.searched.open(last + 1..=end)).flatten();
+            next = self.searched.open(last + 1..=end);
         }
         // Scan no block until all matches and all missing heights are known. Otherwise a block could
         // seem to have no unsearched height below it.
@@ -331,9 +331,7 @@ impl FilterFollower {
             if at.is_none_or(|at| self.recent.get(at).is_none()) {
                 return false;
             }
-            next = (height < *heights.end())
-                .then(|| self.searched.open(height + 1..=*heights.end()))
-                .flatten();
+            next = self.searched.open(height + 1..=*heights.end());
         }
         true
     }
@@ -376,7 +374,7 @@ impl FilterFollower {
         let heights = self.heights_of(file, turn.chain);
         let mut missing: Vec<core::ops::RangeInclusive<u32>> = Vec::new();
         let mut events = VecDeque::new();
-        let mut next = (!heights.is_empty()).then(|| self.searched.open(heights.clone())).flatten();
+        let mut next = self.searched.open(heights.clone());
         while let Some(height) = next {
             let Some(hash) = turn.chain.hash_at(height) else { break };
             let at = BlockAt { height, hash };
@@ -396,9 +394,7 @@ impl FilterFollower {
                     _ => missing.push(height..=height),
                 },
             }
-            next = (height < *heights.end())
-                .then(|| self.searched.open(height + 1..=*heights.end()))
-                .flatten();
+            next = self.searched.open(height + 1..=*heights.end());
         }
         for height in missing.iter().cloned().flatten() {
             // If the filter was requested before and has not arrived, another hash may be accepted since.
@@ -696,7 +692,7 @@ impl FilterFollower {
         let first = self.sync.first();
         // Blocks that wait, and heights to be searched again, are not settled.
         let waiting = self.waiting.first_key_value().map(|(height, _)| *height);
-        let open = (first <= settled).then(|| self.searched.open(first..=settled)).flatten();
+        let open = self.searched.open(first..=settled);
         let settled = match waiting.into_iter().chain(open).min() {
             Some(open) => settled.min(open.checked_sub(1)?),
             None => settled,

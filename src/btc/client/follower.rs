@@ -350,7 +350,8 @@ impl Searched {
         self.runs.last_key_value().map(|(_, run)| run.last)
     }
 
-    /// Returns the lowest of these heights that has an answer and must be searched again.
+    /// Returns the lowest of these heights that has an answer and must be searched again; `None` also
+    /// if there are no heights.
     pub(super) fn open(&self, heights: RangeInclusive<u32>) -> Option<u32> {
         let (first, last) = (*heights.start(), *heights.end());
         let runs = self.runs.range(self.run_start(first)..=last.max(first));
@@ -525,6 +526,7 @@ mod tests {
         }
         let open = heights.clone().find(|height| slow.is_open(*height));
         assert_eq!(fast.open(heights), open, "{when}");
+        assert!((0..=40).all(|height| fast.open(height + 1..=height).is_none()), "{when}");
         assert_eq!(fast.last(), slow.searched.keys().next_back().copied());
         // Of each script, the lowest height that was not searched for it.
         let owed: BTreeMap<_, _> =
