@@ -10,10 +10,10 @@ const PADDING: usize = 3;
 /// Array of bits in BIP37's order: bit `i` is `1 << (i & 7)` of byte `i >> 3`.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct BitArray {
-    /// The `reduction.num_bytes` bytes of the filter, then `PADDING` zeros; no bytes at all if the
-    /// filter is empty.
-    padded: Vec<u8>,
-    reduction: Reduction,
+    /// The `reduction.num_bytes` bytes of the filter, then `PADDING` zeros, which must stay clear:
+    /// vector code gathers from them. No bytes at all if the filter is empty.
+    pub(super) padded: Vec<u8>,
+    pub(super) reduction: Reduction,
 }
 
 impl BitArray {
@@ -41,20 +41,6 @@ impl BitArray {
     pub(crate) fn as_bytes_mut(&mut self) -> &mut [u8] {
         let end = self.padded.len().saturating_sub(PADDING);
         &mut self.padded[..end]
-    }
-
-    /// Returns the bytes with the padding, from which vector code gathers.
-    pub(crate) fn padded(&self) -> &[u8] {
-        &self.padded
-    }
-
-    /// Returns the bytes with the padding. The bits of the padding must stay clear.
-    pub(crate) fn padded_mut(&mut self) -> &mut [u8] {
-        &mut self.padded
-    }
-
-    pub(crate) fn reduction(&self) -> Reduction {
-        self.reduction
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -193,7 +193,7 @@ impl BloomFilter {
     pub fn insert(&mut self, element: &[u8]) {
         if !self.bits.is_empty() {
             let params = self.params();
-            probe::insert(self.backend, self.bits.padded_mut(), params, element);
+            probe::insert(self.backend, &mut self.bits.padded, params, element);
         }
     }
 
@@ -217,12 +217,12 @@ impl BloomFilter {
     }
 
     pub(super) fn params(&self) -> Params {
-        Params { reduction: self.bits.reduction(), hash_funcs: self.hash_funcs, tweak: self.tweak }
+        Params { reduction: self.bits.reduction, hash_funcs: self.hash_funcs, tweak: self.tweak }
     }
 
     /// Returns the view of the filter that the probing code takes. The filter must have data.
     pub(super) fn view(&self) -> FilterView<'_> {
-        FilterView { padded: self.bits.padded(), params: self.params() }
+        FilterView { padded: &self.bits.padded, params: self.params() }
     }
 
     /// Returns the set of CPU instructions that this filter is probed with.

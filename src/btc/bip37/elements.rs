@@ -45,8 +45,9 @@ pub struct Elements {
     positions: Vec<ElementPosition>,
     /// Slot of each element except the txids.
     slots: Vec<u32>,
-    /// Contents of the slots: the elements of each class, then the txids.
-    classes: Vec<Tiles>,
+    /// Contents of the slots: the elements of each class, then the txids, which can be probed many at
+    /// a time. Slots are numbered consecutively through all classes.
+    pub(super) classes: Vec<Tiles>,
     /// Contents of the slots after those of `classes`: the elements that are too long for a class,
     /// each with its transaction.
     long: Vec<(u32, Vec<u8>)>,
@@ -148,12 +149,6 @@ impl Elements {
         self.starts.partition_point(|&start| start as usize <= element) - 1
     }
 
-    /// Returns the elements and txids that can be probed many at a time. Slots are numbered
-    /// consecutively through all classes.
-    pub(super) fn classes(&self) -> &[Tiles] {
-        &self.classes
-    }
-
     /// Returns the elements that are too long for a class, with their slots.
     pub(super) fn long(&self) -> impl Iterator<Item = (u32, &[u8])> {
         (self.first_long()..).zip(self.long.iter().map(|(_, bytes)| &bytes[..]))
@@ -165,7 +160,7 @@ impl Elements {
 
     /// Returns the slot of a transaction's txid.
     pub(super) fn txid_slot(&self, transaction: usize) -> u32 {
-        self.classes.last().map_or(0, Tiles::start) + position(transaction)
+        self.classes.last().map_or(0, |class| class.start) + position(transaction)
     }
 
     /// Calls `look` with the bytes in a slot.

@@ -260,7 +260,7 @@ impl Verdicts {
             first_clear.resize(elements.num_elements() + batch::OVERRUN, CONTAINED);
         }
         let mut prober = Prober::new(filter.backend(), filter.view(), first_clear);
-        elements.classes().iter().for_each(|class| prober.probe(class));
+        elements.classes.iter().for_each(|class| prober.probe(class));
         for (slot, bytes) in elements.long() {
             match filter.first_clear(bytes) {
                 None => prober.contained.push(slot),

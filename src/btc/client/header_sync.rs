@@ -425,7 +425,7 @@ impl HeaderSync {
         let checked = match branch.take().map_or_else(|| self.chain.candidate(parent), Ok) {
             Ok(mut candidate) => {
                 let checked = self.chain.extend(&mut candidate, headers, self.clock.unix());
-                let count = candidate.headers().len();
+                let count = candidate.headers.len();
                 // Without these limits, cheap headers of an invented branch could fill the memory.
                 if count > MAX_BRANCH || self.chain.is_weak(&candidate) {
                     return self.disconnect(id, Reason::LessWork(count), actions);
@@ -456,11 +456,10 @@ impl HeaderSync {
     /// Passes the collected branch to the chain once the peer has sent all of it. The chain accepts
     /// a branch in one piece if the branch has more work.
     fn end_branch(&mut self, id: PeerId, now: Duration, actions: &mut Vec<Action>) {
-        let Some(branch) = self.take_branch(id) else { return };
-        let branch = branch.headers();
+        let Some(Candidate { headers: branch, .. }) = self.take_branch(id) else { return };
         // The branch is passed to the chain in one call, so that the limit on side branches does
         // not stop a branch with more work.
-        match self.chain.accept(branch, self.clock.unix()) {
+        match self.chain.accept(&branch, self.clock.unix()) {
             Ok(events) => {
                 if let Some(peer) = self.peers.get_mut(&id) {
                     peer.since = Some(now);

@@ -22,13 +22,13 @@ const MARK_SPAN: usize = 2016;
 pub(super) struct ActiveChain {
     /// The height of the trusted start. The headers up to this height come from the trusted start
     /// and never change.
-    start: u32,
+    pub(super) start: u32,
     /// The height of the first header in `headers`.
-    base: u32,
+    pub(super) base: u32,
     headers: Vec<Header>,
     tip: BlockHash,
     /// The total work of the chain up to the tip.
-    work: Work,
+    pub(super) work: Work,
     /// The total work up to the start, and up to every `MARK_SPAN`-th height after the start.
     marks: Vec<Work>,
     /// The height of each header, found by the header's hash.
@@ -53,21 +53,9 @@ impl ActiveChain {
         chain
     }
 
-    pub(super) fn start(&self) -> u32 {
-        self.start
-    }
-
-    pub(super) fn base(&self) -> u32 {
-        self.base
-    }
-
     pub(super) fn tip(&self) -> BlockAt {
         let above = u32::try_from(self.headers.len() - 1).expect("heights are u32");
         BlockAt { height: self.base + above, hash: self.tip }
-    }
-
-    pub(super) fn work(&self) -> Work {
-        self.work
     }
 
     /// Returns the headers from `height` on; `height` is at least the base. Empty above the tip.

@@ -66,16 +66,12 @@ pub(in crate::btc) struct Candidate {
     /// Height and total work of the block on which the branch builds.
     fork: (u32, Work),
     context: Context,
-    headers: Vec<Header>,
+    /// The headers of the branch.
+    pub(in crate::btc) headers: Vec<Header>,
 }
 
 #[cfg(all(feature = "std", feature = "descriptors"))]
 impl Candidate {
-    /// Returns the headers of the branch.
-    pub(in crate::btc) fn headers(&self) -> &[Header] {
-        &self.headers
-    }
-
     /// Returns the hash of the last header, or of the block on which the branch builds.
     pub(in crate::btc) fn tip(&self) -> BlockHash {
         self.context.at.hash
@@ -187,7 +183,7 @@ impl HeaderChain {
     ) -> Result<(), (usize, HeaderError)> {
         let Some(run) = run else { return Ok(()) };
         // Strictly more work is required: of two equal branches, the earlier one stays active.
-        if run.context.work > self.active.work() {
+        if run.context.work > self.active.work {
             self.activate(run, events);
             return Ok(());
         }
@@ -240,7 +236,7 @@ impl HeaderChain {
             (Some(side), _) => (side.height, side.work, side.first),
             // Headers of the trusted start below its block are known, but a branch from such a
             // header would not contain the trusted block.
-            (None, Some(height)) => match self.active.start() {
+            (None, Some(height)) => match self.active.start {
                 start if height < start => {
                     return Err(HeaderError::BelowStart { parent: height, start });
                 }
@@ -291,7 +287,7 @@ impl HeaderChain {
 
     /// Returns the block that the chain started from: genesis or the trusted start's block.
     pub fn start(&self) -> BlockAt {
-        let height = self.active.start();
+        let height = self.active.start;
         BlockAt { height, hash: self.active.hash_at(height).expect("the start is in the chain") }
     }
 
@@ -337,7 +333,7 @@ impl HeaderChain {
 
     /// Returns the total work of the active chain: Core's `nChainWork`.
     pub fn work(&self) -> Work {
-        self.active.work()
+        self.active.work
     }
 
     /// Begins the check of a branch that builds on a known block.
@@ -382,7 +378,7 @@ impl HeaderChain {
         let (fork, fork_work) = branch.fork;
         let height = branch.context.at.height.min(self.tip().height);
         // The fork may be in a side branch that is longer than the active chain.
-        if height <= fork || fork < self.active.start() {
+        if height <= fork || fork < self.active.start {
             return false;
         }
         let own = self.active.work_at(height) - self.active.work_at(fork);
@@ -396,7 +392,7 @@ impl HeaderChain {
     ///
     /// Returns `None` above the tip and below the start.
     pub fn median_time_past(&self, height: u32) -> Option<u32> {
-        if height < self.active.start() || height > self.tip().height {
+        if height < self.active.start || height > self.tip().height {
             return None;
         }
         let mut times = [0; MEDIAN_SPAN as usize];
@@ -411,7 +407,7 @@ impl HeaderChain {
     /// Returns the block hashes for a `getheaders` message: about eleven hashes from the tip down,
     /// then hashes at steps that double, and the hash of the lowest header. Core's `GetLocator`.
     pub fn locator(&self) -> Vec<BlockHash> {
-        let (base, mut height) = (self.active.base(), self.tip().height);
+        let (base, mut height) = (self.active.base, self.tip().height);
         let mut step = 1;
         let mut hashes = Vec::new();
         while let Some(hash) = self.hash_at(height) {
@@ -444,7 +440,7 @@ impl HeaderChain {
             stop
         } else {
             let common = locator.iter().find_map(|hash| self.height_of(hash));
-            Some(common.unwrap_or(self.active.base()) + 1)
+            Some(common.unwrap_or(self.active.base) + 1)
         };
         let Some(first) = first else { return &[] };
         let headers = self.headers_from(first);

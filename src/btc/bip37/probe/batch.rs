@@ -64,12 +64,12 @@ impl<'a> Prober<'a> {
     pub(in crate::btc::bip37) fn probe(&mut self, class: &Tiles) {
         // As in Core, a filter without hash functions contains everything.
         if self.view.params.hash_funcs == 0 {
-            return self.contained.extend(class.start()..class.end());
+            return self.contained.extend(class.start..class.end());
         }
         // The elements of this class need one row for each block of their length, and three more
         // rows: for tails, lengths and numbers.
-        if self.rows.len() < class.blocks() + 3 {
-            self.rows.resize(class.blocks() + 3, [0; COLUMNS + OVERRUN]);
+        if self.rows.len() < class.blocks + 3 {
+            self.rows.resize(class.blocks + 3, [0; COLUMNS + OVERRUN]);
         }
         self.backend.run(Probe { prober: self, class });
     }
@@ -86,9 +86,9 @@ impl Kernel for Probe<'_, '_> {
     fn scalar(self) {
         let Self { prober, class } = self;
         let params = prober.view.params;
-        let (mixed, rest) = prober.rows.split_at_mut(class.blocks() + 2);
+        let (mixed, rest) = prober.rows.split_at_mut(class.blocks + 2);
         let alive = &mut rest[0];
-        let mut start = class.start();
+        let mut start = class.start;
         while start < class.end() {
             let mut count = (class.end() - start).min(COLUMNS as u32);
             for column in 0..count {
@@ -122,14 +122,14 @@ impl Kernel for Probe<'_, '_> {
             lanes,
             view: prober.view,
             filter: lanes.broadcast(prober.view.params.reduction),
-            blocks: class.blocks(),
-            rows: &mut prober.rows[..class.blocks() + 3],
+            blocks: class.blocks,
+            rows: &mut prober.rows[..class.blocks + 3],
             alive: 0,
             contained: &mut prober.contained,
             first_clear: &mut prober.first_clear,
         };
         let mut mixed: [Tile; 2] = [[[0; 16]; MAX_BLOCKS + 2]; 2];
-        let mut number = class.start();
+        let mut number = class.start;
         let mut tiles = class.iter();
         while let Some(tile) = tiles.next() {
             match tiles.next() {

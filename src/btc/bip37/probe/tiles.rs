@@ -22,8 +22,8 @@ pub(super) type Quad = [[u8; 16]; 16];
 /// Byte strings of `blocks` full blocks and at most three more bytes, numbered from `start`.
 #[derive(Debug, Clone)]
 pub(in crate::btc::bip37) struct Tiles {
-    blocks: usize,
-    start: u32,
+    pub(super) blocks: usize,
+    pub(in crate::btc::bip37) start: u32,
     /// Contents of the tiles. Bytes after the end of a string are arbitrary.
     quads: Vec<Quad>,
     /// Length of each string in bytes, for whole tiles.
@@ -76,11 +76,6 @@ impl Tiles {
         self.start + index as u32
     }
 
-    /// Returns the number of the first string.
-    pub(in crate::btc::bip37) fn start(&self) -> u32 {
-        self.start
-    }
-
     /// Returns the number of the last string plus 1.
     pub(in crate::btc::bip37) fn end(&self) -> u32 {
         self.start + self.owners.len() as u32
@@ -89,10 +84,6 @@ impl Tiles {
     /// Returns the owner of the string with this number.
     pub(in crate::btc::bip37) fn owner(&self, number: u32) -> u32 {
         self.owners[(number - self.start) as usize]
-    }
-
-    pub(in crate::btc::bip37) fn blocks(&self) -> usize {
-        self.blocks
     }
 
     /// Returns the contents and the lengths of each tile.
@@ -140,7 +131,7 @@ mod tests {
                 let number = tiles.push(&bytes, offset(i), length(i), 90 + i as u32);
                 assert_eq!(number, 1_000 + i as u32);
             }
-            assert_eq!(tiles.start()..tiles.end(), 1_000..1_050);
+            assert_eq!(tiles.start..tiles.end(), 1_000..1_050);
             for i in 0..50 {
                 let expected = &bytes[offset(i)..offset(i) + length(i)];
                 tiles.with_bytes(1_000 + i as u32, |bytes| assert_eq!(bytes, expected));

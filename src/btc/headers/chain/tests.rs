@@ -28,7 +28,7 @@ fn sum(headers: &[Header]) -> Work {
 }
 
 fn assert_is(active: &ActiveChain, path: &[Header]) {
-    assert_eq!(active.work(), sum(path));
+    assert_eq!(active.work, sum(path));
     assert_eq!(active.indexed(), path.len());
     for height in (0..path.len()).step_by(37) {
         let at = u32::try_from(height).unwrap();
@@ -51,19 +51,19 @@ fn active_chain_grows_and_shrinks() {
         for _ in 0..grow {
             let header = child(path.last().unwrap(), &mut rng);
             path.push(header);
-            active.push(header, header.block_hash(), active.work() + header.work());
+            active.push(header, header.block_hash(), active.work + header.work());
         }
         assert_is(&active, &path);
         for _ in 0..shrink {
             let (at, header, work) = active.pop().unwrap();
             assert_eq!(at, BlockAt { height: u32::try_from(path.len() - 1).unwrap(), ..at });
             assert_eq!((at.hash, Some(header)), (header.block_hash(), path.pop()));
-            assert_eq!(work, active.work() + header.work());
+            assert_eq!(work, active.work + header.work());
         }
         assert_is(&active, &path);
     }
     while active.pop().is_some() {}
-    assert_eq!((active.tip(), active.work(), active.indexed()), (start, genesis().work(), 1));
+    assert_eq!((active.tip(), active.work, active.indexed()), (start, genesis().work(), 1));
 }
 
 /// A block has the same context in a side branch as in the active chain. The branches fork at
