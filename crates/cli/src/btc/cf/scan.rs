@@ -180,7 +180,8 @@ impl<'a> Look<'a> {
                 self.filter_header = Some(*header);
                 self.compare(item.height, header)?;
             }
-            self.read.extend(batch.iter().zip(headers).last().map(|(it, end)| (it.height, *end)));
+            self.read
+                .extend(batch.iter().zip(headers).next_back().map(|(it, end)| (it.height, *end)));
             progress.at(bytes);
             lines.print(&text)?;
             let is_last = self.next > to || lines.is_closed();
@@ -214,7 +215,7 @@ impl<'a> Look<'a> {
             let text = self.step(json, |scan, found| scan.par_scan_missed(items, found))?;
             progress.at(bytes);
             lines.print(&text)?;
-            let next = batch.iter().last().map_or(0, |item| item.height + 1);
+            let next = batch.last().map_or(0, |item| item.height + 1);
             // The pass goes on after this batch, or the rest belongs to the next pass.
             let goes_on = self.scan.missed().is_some_and(|heights| heights.start >= next);
             is_done = !goes_on || lines.is_closed();
