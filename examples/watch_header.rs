@@ -48,10 +48,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let receipts = BlockReceipts::from_encodings(&receipts)?;
     let verified = receipts.verify(header.receipts_root(), header.logs_bloom())?;
     for id in perhaps {
-        let query = &queries[id.index()];
+        let query = &queries[id];
         let found = verified.logs_matching(|log| query.matches(log, Semantics::Geth)).count();
         if found > 0 {
-            println!("customer {}: {found} transfers", id.index());
+            println!("customer {id}: {found} transfers");
         }
     }
     Ok(())

@@ -36,7 +36,7 @@ fn types_can_be_shared_between_threads() {
     each!(
         shared, follow:
         Action, Answer['static], Config, Cursor, Event['static], Follower, Indexed, NextBlocks,
-        FollowNote, Question, QuestionId, Removed, Source, Started, StoreId, News, UpdateId,
+        FollowNote, Question, QuestionId, Removed, Started, StoreId, News, UpdateId,
     );
     each!(shared, forecast: ClauseForecast, Forecast);
     each!(
@@ -46,8 +46,8 @@ fn types_can_be_shared_between_threads() {
     );
     each!(
         shared, index:
-        Appended, Candidates, Checked, Damage, FileKind, Folder,
-        Index[Folder], Operation, Part, QueryStats, SegmentFile, Settings, Verified,
+        Candidates, Damage, FileKind, Folder,
+        Index[Folder], Part, QueryStats, SegmentFile, Settings, Verified,
         Verifier['static, Folder], Writer[Folder],
     );
     each!(shared, transactions: BlockTransactions, VerifiedTransactions);
@@ -63,7 +63,7 @@ fn types_can_be_shared_between_threads() {
         BlockReceipts, BloomAgreement, Claims, Outcome, Receipt, ReceiptProof,
         VerifiedBlock['static], VerifiedLog['static], VerifiedReceipts['static],
     );
-    each!(shared, scan: Hits, QueryId, QuerySet, Scanner);
+    each!(shared, scan: Hits, QuerySet, Scanner);
     #[cfg(feature = "anchor")]
     {
         use chainsieve::eth::anchor::{network, sync_committee};
@@ -71,7 +71,7 @@ fn types_can_be_shared_between_threads() {
         shared::<(sync_committee::LightClient, sync_committee::Anchor, sync_committee::Update)>();
         shared::<(sync_committee::Bootstrap, sync_committee::Update)>();
         shared::<(sync_committee::Action, sync_committee::Event<'static>)>();
-        shared::<(sync_committee::Request, sync_committee::Rank)>();
+        shared::<sync_committee::Request>();
     }
     #[cfg(feature = "era")]
     each!(
@@ -90,11 +90,11 @@ fn types_of_anchors_can_be_shared() {
     use chainsieve::eth::anchor::{account_proof as account, header_proof, links};
 
     shared::<Grade>();
-    shared::<(account::AccountProof, account::SlotProof, account::ProvenAccount)>();
+    shared::<(account::AccountProof, account::SlotProof)>();
     shared::<(account::ProofNodes, account::Account)>();
     shared::<(header_proof::HeaderProof, header_proof::ProofKind)>();
-    shared::<(header_proof::History, header_proof::ForkSlots, header_proof::EpochRecord)>();
-    shared::<(header_proof::SummariesProof, header_proof::KnownSummaries)>();
+    shared::<(header_proof::History, header_proof::ForkSlots)>();
+    shared::<(header_proof::SummariesProof, header_proof::HistoricalSummary)>();
     shared::<(links::Link, links::LinkKind, links::Origin, links::Anchored)>();
     error::<account::StateProofError>();
     error::<account::TrieError>();
@@ -105,26 +105,22 @@ fn types_of_anchors_can_be_shared() {
 
 #[test]
 fn errors_are_errors() {
-    each!(error, audit: AuditError, EvidenceError, Rejection);
+    each!(error, audit: AuditError, EvidenceError);
     each!(error, certificate: CertificateError);
     each!(error, files: FileError, FileProblem);
     each!(error, follow: AnswerError, Failure, Fault, StartError);
     each!(error, header: ChainError, HeaderError);
     each!(error, index: IndexError);
     each!(error, json: ValueProblem);
-    each!(error, log: LogJsonError, LogProblem);
-    each!(error, log_query: QueryError, ResolveError);
+    each!(error, log: LogJsonError);
+    each!(error, log_query: QueryError);
     each!(error, receipts: ReceiptsError);
     each!(error, transactions: TransactionsError);
     error::<chainsieve::UnknownName>();
     #[cfg(feature = "anchor")]
     {
-        use chainsieve::eth::anchor::{network, sync_committee};
-        error::<network::NetworkError>();
+        use chainsieve::eth::anchor::sync_committee;
         error::<sync_committee::DecodeError>();
-        error::<sync_committee::BeaconHeaderError>();
         error::<sync_committee::LightClientError>();
     }
-    #[cfg(feature = "alloy-rpc")]
-    each!(error, alloy: TrailingWildcard);
 }

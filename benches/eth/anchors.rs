@@ -3,8 +3,7 @@
 use alloy_primitives::{B256, U256};
 use chainsieve::eth::anchor::Grade;
 use chainsieve::eth::anchor::header_proof::{
-    EpochRecord, ForkSlots, HeaderProof, HistoricalSummary, History, KnownSummaries, ProofKind,
-    SummariesProof,
+    ForkSlots, HeaderProof, HistoricalSummary, History, ProofKind, SummariesProof, epoch_root,
 };
 use chainsieve::eth::anchor::merkle_branch;
 use chainsieve::eth::header::HeaderView;
@@ -30,8 +29,8 @@ pub(crate) fn run(report: &mut Report) {
     let period = merkle_branch::root(block, &beacon, 8192 + slot % 8192).expect("the depth");
     let ssz = [beacon.concat(), block.to_vec(), execution.concat(), slot.to_le_bytes().to_vec()];
     let ssz = ssz.concat();
-    let known = KnownSummaries::trusted(&[period, [0; 32]].concat(), Grade::Finalized);
-    let history = History::of(forks).with_summaries(known.expect("one summary"));
+    let known = HistoricalSummary::list_from_ssz(&[period, [0; 32]].concat());
+    let history = History::of(forks).with_summaries(known.expect("one summary"), Grade::Finalized);
     report.figure("decode and verify a header proof of Deneb (25 hashes)", 1, || {
         let header = HeaderView::decode(rlp).expect("a header");
         let proof = HeaderProof::decode(ProofKind::DenebSummaries, &ssz).expect("a proof");
@@ -47,10 +46,6 @@ pub(crate) fn run(report: &mut Report) {
         list.clone().verify(B256::ZERO, Grade::Finalized).expect_err("another root")
     });
     report.figure("root of an epoch, a block", 8192, || {
-        let mut epoch = EpochRecord::new();
-        for block in 0..8192_u64 {
-            assert!(epoch.push(B256::from(U256::from(block)), U256::from(block)));
-        }
-        epoch.root()
+        epoch_root((0..8192_u64).map(U256::from).map(|block| (B256::from(block), block)))
     });
 }

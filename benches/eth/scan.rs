@@ -31,7 +31,7 @@ pub(crate) fn as_alloy(blooms: &[[u8; 256]]) -> Vec<Bloom> {
     blooms.iter().map(|bloom| Bloom::from(*bloom)).collect()
 }
 
-pub(crate) fn positions<T: AsRef<[u8]>>(values: &[T]) -> Vec<bloom::BitPositions> {
+pub(crate) fn positions<T: AsRef<[u8]>>(values: &[T]) -> Vec<[u16; 3]> {
     values.iter().map(|value| bloom::positions(value.as_ref())).collect()
 }
 

@@ -11,7 +11,7 @@
 //! Keccak hashes would take hours.
 
 use alloy_primitives::{Address, B256, b256};
-use chainsieve::eth::bloom::{self, BitPositions};
+use chainsieve::eth::bloom;
 
 use testkit::Rng;
 
@@ -55,7 +55,7 @@ pub(crate) struct Chain {
     blocks: usize,
     /// First block after each era, and the numbers of values to draw for its blocks.
     eras: Vec<(usize, [u32; SPREAD])>,
-    hot: [BitPositions; HOT],
+    hot: [[u16; 3]; HOT],
     planted: Vec<Planted>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Chain {
 pub(crate) struct Planted {
     pub(crate) address: Address,
     pub(crate) topics: [B256; 2],
-    bits: [BitPositions; 3],
+    bits: [[u16; 3]; 3],
 }
 
 impl Chain {
@@ -161,7 +161,7 @@ impl Chain {
 
     /// Returns the bits of a value drawn from the distribution.
     #[inline]
-    fn value(&self, random: u64, generation: u64) -> BitPositions {
+    fn value(&self, random: u64, generation: u64) -> [u16; 3] {
         let octave = (random >> 32) * u64::from(OCTAVES) >> 32;
         let rank = 1 << octave | random & ((1 << octave) - 1);
         if let Some(bits) = self.hot.get(rank as usize) {
@@ -187,7 +187,7 @@ pub(crate) fn describe(chain: &Chain, filters: &[Filter]) {
 }
 
 #[inline]
-fn accrue(filter: &mut Filter, bits: BitPositions) {
+fn accrue(filter: &mut Filter, bits: [u16; 3]) {
     for bit in bits {
         filter[255 - usize::from(bit >> 3)] |= 1 << (bit & 7);
     }

@@ -18,7 +18,7 @@ const FORKS: [Fork; 8] = [
 ];
 
 fn examine(update: &Update, network: &Network) {
-    let _ = update.rank(network.preset());
+    assert!(!update.is_better_than(update, network.preset()));
     let finalized = update.finality.iter().filter_map(|finality| finality.header.as_ref());
     for header in finalized.chain([&update.attested]) {
         let _ = (header.beacon.root(), header.bound_execution(network));

@@ -5,15 +5,16 @@
 use chainsieve::alloy_primitives::{B256, keccak256};
 use chainsieve::eth::anchor::Grade;
 use chainsieve::eth::anchor::header_proof::{
-    HeaderProof, HeaderProofError, History, KnownSummaries, ProofKind, SummariesProof,
+    HeaderProof, HeaderProofError, HistoricalSummary, History, ProofKind, SummariesProof,
 };
 use libfuzzer_sys::fuzz_target;
 
 /// A proof that holds would lead from the hash of its own bytes to a known root.
 fn examine(proof: &HeaderProof) {
     let hash = keccak256(proof.encode());
-    let known = KnownSummaries::trusted(&[7; 64], Grade::Finalized).expect("one summary");
-    for history in [History::mainnet(), History::mainnet().with_summaries(known)] {
+    let known = HistoricalSummary::list_from_ssz(&[7; 64]).expect("one summary");
+    let with_one = History::mainnet().with_summaries(known, Grade::Finalized);
+    for history in [History::mainnet(), with_one] {
         assert!(proof.verify_hash(hash, &history).is_err());
     }
     let _ = (proof.slot(), proof.beacon_block());

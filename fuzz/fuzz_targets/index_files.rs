@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use chainsieve::eth::bloom::BitPositions;
 use chainsieve::eth::index::{FileKind, Index, Storage};
 use chainsieve::eth::log_query::CompiledQuery;
 use chainsieve::simd::Backend;
@@ -76,7 +75,7 @@ fuzz_target!(|data: &[u8]| {
     let Some(blocks) = index.numbers() else { return };
     let words: Vec<u16> =
         asked.as_chunks::<2>().0.iter().map(|word| u16::from_le_bytes(*word) & 0x7ff).collect();
-    let values: Vec<BitPositions> = words.as_chunks::<3>().0.to_vec();
+    let values: Vec<[u16; 3]> = words.as_chunks::<3>().0.to_vec();
     let (single, several) = values.split_at(values.len().min(1));
     let clauses =
         [single.to_vec(), several.to_vec()].into_iter().filter(|clause| !clause.is_empty());

@@ -24,11 +24,12 @@ fn nodes(mut bytes: &[u8]) -> Vec<Bytes> {
 
 /// Checks an answer against a root, and what a lookup of its nodes shows.
 fn examine(answer: &AccountProof, root: B256) {
-    let Ok(shown) = answer.verify(root) else { return };
-    assert_eq!(shown.nodes.account(root, answer.address), Ok(shown.account));
-    for &(slot, value) in &shown.slots {
-        let Some(account) = shown.account else { continue };
-        assert_eq!(shown.nodes.slot(account.storage_root, slot), Ok(value));
+    let Ok(account) = answer.verify(root) else { return };
+    let nodes = answer.nodes();
+    assert_eq!(nodes.account(root, answer.address), Ok(account));
+    for SlotProof { key, value, .. } in &answer.storage_proof {
+        let Some(account) = account else { continue };
+        assert_eq!(nodes.slot(account.storage_root, *key), Ok(*value));
     }
 }
 

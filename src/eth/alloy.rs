@@ -14,8 +14,8 @@ use alloy_rpc_types_eth::{
 use crate::eth::header::JsonHeader;
 use crate::eth::header::{HeaderBuf, HeaderError};
 use crate::eth::json::{JsonPath, ValueProblem};
-use crate::eth::log::{LocatedLog, LogProblem};
-use crate::eth::log_query::{BlockSelection, BlockTag, LogQuery, MAX_TOPICS, TopicSet};
+use crate::eth::log::{LocatedLog, LogJsonError};
+use crate::eth::log_query::{BlockSelection, BlockTag, LogQuery, MAX_TOPICS, QueryError, TopicSet};
 use crate::eth::receipts::json::JsonReceipt;
 use crate::eth::receipts::reader::Types;
 use crate::eth::receipts::{
@@ -162,23 +162,14 @@ impl From<Filter> for LogQuery {
     }
 }
 
-/// Error: the last topic position of the query is "any", which a `Filter` cannot store.
-///
-/// Under geth's rules the filter without this position would select more logs than the query.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("position {position} of the topics is last and \"any\", which a Filter cannot store")]
-#[non_exhaustive]
-pub struct TrailingWildcard {
-    /// Index of the last topic position, from 0.
-    pub position: usize,
-}
-
+/// The conversion fails if the last topic position of the query is "any", which a `Filter` cannot store:
+/// under geth's rules, the filter without this position would select more logs than the query.
 impl TryFrom<&LogQuery> for Filter {
-    type Error = TrailingWildcard;
+    type Error = QueryError;
 
-    fn try_from(query: &LogQuery) -> Result<Self, TrailingWildcard> {
+    fn try_from(query: &LogQuery) -> Result<Self, QueryError> {
         if query.ends_in_any() {
-            return Err(TrailingWildcard { position: query.topics().len() - 1 });
+            return Err(QueryError::TrailingWildcard { position: query.topics().len() - 1 });
         }
         let block_option = match *query.blocks() {
             BlockSelection::Range { from, to } => FilterBlockOption::Range {
@@ -234,13 +225,13 @@ impl From<LocatedLog> for Log {
 /// Returns an error if the log has no position in the chain (a log of the pending block), or if it
 /// has more than [`MAX_TOPICS`] topics.
 impl TryFrom<Log> for LocatedLog {
-    type Error = LogProblem;
+    type Error = LogJsonError;
 
-    fn try_from(log: Log) -> Result<Self, LogProblem> {
+    fn try_from(log: Log) -> Result<Self, LogJsonError> {
         let topics = log.topics().len();
         if topics > MAX_TOPICS {
             let problem = ValueProblem::TooMany { found: topics, limit: MAX_TOPICS };
-            return Err(LogProblem::Value { place: JsonPath::of("topics"), problem });
+            return Err(LogJsonError::Value { place: JsonPath::of("topics"), problem });
         }
         Ok(Self {
             block_number: required(log.block_number, "blockNumber")?,
@@ -256,8 +247,9 @@ impl TryFrom<Log> for LocatedLog {
     }
 }
 
-fn required<T>(value: Option<T>, field: &'static str) -> Result<T, LogProblem> {
-    let missing = LogProblem::Value { place: JsonPath::of(field), problem: ValueProblem::Missing };
+fn required<T>(value: Option<T>, field: &'static str) -> Result<T, LogJsonError> {
+    let missing =
+        LogJsonError::Value { place: JsonPath::of(field), problem: ValueProblem::Missing };
     value.ok_or(missing)
 }
 
@@ -532,8 +524,7 @@ mod filter_tests {
     use alloy_primitives::{Address, B256, Bytes, Log, address};
     use alloy_rpc_types_eth::{BlockNumberOrTag, Filter};
 
-    use super::TrailingWildcard;
-    use crate::eth::log_query::{BlockTag, LogQuery, Semantics, TopicSet};
+    use crate::eth::log_query::{BlockTag, LogQuery, QueryError, Semantics, TopicSet};
 
     const TOKEN: Address = address!("0xa0b86991c6218b36c1d19d4a2e9eb0ce3606eb48");
     const OTHER: Address = address!("0xdac17f958d2ee523a2206206994597c13d831ec7");
@@ -589,7 +580,7 @@ mod filter_tests {
     fn a_last_any_is_refused() {
         let query = LogQuery::new().topic0(B256::ZERO).topic2(TopicSet::any());
         let error = Filter::try_from(&query).expect_err("a trailing wildcard");
-        assert_eq!(error, TrailingWildcard { position: 2 });
+        assert_eq!(error, QueryError::TrailingWildcard { position: 2 });
         assert!(error.to_string().starts_with("position 2 of the topics"));
         let log = Log::new(TOKEN, [B256::ZERO].to_vec(), Bytes::new()).expect("one topic");
         let filter = Filter::new().event_signature(B256::ZERO);

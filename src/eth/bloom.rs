@@ -29,12 +29,8 @@ pub const BYTES: usize = 256;
 /// Length of a filter in bits.
 pub const BITS: usize = 2048;
 
-/// The three bit positions of one value, each 0 to 2047, numbered as in the Yellow Paper.
-///
-/// Two or all three positions may be equal.
-pub type BitPositions = [u16; 3];
-
-/// Hashes a value (an address of 20 bytes or a topic of 32 bytes) and returns its bit positions.
+/// Hashes a value (an address of 20 bytes or a topic of 32 bytes) and returns its three bit positions, each
+/// 0 to 2047, numbered as in the Yellow Paper. Two or all three may be equal.
 ///
 /// The positions are the first three pairs of bytes of the Keccak-256 hash, each a big-endian
 /// number modulo 2048 (Yellow Paper, section 4.3.1, M3:2048).
@@ -42,17 +38,17 @@ pub type BitPositions = [u16; 3];
 /// An address that is an indexed argument of an event is a topic: pad the address to 32 bytes first
 /// ([`Address::into_word`](alloy_primitives::Address::into_word)).
 #[inline]
-pub fn positions(value: &[u8]) -> BitPositions {
+pub fn positions(value: &[u8]) -> [u16; 3] {
     positions_of_hash(&B256::new(keccak256(value)))
 }
 
 /// Returns the bit positions of each value, in the order of `values`, hashed several at a time.
-pub fn positions_of_each(values: &[&[u8]]) -> Vec<BitPositions> {
+pub fn positions_of_each(values: &[&[u8]]) -> Vec<[u16; 3]> {
     positions_of_each_on(Backend::best(), values)
 }
 
 /// Does the same as [`positions_of_each`], on the given backend.
-pub fn positions_of_each_on(backend: Backend, values: &[&[u8]]) -> Vec<BitPositions> {
+pub fn positions_of_each_on(backend: Backend, values: &[&[u8]]) -> Vec<[u16; 3]> {
     let hashes = keccak256_each(backend, values);
     hashes.into_iter().map(|hash| positions_of_hash(&B256::new(hash))).collect()
 }
@@ -62,7 +58,7 @@ pub fn positions_of_each_on(backend: Backend, values: &[&[u8]]) -> Vec<BitPositi
 /// The positions are bytes 0 and 1, 2 and 3, and 4 and 5 of the hash, each a big-endian number
 /// modulo 2048.
 #[inline]
-pub fn positions_of_hash(hash: &B256) -> BitPositions {
+pub fn positions_of_hash(hash: &B256) -> [u16; 3] {
     let pair = |at: usize| u16::from_be_bytes([hash[at], hash[at + 1]]) & 0x7ff;
     [pair(0), pair(2), pair(4)]
 }
@@ -137,7 +133,7 @@ impl<'a> BloomView<'a> {
 
     /// Tests if a value with these bit positions may be in the block.
     #[inline]
-    pub fn answer(self, value: &BitPositions) -> BloomAnswer {
+    pub fn answer(self, value: &[u16; 3]) -> BloomAnswer {
         match self.informative() {
             None => BloomAnswer::NoInformation,
             Some(bits) if contains(bits, value) => BloomAnswer::Maybe,
@@ -215,7 +211,7 @@ where
 
 /// Returns `true` if all bits of a value are set: the value may be in the block.
 #[inline]
-pub fn contains(bloom: &[u8; BYTES], value: &BitPositions) -> bool {
+pub fn contains(bloom: &[u8; BYTES], value: &[u16; 3]) -> bool {
     value.iter().all(|&position| {
         let (byte, mask) = byte_and_mask(position);
         bloom[byte] & mask != 0
@@ -231,7 +227,7 @@ pub fn covers(bloom: &[u8; BYTES], other: &[u8; BYTES]) -> bool {
 
 /// Sets the bits of a value whose positions are known.
 #[inline]
-pub fn accrue(bloom: &mut [u8; BYTES], value: &BitPositions) {
+pub fn accrue(bloom: &mut [u8; BYTES], value: &[u16; 3]) {
     for &position in value {
         let (byte, mask) = byte_and_mask(position);
         bloom[byte] |= mask;

@@ -14,8 +14,8 @@ use alloc::vec::Vec;
 use alloy_primitives::Bloom;
 use serde::ser::SerializeStruct as _;
 
+use super::bloom;
 use super::bloom::FillHistogram;
-use super::bloom::{self, BitPositions};
 use super::header::{ChainBlock, LinkedHeaders};
 use super::log_query::CompiledQuery;
 use super::scan;
@@ -146,7 +146,7 @@ fn share(part: u64, of: u64) -> f64 {
 impl Forecast {
     /// Creates the forecast of a query; the forecast contains no blocks yet.
     pub fn new(query: CompiledQuery) -> Self {
-        let clause = |values: &Vec<BitPositions>| ClauseForecast {
+        let clause = |values: &Vec<[u16; 3]>| ClauseForecast {
             candidates: 0,
             blocks: 0,
             values: alloc::vec![0; values.len()],
@@ -188,7 +188,7 @@ impl Forecast {
             blooms
         };
         for (clause, values) in self.clauses.iter_mut().zip(self.query.clauses()) {
-            let count = |values: &[BitPositions], blooms: &[Bloom]| {
+            let count = |values: &[[u16; 3]], blooms: &[Bloom]| {
                 let query = CompiledQuery::new(alloc::vec![values.to_vec()]);
                 scan::candidates(&query, blooms).len() as u64
             };
@@ -374,7 +374,7 @@ mod tests {
         ]
     }
 
-    fn absent(seed: u32, name: &str) -> BitPositions {
+    fn absent(seed: u32, name: &str) -> [u16; 3] {
         positions(&[name.as_bytes(), &seed.to_be_bytes()].concat())
     }
 

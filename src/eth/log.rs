@@ -1,6 +1,7 @@
 //! A log with its position in the chain, as `eth_getLogs` returns it, and the difference of two
 //! answers.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -68,17 +69,20 @@ const FIELDS: [&str; 11] = [
     "claimedTransactionHash",
 ];
 
-/// Reason why a JSON value is not a valid [`LocatedLog`].
+/// Error of parsing a log or a list of logs from JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum LogProblem {
-    /// The value is not an object.
+pub enum LogJsonError {
+    /// The text is not JSON, or text follows the JSON value.
+    #[error("not JSON: {0}")]
+    Syntax(String),
+    /// A log is not an object.
     #[error("a log is an object, not {0}")]
     NotAnObject(&'static str),
-    /// A field occurs twice. Parsers disagree on which of the two values is valid.
+    /// A field of a log occurs twice. Parsers disagree on which of the two values is valid.
     #[error("duplicate field {0:?}")]
     DuplicateField(&'static str),
-    /// A field has an invalid value.
+    /// A field of a log has an invalid value.
     ///
     /// A log of the pending block is rejected here: it has no position in the chain yet, so its
     /// block number and block hash are null.
@@ -89,25 +93,16 @@ pub enum LogProblem {
         /// Reason why the value is invalid.
         problem: ValueProblem,
     },
-}
-
-/// Error of parsing a log or a list of logs from JSON.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum LogJsonError {
-    /// The text is not JSON, or text follows the JSON value.
-    #[error("not JSON: {0}")]
-    Syntax(String),
     /// The value is not a list.
     #[error("logs are a list, not {0}")]
     NotAList(&'static str),
     /// An element of the list is not a valid log.
     #[error("log {index}: {problem}")]
-    Log {
-        /// Index of the log in the list, from 0; 0 if the text is a single log.
+    InList {
+        /// Index of the log in the list, from 0.
         index: usize,
         /// Reason why the log is invalid.
-        problem: LogProblem,
+        problem: Box<Self>,
     },
 }
 
@@ -132,7 +127,7 @@ impl LocatedLog {
         let mut json = serde_json::Deserializer::from_str(text);
         let fields = ObjectOf(FIELDS).deserialize(&mut json).map_err(syntax)?;
         json.end().map_err(syntax)?;
-        Self::from_fields(&fields).map_err(|problem| LogJsonError::Log { index: 0, problem })
+        Self::from_fields(&fields)
     }
 
     /// Parses the list of logs that `eth_getLogs` returns, and keeps its order.
@@ -155,12 +150,12 @@ impl LocatedLog {
         logs
     }
 
-    fn from_fields(fields: &Fields<11>) -> Result<Self, LogProblem> {
+    fn from_fields(fields: &Fields<11>) -> Result<Self, LogJsonError> {
         if let Some(found) = fields.not_an_object {
-            return Err(LogProblem::NotAnObject(found));
+            return Err(LogJsonError::NotAnObject(found));
         }
         if let Some(field) = fields.duplicate {
-            return Err(LogProblem::DuplicateField(field));
+            return Err(LogJsonError::DuplicateField(field));
         }
         let [
             address,
@@ -180,7 +175,7 @@ impl LocatedLog {
             Some(Shape::Bool(removed)) => *removed,
             Some(other) => {
                 let problem = other.instead_of("true or false");
-                return Err(LogProblem::Value { place: JsonPath::of("removed"), problem });
+                return Err(LogJsonError::Value { place: JsonPath::of("removed"), problem });
             }
         };
         let address = required(address, "address", |text| fixed_bytes_of(text, "an address"))?;
@@ -318,21 +313,22 @@ fn optional<T>(
     value: Option<&Shape>,
     field: &'static str,
     read: impl Fn(&str) -> Result<T, ValueProblem>,
-) -> Result<Option<T>, LogProblem> {
+) -> Result<Option<T>, LogJsonError> {
     let text = value.map(|value| value.text("hex in a string").and_then(&read)).transpose();
-    text.map_err(|problem| LogProblem::Value { place: JsonPath::of(field), problem })
+    text.map_err(|problem| LogJsonError::Value { place: JsonPath::of(field), problem })
 }
 
 fn required<T>(
     value: Option<&Shape>,
     field: &'static str,
     read: impl Fn(&str) -> Result<T, ValueProblem>,
-) -> Result<T, LogProblem> {
-    let missing = LogProblem::Value { place: JsonPath::of(field), problem: ValueProblem::Missing };
+) -> Result<T, LogJsonError> {
+    let missing =
+        LogJsonError::Value { place: JsonPath::of(field), problem: ValueProblem::Missing };
     optional(value, field, read)?.ok_or(missing)
 }
 
-fn read_topics(value: Option<&Shape>) -> Result<Vec<B256>, LogProblem> {
+fn read_topics(value: Option<&Shape>) -> Result<Vec<B256>, LogJsonError> {
     let place = JsonPath::of("topics");
     let topics = match value {
         None => Err(ValueProblem::Missing),
@@ -342,12 +338,12 @@ fn read_topics(value: Option<&Shape>) -> Result<Vec<B256>, LogProblem> {
         }
         Some(other) => Err(other.instead_of("a list")),
     };
-    let topics = topics.map_err(|problem| LogProblem::Value { place, problem })?;
+    let topics = topics.map_err(|problem| LogJsonError::Value { place, problem })?;
     let read = |topic: &Shape| {
         topic.text("a topic").and_then(|text| fixed_bytes_of(text, "a topic")).map(B256::new)
     };
     let topics = topics.iter().enumerate().map(|(at, topic)| {
-        read(topic).map_err(|problem| LogProblem::Value { place: place.at(at), problem })
+        read(topic).map_err(|problem| LogJsonError::Value { place: place.at(at), problem })
     });
     topics.collect()
 }
@@ -371,7 +367,7 @@ impl<'de> Visitor<'de> for LogList {
                     let index = logs.len();
                     // serde_json requires that the list is read to its end.
                     while seq.next_element::<IgnoredAny>()?.is_some() {}
-                    return Ok(Err(LogJsonError::Log { index, problem }));
+                    return Ok(Err(LogJsonError::InList { index, problem: problem.into() }));
                 }
             }
         }

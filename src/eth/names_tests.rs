@@ -5,7 +5,6 @@ use alloc::string::ToString as _;
 use super::audit::{Grounds, Status, Undecidable, Verdict};
 use super::bloom::BloomAnswer;
 use super::chain_profile::{BloomSoundness, ReceiptsScope};
-use super::follow::Source;
 use super::header::HeaderLayout;
 use super::log_query::{BlockTag, ResolvedBlocks, Semantics};
 
@@ -61,9 +60,6 @@ fn names_beside_sentences_are_those_of_serde() {
     {
         assert_eq!(serde_json::to_value(verdict).unwrap()["verdict"], verdict.name());
         assert!(verdict.to_string().starts_with(verdict.name()));
-    }
-    for source in [Source::Provider, Source::Index, Source::Cursor] {
-        assert_eq!(serde_json::to_value(source).unwrap(), source.name());
     }
 }
 

@@ -3,7 +3,7 @@
 
 use alloy_primitives::{Address, B256, Bloom, Bytes};
 use chainsieve::eth::audit::{
-    Audit, AuditQuestion, EvidenceError, FindingKind, ForgedLog, Forgery, OmittedLog, Rejection,
+    Audit, AuditError, AuditQuestion, EvidenceError, FindingKind, ForgedLog, Forgery, OmittedLog,
     Status, WrongField,
 };
 use chainsieve::eth::certificate::{Certificate, CertificateError};
@@ -241,7 +241,7 @@ fn strange_transactions_are_rejected() {
         vec![Bytes::from_static(&[0x80])],
     ] {
         let rejected = audit.check_transactions(block_hash, &encodings);
-        assert!(matches!(rejected, Err(Rejection::Transactions { .. })), "{rejected:?}");
+        assert!(matches!(rejected, Err(AuditError::Transactions { .. })), "{rejected:?}");
     }
     audit.check_transactions(block_hash, &right).unwrap();
 }

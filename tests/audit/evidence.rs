@@ -2,8 +2,8 @@
 
 use alloy_primitives::{B256, Log};
 use chainsieve::eth::audit::{
-    Audit, AuditError, AuditQuestion, Finding, FindingKind, Forgery, Grounds, Rejection, Status,
-    Undecidable, Verdict, WrongField,
+    Audit, AuditError, AuditQuestion, Finding, FindingKind, Forgery, Grounds, Status, Undecidable,
+    Verdict, WrongField,
 };
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::header::{HeaderView, LinkedHeaders};
@@ -183,15 +183,15 @@ fn wrong_receipts_are_rejected_and_wanted_again() {
     let block_hash = run.block(100).hash;
     let other = run.block(101).receipts.clone().after_byzantium();
     let rejected = audit.check_receipts(block_hash, &other);
-    assert!(matches!(rejected, Err(Rejection::Receipts(_))), "{rejected:?}");
+    assert!(matches!(rejected, Err(AuditError::Receipts(_))), "{rejected:?}");
     assert!(audit.is_unchecked(block_hash) && audit.open().count() == 3);
     for hash in [B256::ZERO, run.block(102).hash] {
-        assert_eq!(audit.check_receipts(hash, &other), Err(Rejection::UnknownBlock));
+        assert_eq!(audit.check_receipts(hash, &other), Err(AuditError::UnknownBlock));
     }
     run.send(&mut audit, |_| true);
     // A settled block stays settled, whatever is supplied later.
     let rejected = audit.check_receipts(block_hash, &other);
-    assert!(matches!(rejected, Err(Rejection::Receipts(_))), "{rejected:?}");
+    assert!(matches!(rejected, Err(AuditError::Receipts(_))), "{rejected:?}");
     let receipts = &run.block(100).receipts;
     assert_eq!(audit.check_receipts(block_hash, receipts), Ok(true), "again");
     assert_eq!(audit.finish().status(), Status::Complete);
@@ -218,7 +218,7 @@ fn receipts_without_post_states_decide_nothing() {
     let receipts = &run.blocks[0].receipts;
     assert_eq!(audit.check_receipts(block_hash, receipts), Ok(true));
     let rejected = audit.check_receipts(block_hash, &statuses);
-    assert!(matches!(rejected, Err(Rejection::Receipts(_))), "decided already: {rejected:?}");
+    assert!(matches!(rejected, Err(AuditError::Receipts(_))), "decided already: {rejected:?}");
     assert_eq!(audit.finish().status(), Status::Complete);
     assert_ne!(dropped.tip(), run.tip());
 }
@@ -267,7 +267,7 @@ fn too_few_receipts_of_a_later_block_are_rejected() {
             let receipts = BlockReceipts::from_json(json).unwrap();
             let checked = audit.check_receipts(block_hash, &receipts);
             if is_rejected {
-                assert!(matches!(checked, Err(Rejection::Receipts(_))), "{number}: {checked:?}");
+                assert!(matches!(checked, Err(AuditError::Receipts(_))), "{number}: {checked:?}");
             } else {
                 assert_eq!(checked, Ok(false));
             }
@@ -338,7 +338,7 @@ fn transaction_hashes_are_bound_by_transactions_alone() {
             audit.check_transactions(block_hash, &encodings).unwrap();
             encodings.pop();
             let wrong = audit.check_transactions(block_hash, &encodings);
-            assert!(matches!(wrong, Err(Rejection::Transactions { .. })), "{wrong:?}");
+            assert!(matches!(wrong, Err(AuditError::Transactions { .. })), "{wrong:?}");
         }
         if before {
             run.send(&mut audit, |_| true);

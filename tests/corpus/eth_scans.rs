@@ -151,7 +151,7 @@ fn query_sets_answer_like_their_queries() {
                 assert!(before < Some(block) && (from..to).contains(&block));
                 assert!(!ids.is_empty() && ids.windows(2).all(|pair| pair[0] < pair[1]));
                 before = Some(block);
-                found.extend(ids.iter().map(|id| (block, id.index())));
+                found.extend(ids.iter().map(|id| (block, *id)));
             }
         };
         let mut edges: Vec<u64> = (0..9).map(|_| first + rng.below(real.len()) as u64).collect();
@@ -165,7 +165,7 @@ fn query_sets_answer_like_their_queries() {
             for (_, compiled) in waiting.by_ref().take(13) {
                 let from_block = *rng.pick(&[0, first + 50, from, to, first + 900, end]);
                 let id = set.insert(compiled.clone(), from_block);
-                assert_eq!(id.index(), members.len());
+                assert_eq!(id, members.len());
                 members.push(from_block);
             }
             scan(&mut set, from, to, &mut found);

@@ -107,8 +107,8 @@ fn scans_of_real_headers_are_those_of_alloy() {
         let mut found = vec![Vec::new(); queries.len()];
         for (block, ids) in set.scan(0, &headers).iter() {
             let block = usize::try_from(block).expect("an index");
-            for id in ids {
-                found[id.index()].push(block);
+            for &id in ids {
+                found[id].push(block);
             }
         }
         assert_eq!(found, expected, "{backend:?}");

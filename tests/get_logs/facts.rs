@@ -4,8 +4,8 @@ use alloy_primitives::{Address, B256, Bytes, Log};
 use alloy_rpc_types_eth::{BlockNumberOrTag, Filter};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{
-    BlockSelection, BlockTag, Heads, LogQuery, MAX_TOPICS, QueryError, QueryLimits, ResolveError,
-    ResolvedBlocks, Semantics, TopicSet,
+    BlockSelection, BlockTag, Heads, LogQuery, MAX_TOPICS, QueryError, QueryLimits, ResolvedBlocks,
+    Semantics, TopicSet,
 };
 use serde_json::{Value, json};
 
@@ -124,7 +124,7 @@ fn geth_refuses() {
             "fromBlock 2, toBlock 1" => {
                 let query = geth(&json!({"fromBlock": "0x2", "toBlock": "0x1"})).expect("a query");
                 let error = query.resolve(&Heads::latest(7));
-                assert_eq!(error, Err(ResolveError::Reversed { first: 2, last: 1 }));
+                assert_eq!(error, Err(QueryError::Reversed { first: 2, last: 1 }));
             }
             other => panic!("no test knows {other:?}"),
         }
@@ -172,10 +172,10 @@ fn geth_resolves_tags() {
                 Ok(ResolvedBlocks::Range { first: 90, last: 100 })
             }
             (None, Some("invalid block range params")) => {
-                Err(ResolveError::Reversed { first: 100, last: 90 })
+                Err(QueryError::Reversed { first: 100, last: 90 })
             }
-            (None, Some("safe header not found")) => Err(ResolveError::UnknownTag("safe")),
-            (None, Some("pending logs are not supported")) => Err(ResolveError::Pending),
+            (None, Some("safe header not found")) => Err(QueryError::UnknownTag("safe")),
+            (None, Some("pending logs are not supported")) => Err(QueryError::Pending),
             other => panic!("no test knows {other:?}"),
         };
         assert_eq!(query.resolve(&heads), expected, "{row}");
@@ -235,7 +235,7 @@ fn geth_json_rules() {
             {
                 let query = geth(&json!({"fromBlock": "0x5", "toBlock": "0x0"})).expect("a query");
                 let error = query.resolve(&Heads::latest(7));
-                assert_eq!(error, Err(ResolveError::Reversed { first: 5, last: 0 }));
+                assert_eq!(error, Err(QueryError::Reversed { first: 5, last: 0 }));
             }
             other => panic!("no test knows {other:?}"),
         }

@@ -5,7 +5,7 @@ use chainsieve::eth::bloom::BloomAnswer;
 use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::json::{JsonPath, ValueProblem};
 use chainsieve::eth::log::LocatedLog;
-use chainsieve::eth::log_query::{LogQuery, QueryError, ResolveError, ResolvedBlocks, Semantics};
+use chainsieve::eth::log_query::{LogQuery, QueryError, ResolvedBlocks, Semantics};
 
 use testkit::eth::log_chains::Chain;
 
@@ -26,7 +26,7 @@ pub(crate) struct Reading<'a> {
 #[derive(Debug)]
 pub(crate) enum Refusal {
     Query(QueryError),
-    Blocks(ResolveError),
+    Blocks(QueryError),
     Audit(AuditError),
 }
 
@@ -128,11 +128,11 @@ impl Refusal {
                 matches!(problem("topics"), Some(P::Length { expected: 32, found: 1, .. }))
             }
             "pending logs are not supported" => {
-                matches!(self, Self::Blocks(ResolveError::Pending))
+                matches!(self, Self::Blocks(QueryError::Pending))
             }
-            "invalid block range" => matches!(self, Self::Blocks(ResolveError::Reversed { .. })),
+            "invalid block range" => matches!(self, Self::Blocks(QueryError::Reversed { .. })),
             "block range extends beyond current head block" => {
-                matches!(self, Self::Blocks(ResolveError::BeyondHead { .. }))
+                matches!(self, Self::Blocks(QueryError::BeyondHead { .. }))
             }
             "unknown block" => matches!(self, Self::Audit(AuditError::NotOnChain { .. })),
             other => panic!("no test knows the error {other:?}"),

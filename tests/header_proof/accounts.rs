@@ -7,7 +7,7 @@ use alloy_rpc_types_eth::EIP1186AccountProofResponse;
 use alloy_trie::proof::verify_proof;
 use alloy_trie::{Nibbles, TrieAccount};
 use chainsieve::eth::anchor::account_proof::{
-    AccountProof, ProofNodes, StateProofError, TrieError,
+    AccountProof, ProofNodes, SlotProof, StateProofError, TrieError,
 };
 use serde_json::Value;
 
@@ -61,23 +61,25 @@ fn real_answers_are_verified() {
     let mut slots = 0;
     for case in &cases {
         let ProofCase { name, state_root, proof, facts } = case;
-        let proven = proof.verify(*state_root).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let account = proof.verify(*state_root).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let nodes = proof.nodes();
         let exists = facts["account_exists"].as_bool().expect("a boolean");
-        assert_eq!(proven.account.is_some(), exists, "{name}");
+        assert_eq!(account.is_some(), exists, "{name}");
         assert!(by_alloy(*state_root, proof, exists), "{name}");
         let expected = facts["slots"].as_array().expect("a list");
-        assert_eq!(proven.slots.len(), expected.len(), "{name}");
-        for ((slot, value), facts) in proven.slots.iter().zip(expected) {
+        assert_eq!(proof.storage_proof.len(), expected.len(), "{name}");
+        for (SlotProof { key: slot, value, .. }, facts) in proof.storage_proof.iter().zip(expected)
+        {
             assert_eq!(*slot, text(&facts["key"]).parse::<U256>().expect("a slot"), "{name}");
             assert_eq!(*value, text(&facts["value"]).parse::<U256>().expect("a value"), "{name}");
             assert_eq!(!value.is_zero(), facts["exists"].as_bool().expect("a boolean"), "{name}");
             slots += 1;
         }
         // The nodes alone give the same, in one set.
-        assert_eq!(proven.nodes.account(*state_root, proof.address), Ok(proven.account), "{name}");
-        if let Some(account) = proven.account {
-            for (slot, value) in &proven.slots {
-                assert_eq!(proven.nodes.slot(account.storage_root, *slot), Ok(*value), "{name}");
+        assert_eq!(nodes.account(*state_root, proof.address), Ok(account), "{name}");
+        if let Some(account) = account {
+            for SlotProof { key, value, .. } in &proof.storage_proof {
+                assert_eq!(nodes.slot(account.storage_root, *key), Ok(*value), "{name}");
             }
         }
         // JSON is written as it is read.
@@ -88,8 +90,8 @@ fn real_answers_are_verified() {
         let json = serde_json::to_string(&alloy).expect("JSON");
         assert_eq!(AccountProof::from_json(&json).as_ref(), Ok(proof), "{name}");
         assert_eq!(AccountProof::from(alloy), *proof, "{name}");
-        let json = serde_json::to_string(&proven.nodes).expect("JSON");
-        assert_eq!(serde_json::from_str::<ProofNodes>(&json).expect("nodes"), proven.nodes);
+        let json = serde_json::to_string(&nodes).expect("JSON");
+        assert_eq!(serde_json::from_str::<ProofNodes>(&json).expect("nodes"), nodes);
         assert!(proof.verify(B256::ZERO).is_err(), "{name}");
         let elsewhere = AccountProof { address: Address::ZERO, ..proof.clone() };
         assert!(elsewhere.verify(*state_root).is_err(), "{name}");

@@ -2,7 +2,7 @@
 //! headers with their proofs.
 
 use chainsieve::eth::anchor::Grade;
-use chainsieve::eth::anchor::header_proof::{EpochRecord, ForkSlots, HeaderProof, History};
+use chainsieve::eth::anchor::header_proof::{ForkSlots, HeaderProof, History, epoch_root};
 use chainsieve::eth::files::{Archive, ArchiveHistory, EntryKind, FileError, FileProblem};
 use chainsieve::eth::files::{HistoryReader, Input};
 use chainsieve::eth::header::HeaderView;
@@ -76,17 +76,18 @@ fn an_era1_archive_of_mainnet() {
     assert!(matches!(error, FileProblem::SecondAccumulator), "{error}");
     let mut changed = bytes.clone();
     changed[difficulty] ^= 1;
-    let mut record = EpochRecord::new();
+    let mut record = Vec::new();
     let mut hashes = archives[0].hashes.iter();
     let mut entries = Archive::new(Input::new(&changed[..]));
     while let Some(entry) = entries.next_entry().expect("an entry") {
         if entry.kind() == EntryKind::TotalDifficulty {
             let word: [u8; 32] = entry.read(32).expect("read").try_into().expect("32 bytes");
             let difficulty = alloy_primitives::U256::from_le_bytes(word);
-            assert!(record.push(*hashes.next().expect("a hash"), difficulty));
+            record.push((*hashes.next().expect("a hash"), difficulty));
         }
     }
-    changed[accumulator..accumulator + 32].copy_from_slice(record.root().as_slice());
+    let root = epoch_root(record).expect("an epoch");
+    changed[accumulator..accumulator + 32].copy_from_slice(root.as_slice());
     let error = read(&changed, History::mainnet()).expect_err("another epoch").problem;
     assert!(matches!(error, FileProblem::OtherEpoch { epoch: 0, .. }), "{error}");
 }

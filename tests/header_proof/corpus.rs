@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use alloy_primitives::B256;
 use chainsieve::eth::anchor::Grade;
-use chainsieve::eth::anchor::header_proof::{ForkSlots, History, KnownSummaries, ProofKind};
+use chainsieve::eth::anchor::header_proof::{ForkSlots, HistoricalSummary, History, ProofKind};
 use serde_json::Value;
 
 use crate::slow_ssz::Node;
@@ -52,13 +52,13 @@ impl Anchors {
     }
 
     /// The summaries of mainnet at epoch 364328, which the corpus gives without a header.
-    pub(crate) fn summaries(&self) -> KnownSummaries {
+    pub(crate) fn summaries(&self) -> Vec<HistoricalSummary> {
         let ssz = self.read("history/accumulators/historical_summaries_epoch_364328.ssz");
-        KnownSummaries::trusted(&ssz, Grade::OwnWord).expect("whole summaries")
+        HistoricalSummary::list_from_ssz(&ssz).expect("whole summaries")
     }
 
     pub(crate) fn mainnet(&self) -> History {
-        History::mainnet().with_summaries(self.summaries())
+        History::mainnet().with_summaries(self.summaries(), Grade::OwnWord)
     }
 
     /// Returns every header proof, and the number of proofs of each kind.
@@ -118,8 +118,8 @@ pub(crate) fn gloas_history(first: u64, block_summary_root: B256) -> History {
     let forks =
         ForkSlots { capella: first, deneb: first, gloas: Some(first), ..ForkSlots::MAINNET };
     let ssz = [block_summary_root.0, [0; 32]].concat();
-    let summaries = KnownSummaries::trusted(&ssz, Grade::OwnWord).expect("one summary");
-    History::of(forks).with_summaries(summaries)
+    let summaries = HistoricalSummary::list_from_ssz(&ssz).expect("one summary");
+    History::of(forks).with_summaries(summaries, Grade::OwnWord)
 }
 
 pub(crate) fn text(value: &Value) -> &str {

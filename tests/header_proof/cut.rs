@@ -79,7 +79,7 @@ fn accounts_are_not_absent_for_lack_of_nodes() {
         assert_eq!(is_absence_for_alloy(state_root, key, whole), !exists, "{name}");
         let absent = [false, true].map(|zeros| claimed_absent(&proof, zeros));
         for claims in &absent {
-            let shown = claims.verify(state_root).map(|proven| proven.account.is_none());
+            let shown = claims.verify(state_root).map(|account| account.is_none());
             assert_eq!(shown == Ok(true), !exists, "{name}");
         }
         let count = each_cut(whole, |turn, nodes| {
@@ -206,8 +206,8 @@ fn slots_of_the_history_contract_that_are_not_written() {
     for number in [FIRST, HEAD - 1, FIRST - 1, FIRST - 2, FIRST - 3] {
         let answer = state.proof(&[slot(number)]);
         let answer = AccountProof::from_json(&answer.to_string()).expect("an answer");
-        let proven = answer.verify(state.root()).expect("a proof");
-        let shown = verify(&view, &proven.nodes, &[number]);
+        answer.verify(state.root()).expect("a proof");
+        let shown = verify(&view, &answer.nodes(), &[number]);
         let not_written = Err(StateProofError::NotWritten { number });
         assert_eq!(shown == not_written, number < FIRST, "{number}: {shown:?}");
         assert_eq!(shown.is_ok(), number >= FIRST, "{number}");

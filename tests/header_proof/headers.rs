@@ -3,7 +3,7 @@
 use alloy_primitives::B256;
 use chainsieve::eth::anchor::Grade;
 use chainsieve::eth::anchor::header_proof::{
-    EpochRecord, ForkSlots, HeaderProof, HeaderProofError, History, KnownSummaries, ProofKind,
+    ForkSlots, HeaderProof, HeaderProofError, HistoricalSummary, History, ProofKind, epoch_root,
 };
 use chainsieve::eth::header::HeaderView;
 
@@ -25,7 +25,7 @@ impl SlowLists {
 
     /// Checks a proof of the kind of `case` with these lists and the summaries of `case`.
     pub(crate) fn accept(&self, case: &HeaderCase, ssz: &[u8]) -> bool {
-        let summaries = case.history.summaries().expect("summaries").summaries();
+        let summaries = case.history.summaries();
         let summaries: Vec<_> = summaries.iter().map(|one| one.block_summary_root.0).collect();
         let lists = Lists {
             epochs: &self.epochs,
@@ -166,8 +166,8 @@ fn without_the_list_they_are_undecided() {
                 // The list one summary too short, and just long enough.
                 let index = usize::try_from((slot - 6_209_536) / 8192).expect("small");
                 let with = |count: usize| {
-                    let known = KnownSummaries::trusted(&whole[..count * 64], Grade::OwnWord);
-                    History::mainnet().with_summaries(known.expect("whole"))
+                    let known = HistoricalSummary::list_from_ssz(&whole[..count * 64]);
+                    History::mainnet().with_summaries(known.expect("whole"), Grade::OwnWord)
                 };
                 let short = proof.verify(&header, &with(index));
                 assert_eq!(short, Err(HeaderProofError::UnknownPeriod { slot, known: index }));
@@ -182,24 +182,25 @@ fn without_the_list_they_are_undecided() {
 fn an_epoch_from_its_records() {
     let Some(corpus) = Anchors::open() else { return };
     let records = corpus.read("history/epoch_records/epoch_122.ssz");
-    let mut epoch = EpochRecord::new();
-    assert!(epoch.is_empty());
     let (mut chunks, mut hashes) = (Vec::new(), Vec::new());
+    let number = alloy_primitives::U256::from_le_bytes::<32>;
+    let root = |hashes: &[(Node, Node)]| {
+        epoch_root(hashes.iter().map(|(hash, difficulty)| (hash.into(), number(*difficulty))))
+    };
     for (at, record) in records.chunks_exact(64).enumerate() {
         let hash: Node = record[..32].try_into().expect("32 bytes");
         let difficulty: Node = record[32..].try_into().expect("32 bytes");
         // The root of any number of blocks, also one that fills no subtree.
         if [0, 1, 2, 3, 5, 4096, 5362].contains(&at) {
             let slow = mix_in_length(merkleize(&chunks, 13), at);
-            assert_eq!(epoch.root().0, slow, "{at} blocks");
+            assert_eq!(root(&hashes), Some(slow.into()), "{at} blocks");
         }
-        assert!(epoch.push(hash.into(), alloy_primitives::U256::from_le_bytes(difficulty)));
         chunks.push(slow_ssz::hash(record));
         hashes.push((hash, difficulty));
     }
-    assert_eq!(epoch.len(), 8192);
-    assert!(!epoch.push(B256::ZERO, alloy_primitives::U256::ZERO), "an epoch is full");
-    assert_eq!(Some(epoch.root()), History::mainnet().epoch_root(122));
+    assert_eq!(hashes.len(), 8192);
+    assert_eq!(root(&hashes), History::mainnet().epoch_root(122));
+    assert_eq!(root(&[&hashes[..], &[([0; 32], [0; 32])]].concat()), None, "an epoch is full");
 
     let length = {
         let mut chunk = [0; 32];
@@ -243,9 +244,8 @@ fn a_slot_without_a_block_does_not_stand_for_the_block() {
 
     let mut repeated = roots;
     repeated[3] = repeated[2];
-    let period =
-        KnownSummaries::trusted(&[merkleize(&repeated, 13), [0; 32]].concat(), Grade::OwnWord);
-    let history = History::mainnet().with_summaries(period.expect("one summary"));
+    let period = HistoricalSummary::list_from_ssz(&[merkleize(&repeated, 13), [0; 32]].concat());
+    let history = History::mainnet().with_summaries(period.expect("one summary"), Grade::OwnWord);
     let (own, empty) = (made(&repeated, 2), made(&repeated, 3));
     assert!(own.verify(&header, &history).is_ok());
     assert_eq!(empty.verify_hash(case.hash, &history), Ok(Grade::OwnWord));
@@ -309,8 +309,8 @@ fn a_fork_within_a_period() {
     for (period, summary) in [(5_u64, 0), (6, 1)] {
         let mut list = list.clone();
         list[summary * 64..][..32].copy_from_slice(&merkleize(&roots, 13));
-        let known = KnownSummaries::trusted(&list, Grade::Finalized).expect("two summaries");
-        let history = History::of(forks).with_summaries(known);
+        let known = HistoricalSummary::list_from_ssz(&list).expect("two summaries");
+        let history = History::of(forks).with_summaries(known, Grade::Finalized);
         let slot = period * 8192 + 70;
         let ssz = [
             &branch(&roots, 13, 70).concat(),

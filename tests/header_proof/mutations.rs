@@ -136,7 +136,7 @@ fn of_headers() {
 #[test]
 fn of_the_summaries() {
     use chainsieve::eth::anchor::Grade;
-    use chainsieve::eth::anchor::header_proof::{History, KnownSummaries};
+    use chainsieve::eth::anchor::header_proof::{HistoricalSummary, History};
 
     let Some(corpus) = Anchors::open() else { return };
     let list = corpus.read("history/accumulators/historical_summaries_epoch_364328.ssz");
@@ -150,8 +150,9 @@ fn of_the_summaries() {
         let index = (proof.slot().expect("a slot") - 6_209_536) / 8192;
         let start = usize::try_from(index).expect("small") * 64;
         for at in start..start + 64 {
-            let known = KnownSummaries::trusted(&changed(&list, at, 1), Grade::Finalized);
-            let history = History::mainnet().with_summaries(known.expect("whole"));
+            let known = HistoricalSummary::list_from_ssz(&changed(&list, at, 1));
+            let history =
+                History::mainnet().with_summaries(known.expect("whole"), Grade::Finalized);
             let result = proof.verify_hash(case.hash, &history);
             if at < start + 32 {
                 let beacon = matches!(result, Err(HeaderProofError::Beacon { .. }));

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use alloy_primitives::{B256, b256};
 use chainsieve::eth::anchor::Grade;
-use chainsieve::eth::anchor::header_proof::{
-    HeaderProofError, HistoricalSummary, KnownSummaries, SummariesProof,
-};
+use chainsieve::eth::anchor::header_proof::{HeaderProofError, HistoricalSummary, SummariesProof};
 
 use crate::corpus::Anchors;
 use crate::slow_ssz::{
@@ -45,10 +43,8 @@ fn real_lists_are_in_their_states() {
         assert_eq!(proof.summaries.len(), entries);
         let branch: Vec<_> = proof.branch.iter().map(|node| node.0).collect();
         assert!(gindex_valid(slow_root(&proof.summaries), &branch, gindex, state.0));
-        let known = proof.clone().verify(state, Grade::Finalized).expect("in the state");
-        assert_eq!((known.summaries().len(), known.grade()), (entries, Grade::HistoryOfFinalized));
-        let known = proof.clone().verify(state, Grade::Optimistic).expect("in the state");
-        assert_eq!(known.grade(), Grade::Optimistic);
+        assert_eq!(proof.verify(state, Grade::Finalized), Ok(Grade::HistoryOfFinalized));
+        assert_eq!(proof.verify(state, Grade::Optimistic), Ok(Grade::Optimistic));
         // With the envelope and without it.
         let json = serde_json::to_string(proof).expect("JSON");
         assert_eq!(SummariesProof::from_json(&json).as_ref(), Ok(proof));
@@ -58,8 +54,7 @@ fn real_lists_are_in_their_states() {
     // The later list extends the earlier one.
     assert_eq!(electra.summaries[..662], deneb.summaries[..]);
     let bare = corpus.read("history/accumulators/historical_summaries_epoch_364328.ssz");
-    let bare = KnownSummaries::trusted(&bare, Grade::OwnWord).expect("whole summaries");
-    assert_eq!(bare.summaries(), electra.summaries);
+    assert_eq!(HistoricalSummary::list_from_ssz(&bare), Ok(electra.summaries));
 }
 
 /// A state of Gloas, made of the list and random siblings.
@@ -155,6 +150,6 @@ fn json_that_is_no_answer() {
         let refused = SummariesProof::from_json(text);
         assert!(matches!(refused, Err(HeaderProofError::SummariesJson(_))), "{text}: {refused:?}");
     }
-    let refused = KnownSummaries::trusted(&[0; 96], Grade::OwnWord);
+    let refused = HistoricalSummary::list_from_ssz(&[0; 96]);
     assert_eq!(refused, Err(HeaderProofError::SummariesLength { found: 96 }));
 }

@@ -6,7 +6,7 @@ use chainsieve::alloy_primitives::{Address, B256, Bytes, Log};
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::follow::{
     Action, Answer, Config, Cursor, Event, Failure, Fault, FollowNote, Follower, Indexed, Question,
-    Source, StartError,
+    StartError,
 };
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log::LocatedLog;
@@ -164,7 +164,7 @@ fn an_anchor_after_the_last_block_is_reached() {
     (0..40).for_each(|seed| world.mine(seed));
     run.settle(&world);
     let found = world.at(26).unwrap().at.hash;
-    let other = Fault::OtherThanAnchor { anchor, found, of: Source::Provider };
+    let other = Fault::OtherThanAnchor { anchor, found, of: "the provider" };
     assert_eq!((run.ended, run.anchored), (Some(Err(other)), Vec::new()));
 }
 
@@ -229,7 +229,7 @@ fn a_cursor_of_another_chain_than_the_anchors_ends_it() {
     let Some(Action::End(Err(Fault::OtherThanAnchor { anchor, of, .. }))) = actions.last() else {
         panic!("{actions:?}")
     };
-    assert_eq!((Some(*anchor), *of), (found, Source::Cursor));
+    assert_eq!((Some(*anchor), *of), (found, "the cursor"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::chain_profile::BloomSoundness;
-use chainsieve::eth::follow::{AnswerError, Config, Fault, FollowNote, Question, Source};
+use chainsieve::eth::follow::{AnswerError, Config, Fault, FollowNote, Question};
 use chainsieve::eth::header::BlockRef;
 use proptest::prelude::*;
 
@@ -212,7 +212,7 @@ fn a_node_that_stays_on_the_other_branch_ends_it() {
         run.step(&world, TRUE);
     }
     let found = at(&world, 18).hash;
-    let other = Fault::OtherThanAnchor { anchor, found, of: Source::Provider };
+    let other = Fault::OtherThanAnchor { anchor, found, of: "the provider" };
     assert_eq!((run.ended, run.reader.last), (Some(Err(other)), last));
     let refused = |note: &&FollowNote| match note {
         FollowNote::Failed { error, .. } => {
@@ -250,7 +250,7 @@ fn a_branch_without_the_next_anchor_is_not_linked() {
         } else {
             steps(&mut run, &world, 50);
             let found = at(&world, 18).hash;
-            let other = Fault::OtherThanAnchor { anchor, found, of: Source::Provider };
+            let other = Fault::OtherThanAnchor { anchor, found, of: "the provider" };
             assert_eq!((run.ended, run.anchored), (Some(Err(other)), Vec::new()));
             assert!(run.reader.last.unwrap().number < 18);
         }
@@ -500,7 +500,7 @@ proptest! {
         match &run.ended {
             None | Some(Err(Fault::TooDeep { .. } | Fault::GaveUp { .. } | Fault::NoReceipts { .. })) => {}
             Some(Err(Fault::BeforeAnchor(anchor))) => prop_assert!(trusted(anchor)),
-            Some(Err(Fault::OtherThanAnchor { anchor, found, of: Source::Provider })) => {
+            Some(Err(Fault::OtherThanAnchor { anchor, found, of: "the provider" })) => {
                 prop_assert!(trusted(anchor) && *found != anchor.hash);
             }
             Some(ended) => prop_assert!(false, "{:?}", ended),

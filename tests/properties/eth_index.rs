@@ -1,7 +1,7 @@
 //! An index to which headers are added and from which they are rolled back, compared with a list of
 //! the same headers.
 
-use chainsieve::eth::bloom::{self, BitPositions};
+use chainsieve::eth::bloom;
 use chainsieve::eth::index::{Index, IndexError, Settings, Writer};
 use chainsieve::eth::log_query::CompiledQuery;
 use chainsieve::eth::scan;
@@ -19,7 +19,7 @@ const SECTION: usize = 8192;
 const CONFIRMATIONS: usize = 70;
 
 /// Draws a value. Some values are in many blooms, most are in few.
-fn value(rng: &mut Rng) -> BitPositions {
+fn value(rng: &mut Rng) -> [u16; 3] {
     let number = if rng.one_in(2) { rng.below(6) } else { rng.below(3_000) };
     bloom::positions(&number.to_be_bytes())
 }

@@ -3,7 +3,7 @@
 
 use alloy_primitives::B256;
 use chainsieve::eth::header::LinkedHeaders;
-use chainsieve::eth::index::{IndexError, Operation};
+use chainsieve::eth::index::IndexError;
 
 use testkit::Rng;
 use testkit::eth::index_sessions::{Session, check_synced, recovered};
@@ -12,16 +12,16 @@ use testkit::eth::recording_storage::{Disk, Failure, Recorder};
 
 /// Returns the operation that the error names if `call` fails, or `None` if the writer ignores the
 /// failure.
-fn operation(call: &str) -> Option<Operation> {
+fn operation(call: &str) -> Option<&'static str> {
     Some(match call {
-        "open" | "names" | "append_to" => Operation::Open,
-        "length" => Operation::Length,
-        "read" => Operation::Read,
-        "create" => Operation::Create,
-        "append" => Operation::Append,
-        "sync" | "sync_names" => Operation::Sync,
-        "rename" => Operation::Rename,
-        "lock" => Operation::Lock,
+        "open" | "names" | "append_to" => "open",
+        "length" => "get the length of",
+        "read" => "read",
+        "create" => "create",
+        "append" => "append to",
+        "sync" | "sync_names" => "sync",
+        "rename" => "rename",
+        "lock" => "lock",
         "remove" => return None,
         call => panic!("{call}"),
     })

@@ -9,8 +9,8 @@ use blst::min_pk::SecretKey;
 use chainsieve::eth::anchor::Grade;
 use chainsieve::eth::anchor::network::{Fork, Network};
 use chainsieve::eth::anchor::sync_committee::{
-    Action, BeaconHeaderError, BlobGas, Bootstrap, BoundExecution, Event, Evidence, ExecutionProof,
-    LightClient, LightClientError, Participation, Request, SyncCommittee,
+    Action, BlobGas, Bootstrap, BoundExecution, Event, Evidence, ExecutionProof, LightClient,
+    LightClientError, Participation, Request, SyncCommittee,
 };
 
 use testkit::eth::beacon_world::{Draft, MEMBERS, Members, Tree, World, at, checkpoint, infinity};
@@ -277,10 +277,10 @@ fn another_next_committee() {
     let mut client = world.start(at(3, 0));
     world.apply(&mut client, Draft::full(at(3, 30), at(3, 8))).expect("valid");
     let mut other = world.update(Draft::full(at(3, 40), at(3, 16)));
-    let next = other.next_committee.as_mut().expect("a committee");
-    let mut keys = SyncCommittee::clone(&next.committee);
+    let (committee, _) = other.next_committee.as_mut().expect("a committee");
+    let mut keys = SyncCommittee::clone(committee);
     keys.keys.swap(0, 1);
-    next.committee = Arc::new(keys);
+    *committee = Arc::new(keys);
     let now = world.network.time_of_slot(at(3, 41));
     let error = client.handle(Event::Update(&other), now);
     assert_eq!(error, Err(LightClientError::OtherCommittee { period: 4 }));
@@ -322,8 +322,8 @@ fn bootstraps_are_proven_by_the_trusted_root() {
     assert_eq!(start(&bad, now), Err(LightClientError::CommitteeBranch));
     let mut bad = good;
     bad.header.execution = ExecutionProof::Absent;
-    let old = BeaconHeaderError::OldContainer { slot, fork: Fork::Electra };
-    assert_eq!(start(&bad, now), Err(LightClientError::Header(old)));
+    let old = LightClientError::OldContainer { slot, fork: Fork::Electra };
+    assert_eq!(start(&bad, now), Err(old));
 }
 
 /// The age of a checkpoint is stated in every result, and is no error.
@@ -451,12 +451,12 @@ fn blocks_of_earlier_forks_in_later_containers() {
     assert_eq!(bound, world.finalized(at(2, 9)).bound_execution(network).expect("valid"));
     let ExecutionProof::Header(execution, _) = &mut header.execution else { panic!() };
     execution.blob_gas.as_mut().expect("set").excess = 1;
-    let later = BeaconHeaderError::FieldOfLaterFork { slot: at(2, 9), fork: Fork::Capella };
+    let later = LightClientError::FieldOfLaterFork { slot: at(2, 9), fork: Fork::Capella };
     assert_eq!(header.bound_execution(network), Err(later));
     // A block of Altair binds nothing, so an execution header beside it is an error.
     let mut header = world.finalized(at(0, 9));
     header.execution = world.finalized(at(2, 9)).execution;
-    let later = BeaconHeaderError::FieldOfLaterFork { slot: at(0, 9), fork: Fork::Altair };
+    let later = LightClientError::FieldOfLaterFork { slot: at(0, 9), fork: Fork::Altair };
     assert_eq!(header.bound_execution(network), Err(later));
     // Gloas keeps the hash alone, with a branch that is padded in front.
     let hash = B256::repeat_byte(3);
@@ -474,12 +474,12 @@ fn blocks_of_earlier_forks_in_later_containers() {
         assert_eq!(header.bound_execution(network), Ok(BoundExecution::Hash(hash)), "{slot}");
         branch[0] = B256::repeat_byte(1);
         header.execution = proof(&branch);
-        let wrong = BeaconHeaderError::ExecutionBranch { slot };
+        let wrong = LightClientError::ExecutionBranch { slot };
         assert_eq!(header.bound_execution(network), Err(wrong), "{slot}");
     }
     // A block of Gloas needs the container of Gloas.
     let mut header = world.finalized(at(6, 9));
     header.execution = world.finalized(at(5, 9)).execution;
-    let old = BeaconHeaderError::OldContainer { slot: at(6, 9), fork: Fork::Gloas };
+    let old = LightClientError::OldContainer { slot: at(6, 9), fork: Fork::Gloas };
     assert_eq!(header.bound_execution(network), Err(old));
 }

@@ -123,7 +123,9 @@ impl Layout {
 fn reason(error: &LightClientError) -> &'static str {
     match error {
         LightClientError::OtherRoot { .. } => "root",
-        LightClientError::Header(_) => "header",
+        LightClientError::OldContainer { .. }
+        | LightClientError::FieldOfLaterFork { .. }
+        | LightClientError::ExecutionBranch { .. } => "header",
         LightClientError::NoParticipants => "no participants",
         LightClientError::Attested(_) => "attested",
         LightClientError::Finalized(_) => "finalized",

@@ -42,7 +42,11 @@ pub(crate) fn update(anchors: &Anchors, name: &str) -> Update {
     let update = anchors.update(&name, kind_of(entry), &Network::mainnet());
     assert_eq!(update.attested.beacon.slot, number(&entry["slot"]), "{name}");
     assert_eq!(update.signature_slot, number(&entry["signature_slot"]), "{name}");
-    assert_eq!(update.aggregate.participants() as u64, number(&entry["participants"]), "{name}");
+    assert_eq!(
+        update.aggregate.participation().signed as u64,
+        number(&entry["participants"]),
+        "{name}"
+    );
     let finalized = update.finality.as_ref().map(Finality::slot);
     assert_eq!(finalized, entry.get("finalized_slot").map(number), "{name}");
     update
@@ -134,10 +138,10 @@ fn runs_of_mainnet_from_bellatrix_to_fulu() {
 pub(crate) fn vouched(anchors: &Anchors, before: &str) -> LightClient {
     let network = Network::mainnet();
     let before = update(anchors, before);
-    let next = before.next_committee.expect("a committee");
+    let (committee, _) = before.next_committee.expect("a committee");
     let slot = (network.period_of_slot(before.attested.beacon.slot) + 1) * 8192;
-    let (header, branch) = beacon_world::checkpoint(&network, slot, &next.committee);
-    let bootstrap = Bootstrap { committee: next.committee, committee_branch: branch, header };
+    let (header, branch) = beacon_world::checkpoint(&network, slot, &committee);
+    let bootstrap = Bootstrap { committee, committee_branch: branch, header };
     let trusted = bootstrap.header.beacon.root();
     let now = network.time_of_slot(slot);
     LightClient::new(network, trusted, &bootstrap, now).expect("a made-up checkpoint")
@@ -251,7 +255,7 @@ fn twenty_eight_periods_from_two_answers() {
     assert_eq!(network.period_of_slot(later.finalized().beacon.slot), 1407);
     let body = anchors.read("light_client/rest/updates_1393_count_14.ssz");
     let last = Update::list_from_ssz(&body, &network).expect("valid").pop().expect("an update");
-    let committee = last.next_committee.expect("a committee").committee;
+    let (committee, _) = last.next_committee.expect("a committee");
     let name = format!("{FOLDER}deneb/bootstrap_11526688.ssz");
     assert_eq!(committee, anchors.bootstrap(&name, &network).committee);
 }

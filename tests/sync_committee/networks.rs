@@ -5,7 +5,7 @@ use std::time::Duration;
 use alloy_primitives::{B256, FixedBytes};
 use chainsieve::eth::anchor::header_proof::ForkSlots;
 use chainsieve::eth::anchor::network::{
-    Fork, MIN_WEAK_SUBJECTIVITY_EPOCHS, Network, NetworkError, weak_subjectivity_epochs,
+    Fork, MIN_WEAK_SUBJECTIVITY_EPOCHS, Network, weak_subjectivity_epochs,
 };
 use serde_json::{Value, json};
 
@@ -153,46 +153,55 @@ fn networks_from_json() {
         change(&mut json);
         serde_json::from_value::<Network>(json).expect_err("refused").to_string()
     };
-    let is = |error: NetworkError, text: String| assert_eq!(text, error.to_string());
-    is(NetworkError::NoGenesisFork, refused(&|json| json["forks"] = json!([])));
-    is(NetworkError::NoGenesisFork, refused(&|json| json["forks"][0]["epoch"] = 1.into()));
-    is(NetworkError::NoGenesisFork, refused(&|json| json["forks"][0]["name"] = "altair".into()));
+    let is = |expected: &str, text: String| assert_eq!(text, expected);
     is(
-        NetworkError::ForkOrder { found: Fork::Capella, before: Fork::Altair },
+        "the fork schedule does not begin with phase0 at epoch 0",
+        refused(&|json| json["forks"] = json!([])),
+    );
+    is(
+        "the fork schedule does not begin with phase0 at epoch 0",
+        refused(&|json| json["forks"][0]["epoch"] = 1.into()),
+    );
+    is(
+        "the fork schedule does not begin with phase0 at epoch 0",
+        refused(&|json| json["forks"][0]["name"] = "altair".into()),
+    );
+    is(
+        "fork capella follows altair, expected the fork after it",
         refused(&|json| json["forks"][2]["name"] = "capella".into()),
     );
     is(
-        NetworkError::ForkOrder { found: Fork::Altair, before: Fork::Altair },
+        "fork altair follows altair, expected the fork after it",
         refused(&|json| json["forks"][2]["name"] = "altair".into()),
     );
     is(
-        NetworkError::ForkEpoch(Fork::Bellatrix),
+        "fork bellatrix is scheduled before the preceding fork",
         refused(&|json| {
             json["forks"][1]["epoch"] = 9.into();
             json["forks"][2]["epoch"] = 8.into();
         }),
     );
     is(
-        NetworkError::ForkEpoch(Fork::Bellatrix),
+        "fork bellatrix is scheduled before the preceding fork",
         refused(&|json| {
             json["forks"][1]["epoch"] = Value::Null;
             json["forks"][2]["epoch"] = 8.into();
         }),
     );
     is(
-        NetworkError::SameVersion(Fork::Bellatrix),
+        "fork bellatrix has the version of an earlier fork",
         refused(&|json| json["forks"][2]["version"] = "0x01000001".into()),
     );
     is(
-        NetworkError::SameVersion(Fork::Bellatrix),
+        "fork bellatrix has the version of an earlier fork",
         refused(&|json| json["forks"][2]["version"] = "0x00000001".into()),
     );
     let blobs = |epoch: u64| json!({"epoch": epoch, "max_blobs_per_block": 9});
     is(
-        NetworkError::BlobSchedule(4),
+        "the blob schedule does not ascend at epoch 4",
         refused(&|json| json["blob_schedule"] = json!([blobs(4), blobs(4)])),
     );
-    is(NetworkError::NoSlotTime, refused(&|json| json["seconds_per_slot"] = 0.into()));
+    is("a slot of 0 seconds", refused(&|json| json["seconds_per_slot"] = 0.into()));
     // A misspelt or missing epoch would be another fork schedule.
     assert!(refused(&|json| json["fork"] = json!([])).contains("unknown field `fork`"));
     assert!(refused(&|json| json["forks"][1]["eppoch"] = 1.into()).contains("unknown field"));

@@ -6,8 +6,7 @@ use std::time::Duration;
 use alloy_primitives::B256;
 use chainsieve::eth::anchor::network::Fork;
 use chainsieve::eth::anchor::sync_committee::{
-    BeaconHeaderError, Event, Evidence, ExecutionProof, Finality, LightClient, LightClientError,
-    Update,
+    Event, Evidence, ExecutionProof, Finality, LightClient, LightClientError, Update,
 };
 
 use testkit::eth::beacon_world::{Draft, MEMBERS, World, at, infinity};
@@ -90,21 +89,19 @@ fn headers() {
     };
     assert_eq!(
         refusals.refuse(|_, update| execution(update, gas)),
-        LightClientError::Attested(BeaconHeaderError::ExecutionBranch { slot: ATTESTED })
+        LightClientError::Attested(LightClientError::ExecutionBranch { slot: ATTESTED }.into())
     );
-    let old = BeaconHeaderError::OldContainer { slot: ATTESTED, fork: Fork::Deneb };
+    let old = LightClientError::OldContainer { slot: ATTESTED, fork: Fork::Deneb };
+    let old = LightClientError::Attested(old.into());
     assert_eq!(
         refusals.refuse(|_, update| update.attested.execution = ExecutionProof::Absent),
-        LightClientError::Attested(old.clone())
+        old.clone()
     );
     let no_blobs = |proof: &mut ExecutionProof| {
         let ExecutionProof::Header(header, _) = proof else { panic!("{proof:?}") };
         header.blob_gas = None;
     };
-    assert_eq!(
-        refusals.refuse(|_, update| execution(update, no_blobs)),
-        LightClientError::Attested(old)
-    );
+    assert_eq!(refusals.refuse(|_, update| execution(update, no_blobs)), old);
     let branch = |_: &World, update: &mut Update| {
         let header = finality(update).header.as_mut().expect("a header");
         let ExecutionProof::Header(_, branch) = &mut header.execution else {
@@ -114,7 +111,7 @@ fn headers() {
     };
     assert_eq!(
         refusals.refuse(branch),
-        LightClientError::Finalized(BeaconHeaderError::ExecutionBranch { slot: FINALIZED })
+        LightClientError::Finalized(LightClientError::ExecutionBranch { slot: FINALIZED }.into())
     );
     refusals.end();
 }
@@ -137,8 +134,8 @@ fn branches() {
     // A finalised genesis block, with the branch of another block.
     assert_eq!(refusals.refuse(|_, update| finality(update).header = None), wrong);
     let committee = |world: &World, update: &mut Update| {
-        let next = update.next_committee.as_mut().expect("a committee");
-        next.committee = world.members(5).committee.clone();
+        let (committee, _) = update.next_committee.as_mut().expect("a committee");
+        *committee = world.members(5).committee.clone();
     };
     assert_eq!(refusals.refuse(committee), LightClientError::CommitteeBranch);
     refusals.end();

@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use chainsieve::eth::anchor::network::Fork;
 use chainsieve::eth::anchor::sync::{
-    Action, Answer, Config, Event, OpenQuestion, Question, QuestionId, Syncer,
+    Action, Answer, Config, Event, OpenQuestion, QuestionId, Syncer,
 };
 use chainsieve::eth::anchor::sync_committee::{
     self, Bootstrap, BoundExecution, Evidence, ExecutionProof, LightClient, LightClientError,
@@ -163,23 +163,21 @@ fn newest(now: u64) -> Option<Update> {
 }
 
 /// What an honest server answers.
-fn honest(question: Question, now: u64) -> Sent {
+fn honest(question: Request, now: u64) -> Sent {
     match question {
-        Question::Bootstrap(root) => {
+        Request::Bootstrap(root) => {
             let slots = CHAIN.attested(0..now, now);
             let mut matching = slots.filter(|&slot| CHAIN.root(slot) == Some(root));
             matching
                 .next()
                 .map_or(Sent::Failed, |slot| Sent::Bootstrap(CHAIN.bootstrap(slot).into()))
         }
-        Question::Light(Request::Updates { start_period, count }) => {
+        Request::Updates { start_period, count } => {
             let periods = start_period..start_period + count;
             Sent::Updates(periods.map_while(|period| best(period, now)).collect())
         }
-        Question::Light(Request::Finality) => {
-            newest(now).map_or(Sent::Failed, |update| Sent::Updates(vec![update]))
-        }
-        Question::Light(Request::Optimistic) => {
+        Request::Finality => newest(now).map_or(Sent::Failed, |update| Sent::Updates(vec![update])),
+        Request::Optimistic => {
             let last = CHAIN.attested(now.saturating_sub(PERIOD)..now + 1, now).last();
             last.map_or(Sent::Failed, |slot| {
                 let update = without_committee(&CHAIN.update(slot));
@@ -209,15 +207,15 @@ fn damage(rng: &mut Rng, update: &mut Update) {
             header.beacon.body_root.0[rng.below(32)] ^= 1;
         }
         6 if update.next_committee.is_some() => {
-            let next = update.next_committee.as_mut().expect("is some");
-            let node = rng.below(next.branch.len());
-            next.branch[node].0[rng.below(32)] ^= 1;
+            let (_, branch) = update.next_committee.as_mut().expect("is some");
+            let node = rng.below(branch.len());
+            branch[node].0[rng.below(32)] ^= 1;
         }
         7 if update.next_committee.is_some() => {
-            let next = update.next_committee.as_mut().expect("is some");
-            let mut keys = SyncCommittee::clone(&next.committee);
+            let (committee, _) = update.next_committee.as_mut().expect("is some");
+            let mut keys = SyncCommittee::clone(committee);
             keys.keys.swap(rng.below(16), 16 + rng.below(16));
-            next.committee = Arc::new(keys);
+            *committee = Arc::new(keys);
         }
         8 => match &mut update.attested.execution {
             ExecutionProof::Absent => update.attested.beacon.state_root.0[3] ^= 1,
@@ -278,9 +276,9 @@ struct Run {
     /// Time that has passed for the machine: never set back.
     steady: Duration,
     last_read: Duration,
-    open: Option<(QuestionId, usize, Question)>,
+    open: Option<(QuestionId, usize, Request)>,
     /// Questions whose answers are overdue.
-    overdue: Vec<(QuestionId, usize, Question)>,
+    overdue: Vec<(QuestionId, usize, Request)>,
     may_be_overdue: bool,
     round: Round,
     finalized: u64,
@@ -361,11 +359,11 @@ impl Run {
     }
 
     /// Returns `true` if a range of updates ends after the period that has started in truth.
-    fn is_future(&self, question: Question) -> bool {
+    fn is_future(&self, question: Request) -> bool {
         let now = CHAIN.world.network.slot_at(self.time).unwrap_or(0);
         matches!(
             question,
-            Question::Light(Request::Updates { start_period, count })
+            Request::Updates { start_period, count }
                 if start_period + count > now / PERIOD + 1
         )
     }
@@ -382,7 +380,7 @@ impl Run {
         let mut is_progress = false;
         for action in actions {
             match action {
-                Action::Ask(OpenQuestion { id, server, question, .. }) => {
+                Action::Ask(OpenQuestion { id, server, request: question, .. }) => {
                     assert!(self.open.is_none(), "two questions are open");
                     let owes = self.overdue.iter().any(|(_, overdue, _)| *overdue == server);
                     assert!(!owes, "server {server} is asked while it owes an answer");
@@ -445,7 +443,7 @@ impl Run {
         let last = period + u64::from(client.is_next_committee_known());
         for update in updates {
             let is_known = (period..=last).contains(&(update.signature_slot / PERIOD));
-            if is_known && update.aggregate.participants() >= TWO_THIRDS {
+            if is_known && update.aggregate.participation().signed >= TWO_THIRDS {
                 self.supermajority = self.supermajority.max(update.attested.beacon.slot);
             }
         }
@@ -502,7 +500,7 @@ impl Run {
 
     /// Returns the answer of a server, and notes what the law concludes from an honest one.
     #[expect(clippy::too_many_lines, reason = "one arm for each kind of server")]
-    fn sent(&mut self, server: usize, question: Question) -> Sent {
+    fn sent(&mut self, server: usize, question: Request) -> Sent {
         let now = self.slot();
         let kind = self.servers[server].kind;
         let (seen, is_honest) = match kind {
@@ -514,7 +512,7 @@ impl Run {
             _ => (now, false),
         };
         if is_honest {
-            if question == Question::Light(Request::Finality) {
+            if question == Request::Finality {
                 self.servers[server].newest = CHAIN.finalized(seen);
                 if matches!(kind, Kind::Honest | Kind::NoFuture) {
                     self.honest_newest = Some(CHAIN.finalized(seen).unwrap_or(0));
@@ -614,7 +612,7 @@ impl Run {
     }
 
     /// Gives the answer of a server.
-    fn answer(&mut self, (id, server, question): (QuestionId, usize, Question)) -> Sent {
+    fn answer(&mut self, (id, server, question): (QuestionId, usize, Request)) -> Sent {
         let sent = self.sent(server, question);
         if self.servers[server].kind.is_honest() {
             self.expect_supermajority(&sent);
@@ -852,7 +850,7 @@ fn an_overdue_answer_delays_no_round() {
             syncer.handle(Event::Overdue(open.id), now)
         } else {
             // The other server lags.
-            let sent = honest(open.question, slot - 2 * EPOCH);
+            let sent = honest(open.request, slot - 2 * EPOCH);
             syncer.handle(Event::Answer(open.id, sent.answer()), now)
         };
     }
@@ -867,7 +865,7 @@ fn an_overdue_answer_delays_no_round() {
     let asked: Vec<_> = told.iter().filter(|action| matches!(action, Action::Ask(_))).collect();
     assert!(matches!(asked[..], [Action::Ask(OpenQuestion { server: 1, .. })]), "{told:?}");
     // Its bootstrap is older than what is known.
-    let sent = honest(owed.question, slot);
+    let sent = honest(owed.request, slot);
     let told = syncer.handle(Event::Answer(owed.id, sent.answer()), later);
     assert!(told.is_empty() && syncer.overdue().is_empty(), "{told:?}");
     assert_eq!(syncer.client().expect("started").finalized().beacon.slot, before);
@@ -884,7 +882,7 @@ fn an_overdue_answer_delays_no_round() {
     }
     assert!(matches!(told.last(), Some(Action::RoundEnded { answered })  if *answered > 0));
     let owed = owed.expect("asked again");
-    let sent = honest(owed.question, slot);
+    let sent = honest(owed.request, slot);
     let _ = syncer.handle(Event::Answer(owed.id, sent.answer()), later);
     let finalized = syncer.client().expect("started").finalized().beacon.slot;
     assert!(finalized > before && Some(finalized) == CHAIN.finalized(slot), "{finalized}");
@@ -906,7 +904,7 @@ fn a_round_without_an_answer_waits_for_a_slow_server() {
         assert_eq!(syncer.wake_at(), Some(now + POLL));
         if answers {
             let later = now + POLL / 2;
-            let sent = honest(open.question, slot);
+            let sent = honest(open.request, slot);
             let told = syncer.handle(Event::Answer(open.id, sent.answer()), later);
             assert_eq!(told.first(), Some(&Action::Started));
             assert!(matches!(told.last(), Some(Action::Ask(_))), "{told:?}");
@@ -945,7 +943,7 @@ fn a_clock_that_is_late_at_the_start() {
     let root = bootstrap.header.beacon.root();
     let mut syncer = Syncer::start(CHAIN.world.network.clone(), root, Config::new(1));
     let ask = |syncer: &mut Syncer, now: Duration| match &syncer.handle(Event::Tick, now)[..] {
-        [Action::Ask(open)] if open.question == Question::Bootstrap(root) => open.id,
+        [Action::Ask(open)] if open.request == Request::Bootstrap(root) => open.id,
         other => panic!("{other:?}"),
     };
     let late = time_of(start).saturating_sub(Duration::from_secs(1));
@@ -977,17 +975,17 @@ fn a_server_with_a_false_object_has_not_answered() {
         let mut actions = syncer.handle(Event::Tick, time_of(slot));
         let mut asked = Vec::new();
         while let Some(open) = syncer.open() {
-            let mut sent = honest(open.question, slot);
+            let mut sent = honest(open.request, slot);
             if is_false
-                && open.question == Question::Light(Request::Optimistic)
+                && open.request == Request::Optimistic
                 && let Sent::Updates(updates) = &mut sent
             {
                 updates[0].aggregate.signature.0[5] ^= 1;
             }
-            asked.push(open.question);
+            asked.push(open.request);
             actions = syncer.handle(Event::Answer(open.id, sent.answer()), time_of(slot));
         }
-        assert_eq!(asked.last(), Some(&Question::Light(Request::Optimistic)));
+        assert_eq!(asked.last(), Some(&Request::Optimistic));
         assert_eq!(actions.last(), Some(&Action::RoundEnded { answered: expected }));
         let refused = actions.iter().any(|action| matches!(action, Action::Refused { .. }));
         assert_eq!((syncer.answered(), refused), (expected, is_false));

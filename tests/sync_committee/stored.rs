@@ -8,7 +8,7 @@ use alloy_primitives::B256;
 use bitcoin::hashes::{Hash as _, sha256};
 use chainsieve::eth::anchor::network::Network;
 use chainsieve::eth::anchor::sync_committee::{
-    BoundExecution, Event, Evidence, LightClient, Request, StoredError,
+    BoundExecution, DecodeError, Event, Evidence, LightClient, Request,
 };
 use serde_json::{Value, json};
 use testkit::Rng;
@@ -19,7 +19,7 @@ fn no_pause(client: &LightClient) -> Duration {
     client.network().time_of_slot(client.finalized().beacon.slot)
 }
 
-fn read(client: &LightClient, text: &str) -> Result<LightClient, StoredError> {
+fn read(client: &LightClient, text: &str) -> Result<LightClient, DecodeError> {
     LightClient::from_json(text, client.network().clone(), no_pause(client))
 }
 
@@ -144,10 +144,10 @@ fn contradictions() {
     let refused = |change: &dyn Fn(&mut Value)| read(&client, &changed(change)).expect_err("false");
     for anchor in ["finalized", "optimistic"] {
         let error = refused(&|stored| stored[anchor]["beacon"]["slot"] = json!(at(5, 10)));
-        assert!(matches!(error, StoredError::Contradiction(_)), "{error}");
+        assert!(matches!(error, DecodeError::Contradiction(_)), "{error}");
     }
     let error = refused(&|stored| stored["optimistic"] = json!(world.start(at(2, 3)).finalized()));
-    assert!(matches!(error, StoredError::Contradiction(_)), "{error}");
+    assert!(matches!(error, DecodeError::Contradiction(_)), "{error}");
     for committee in ["current_committee", "next_committee"] {
         let error = refused(&|stored| {
             let keys = stored[committee]["keys"].as_str().expect("hex").len();
@@ -155,29 +155,29 @@ fn contradictions() {
             stored[committee]["keys"] = json!(shorter);
         });
         let (found, expected) = (32 * 48 - 1, 32 * 48);
-        assert_eq!(error, StoredError::CommitteeSize { found, expected });
+        assert_eq!(error, DecodeError::CommitteeSize { found, expected });
         let error = refused(&|stored| {
             let keys = stored[committee]["keys"].as_str().expect("hex");
             stored[committee]["keys"] = json!(format!("0xff{}", &keys[4..]));
         });
-        assert!(matches!(error, StoredError::Key { .. }), "{error}");
+        assert!(matches!(error, DecodeError::Key { .. }), "{error}");
     }
     // A member that is not there is never taken for one without a value.
     for member in ["next_committee", "trust", "optimistic", "current_max_participants"] {
         let error = refused(&|stored| {
             stored.as_object_mut().expect("members").remove(member);
         });
-        let StoredError::Json(words) = error else { panic!("{error}") };
+        let DecodeError::Stored(words) = error else { panic!("{error}") };
         assert!(words.contains(member), "{words}");
     }
     let error = refused(&|stored| {
         stored["trust"].as_object_mut().expect("members").remove("forced");
     });
-    assert!(matches!(error, StoredError::Json(_)), "{error}");
+    assert!(matches!(error, DecodeError::Stored(_)), "{error}");
     let newer = text.replacen("\"version\":1", "\"version\":2", 1);
-    assert_eq!(read(&client, &newer).expect_err("newer"), StoredError::Version(2));
+    assert_eq!(read(&client, &newer).expect_err("newer"), DecodeError::Version(2));
     let flipped = text.replacen("\"slot\":", "\"slot\" :", 1);
-    assert!(matches!(read(&client, &flipped), Err(StoredError::Checksum { .. })));
+    assert!(matches!(read(&client, &flipped), Err(DecodeError::Checksum { .. })));
 }
 
 #[test]
@@ -208,10 +208,10 @@ fn other_networks_and_newer_fork_schedules() {
     });
     let (stored, expected) = (world.network.genesis_validators_root(), B256::repeat_byte(0xac));
     let error = LightClient::from_json(&text, other, now).expect_err("another network");
-    assert_eq!(error, StoredError::OtherNetwork { stored, expected });
+    assert_eq!(error, DecodeError::OtherNetwork { stored, expected });
     let error =
         LightClient::from_json(&text, Network::mainnet(), now).expect_err("another network");
-    assert!(matches!(error, StoredError::OtherNetwork { .. }), "{error}");
+    assert!(matches!(error, DecodeError::OtherNetwork { .. }), "{error}");
 }
 
 /// A client that goes on after a long pause is as stale as one that starts from an old checkpoint.

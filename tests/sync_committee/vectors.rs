@@ -7,7 +7,7 @@ use std::time::Duration;
 use alloy_primitives::{B256, FixedBytes};
 use chainsieve::eth::anchor::network::Network;
 use chainsieve::eth::anchor::sync_committee::{
-    Anchor, Bootstrap, BoundExecution, Event, LightClient, Rank, Update, UpdateKind,
+    Anchor, Bootstrap, BoundExecution, Event, LightClient, Update, UpdateKind,
 };
 use serde_json::{Value, json};
 
@@ -147,15 +147,16 @@ fn ranked_updates_compare_as_the_specification_ranks_them() {
     let mut pairs = 0;
     for fork in ["altair", "capella", "deneb", "electra", "gloas"] {
         let folder = format!("light_client/ranking/{fork}/");
-        let mut ranks: Vec<(u64, Rank)> = Vec::new();
+        let mut ranks: Vec<(u64, Update)> = Vec::new();
         for (name, entry) in anchors.of(&folder, "ranked update") {
             let update = anchors.update(name, UpdateKind::Full, &minimal);
-            ranks.push((number(&entry["rank"]), update.rank(minimal.preset())));
+            ranks.push((number(&entry["rank"]), update));
         }
         assert_eq!(ranks.len(), 57, "{fork}");
-        for (index, (place, rank)) in ranks.iter().enumerate() {
+        for (index, (place, better)) in ranks.iter().enumerate() {
             for (other, below) in &ranks[index + 1..] {
-                assert!(place < other && rank > below, "{fork}: {place} and {other}");
+                let is_better = better.is_better_than(below, minimal.preset());
+                assert!(place < other && is_better, "{fork}: {place} and {other}");
                 pairs += 1;
             }
         }

@@ -4,8 +4,7 @@
 
 use alloy_primitives::{Address, B256, Bytes, Log, address, b256};
 use chainsieve::eth::log_query::{
-    BlockSelection, BlockTag, Heads, LogQuery, QueryError, ResolveError, ResolvedBlocks, Semantics,
-    TopicSet,
+    BlockSelection, BlockTag, Heads, LogQuery, QueryError, ResolvedBlocks, Semantics, TopicSet,
 };
 
 /// Addresses and topics of geth's test.
@@ -101,7 +100,7 @@ fn log_filter() {
         assert_eq!(found, expected, "row {row}");
     }
     let pending = LogQuery::new().from_block(BlockTag::Pending).to_block(BlockTag::Pending);
-    assert_eq!(pending.resolve(&Heads::latest(3)), Err(ResolveError::Pending));
+    assert_eq!(pending.resolve(&Heads::latest(3)), Err(QueryError::Pending));
 }
 
 /// Ranges that `NewFilter` rejects, and a block hash with a range, which `GetLogs` rejects.
@@ -111,18 +110,18 @@ fn invalid_requests() {
     let refused = |from: BlockTag, to: BlockTag| {
         LogQuery::new().from_block(from).to_block(to).resolve(&heads).expect_err("refused")
     };
-    assert_eq!(refused(BlockTag::Pending, BlockTag::Latest), ResolveError::Pending);
-    assert_eq!(refused(BlockTag::Pending, 100.into()), ResolveError::Pending);
-    let reversed = ResolveError::Reversed { first: 1_000, last: 100 };
+    assert_eq!(refused(BlockTag::Pending, BlockTag::Latest), QueryError::Pending);
+    assert_eq!(refused(BlockTag::Pending, 100.into()), QueryError::Pending);
+    let reversed = QueryError::Reversed { first: 1_000, last: 100 };
     assert_eq!(refused(BlockTag::Latest, 100.into()), reversed);
-    assert_eq!(refused(2.into(), 1.into()), ResolveError::Reversed { first: 2, last: 1 });
+    assert_eq!(refused(2.into(), 1.into()), QueryError::Reversed { first: 2, last: 1 });
 
     // "block range extends beyond current head block" (GetLogs, eth/filters/api.go).
-    let beyond = ResolveError::BeyondHead { last: 1_001, head: 1_000 };
+    let beyond = QueryError::BeyondHead { last: 1_001, head: 1_000 };
     assert_eq!(refused(1.into(), 1_001.into()), beyond);
     assert_eq!(refused(1_001.into(), 1_001.into()), beyond);
     let open = LogQuery::new().from_block(1_001).resolve(&heads);
-    assert_eq!(open, Err(ResolveError::BeginsAfterHead { first: 1_001, head: 1_000 }));
+    assert_eq!(open, Err(QueryError::BeginsAfterHead { first: 1_001, head: 1_000 }));
 
     let hash = B256::repeat_byte(0x11);
     let by_hash = format!(r#"{{"blockHash":"{hash}""#);

@@ -3,7 +3,7 @@
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::audit::AuditError;
 use chainsieve::eth::header::{BlockRef, ChainError};
-use chainsieve::eth::log_query::ResolveError;
+use chainsieve::eth::log_query::QueryError;
 use thiserror::Error;
 
 use crate::nodes::endpoint::EndpointError;
@@ -62,7 +62,7 @@ pub enum FetchError {
     },
     /// The blocks of the query cannot be resolved to numbers.
     #[error("the query's blocks: {0}")]
-    Blocks(ResolveError),
+    Blocks(QueryError),
     /// Only finalised blocks are allowed, but a node knows no finalised block.
     #[error("only finalised blocks are allowed, and a node knows no finalised block")]
     NoFinalized,

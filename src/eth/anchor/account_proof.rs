@@ -47,21 +47,6 @@ pub struct SlotProof {
     pub proof: Vec<Bytes>,
 }
 
-/// An account that a state root commits to, with the nodes that show it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ProvenAccount {
-    /// Address of the account, as the answer names it: compare it with the address asked for.
-    pub address: Address,
-    /// The account, or `None` if the state has no such account.
-    pub account: Option<Account>,
-    /// The slots, in the order of the answer: number and value. A slot that the storage does not
-    /// have is 0.
-    pub slots: Vec<(U256, U256)>,
-    /// All nodes of the answer, each of them once.
-    pub nodes: ProofNodes,
-}
-
 /// Reason why an account, a slot or the hash of a block is not shown under a state root.
 ///
 /// [`Account`](Self::Account), [`Slot`](Self::Slot), [`Claim`](Self::Claim) and
@@ -148,8 +133,9 @@ impl AccountProof {
         serde_json::from_str(text).map_err(|error| StateProofError::Json(json::message(&error)))
     }
 
-    /// Verifies the answer against the root of a state. Address and slots are those that the answer
-    /// names: compare them with the request.
+    /// Verifies the answer against the root of a state, and returns the account, or `None` if the state has
+    /// no such account. The claims and the values of the slots are then proven, 0 for a slot that the storage
+    /// does not have. Address and slots are those that the answer names: compare them with the request.
     ///
     /// # Errors
     /// Returns the first contradiction: a missing or malformed node, a node that is on no path, or
@@ -157,11 +143,9 @@ impl AccountProof {
     ///
     /// # Cost
     /// One Keccak-256 hash for each distinct node and each key.
-    pub fn verify(&self, state_root: B256) -> Result<ProvenAccount, StateProofError> {
+    pub fn verify(&self, state_root: B256) -> Result<Option<Account>, StateProofError> {
         let account = self.verify_account(state_root)?;
         let storage_root = account.map_or(EMPTY_ROOT_HASH, |account| account.storage_root);
-        let mut nodes: ProofNodes = self.account_proof.iter().cloned().collect();
-        let mut slots = Vec::with_capacity(self.storage_proof.len());
         let mut visited = BTreeSet::new();
         let storage: ProofNodes =
             self.storage_proof.iter().flat_map(|slot| &slot.proof).cloned().collect();
@@ -181,13 +165,17 @@ impl AccountProof {
             if claimed.proof.len() > depth {
                 return Err(StateProofError::NeedlessNode);
             }
-            slots.push((slot, value));
         }
         if storage.iter().any(|(hash, _)| !visited.contains(hash)) {
             return Err(StateProofError::NeedlessNode);
         }
-        nodes.extend(Vec::from(storage));
-        Ok(ProvenAccount { address: self.address, account, slots, nodes })
+        Ok(account)
+    }
+
+    /// Returns all nodes of the answer, each of them once.
+    pub fn nodes(&self) -> ProofNodes {
+        let slots = self.storage_proof.iter().flat_map(|slot| &slot.proof);
+        self.account_proof.iter().chain(slots).cloned().collect()
     }
 
     fn verify_account(&self, state_root: B256) -> Result<Option<Account>, StateProofError> {

@@ -18,9 +18,7 @@ use alloy_primitives::{B256, Bytes};
 
 use super::Grade;
 use super::account_proof::{ProofNodes, StateProofError};
-use super::header_proof::{
-    HeaderProof, HeaderProofError, History, KnownSummaries, ProofKind, SummariesProof,
-};
+use super::header_proof::{HeaderProof, HeaderProofError, History, ProofKind, SummariesProof};
 use super::history_contract;
 use super::sync_committee::{Anchor, Checkpoint};
 use crate::eth::header::{BlockRef, HeaderError, HeaderView};
@@ -293,11 +291,9 @@ impl LinkVerifier {
             }
             Link::Summaries(proof) => {
                 let state = self.origin.beacon_state.ok_or(LinkProblem::NoBeaconState)?;
-                let summaries: KnownSummaries = proof
-                    .clone()
-                    .verify(state, self.origin.grade)
-                    .map_err(LinkProblem::HeaderProof)?;
-                self.history.set_summaries(summaries);
+                let grade = proof.verify(state, self.origin.grade);
+                let grade = grade.map_err(LinkProblem::HeaderProof)?;
+                self.history.set_summaries(proof.summaries.clone(), grade);
                 self.linked_summaries = true;
             }
             Link::HeaderProof { header, proof } => {

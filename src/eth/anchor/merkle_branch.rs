@@ -71,10 +71,6 @@ impl<const DEPTH: usize> ListRoot<DEPTH> {
         Self { waiting: [None; DEPTH], whole: None, len: 0 }
     }
 
-    pub(super) const fn len(&self) -> u64 {
-        self.len
-    }
-
     /// Adds the root of the next element. Returns `false`, and adds nothing, if the tree is full.
     #[must_use]
     pub(super) fn push(&mut self, element: [u8; 32]) -> bool {

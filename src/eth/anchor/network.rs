@@ -43,13 +43,14 @@
 //! Unknown members are errors, because a misspelt epoch would be a wrong fork schedule.
 
 use alloc::borrow::Cow;
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use alloy_primitives::{B256, FixedBytes, b256};
 use chainsieve_lanes::names;
 use sha2::{Digest as _, Sha256};
-use thiserror::Error;
 
 use super::header_proof::{ForkSlots, History};
 use super::merkle_branch::parent;
@@ -170,35 +171,6 @@ struct BlobParameters {
     max_blobs_per_block: u64,
 }
 
-/// Reason why the description of a network is rejected.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum NetworkError {
-    /// The fork schedule does not begin with `phase0` at epoch 0.
-    #[error("the fork schedule does not begin with phase0 at epoch 0")]
-    NoGenesisFork,
-    /// A fork is out of order, occurs twice, or leaves out the fork before it.
-    #[error("fork {found} follows {before}, expected the fork after it")]
-    ForkOrder {
-        /// The fork.
-        found: Fork,
-        /// The entry before it.
-        before: Fork,
-    },
-    /// A fork is scheduled before the preceding one.
-    #[error("fork {0} is scheduled before the preceding fork")]
-    ForkEpoch(Fork),
-    /// Two forks have the same version.
-    #[error("fork {0} has the version of an earlier fork")]
-    SameVersion(Fork),
-    /// The entries of the blob schedule do not ascend.
-    #[error("the blob schedule does not ascend at epoch {0}")]
-    BlobSchedule(u64),
-    /// A slot lasts 0 seconds.
-    #[error("a slot of 0 seconds")]
-    NoSlotTime,
-}
-
 /// A beacon chain: genesis, fork schedule, preset.
 ///
 /// The type can only be made from a valid description, so every fork schedule in a `Network`
@@ -238,32 +210,34 @@ const fn shortest() -> u64 {
 }
 
 impl TryFrom<Description> for Network {
-    type Error = NetworkError;
+    type Error = String;
 
-    fn try_from(described: Description) -> Result<Self, NetworkError> {
+    fn try_from(described: Description) -> Result<Self, String> {
         let forks = &described.forks;
         if forks.first().map(|first| (first.fork, first.epoch)) != Some((Fork::Phase0, Some(0))) {
-            return Err(NetworkError::NoGenesisFork);
+            return Err("the fork schedule does not begin with phase0 at epoch 0".into());
         }
         for (before, entry) in forks.iter().zip(forks.iter().skip(1)) {
             if entry.fork as usize != before.fork as usize + 1 {
-                return Err(NetworkError::ForkOrder { found: entry.fork, before: before.fork });
+                let (found, before) = (entry.fork, before.fork);
+                return Err(format!("fork {found} follows {before}, expected the fork after it"));
             }
             if entry.epoch.unwrap_or(u64::MAX) < before.epoch.unwrap_or(u64::MAX) {
-                return Err(NetworkError::ForkEpoch(entry.fork));
+                let fork = entry.fork;
+                return Err(format!("fork {fork} is scheduled before the preceding fork"));
             }
             let mut earlier = forks.iter().filter(|other| other.fork < entry.fork);
             if earlier.any(|other| other.version == entry.version) {
-                return Err(NetworkError::SameVersion(entry.fork));
+                return Err(format!("fork {} has the version of an earlier fork", entry.fork));
             }
         }
         let blobs = &described.blob_schedule;
         let mut pairs = blobs.iter().zip(blobs.iter().skip(1));
         if let Some((_, entry)) = pairs.find(|(before, entry)| entry.epoch <= before.epoch) {
-            return Err(NetworkError::BlobSchedule(entry.epoch));
+            return Err(format!("the blob schedule does not ascend at epoch {}", entry.epoch));
         }
         if described.seconds_per_slot == Some(0) {
-            return Err(NetworkError::NoSlotTime);
+            return Err("a slot of 0 seconds".into());
         }
         Ok(Self { described })
     }

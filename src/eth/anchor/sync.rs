@@ -11,7 +11,7 @@
 //!    was stored ([`Syncer::resume`]).
 //! 2. Pass every occurrence to [`Syncer::handle`] as an [`Event`], starting with [`Event::Tick`].
 //!    The argument `now` is the [current time](crate#time).
-//! 3. Carry out the returned [`Action`]s. At most one [`Question`] is open at a time, and the caller
+//! 3. Carry out the returned [`Action`]s. At most one question is open at a time, and the caller
 //!    answers each one: with a timeout, by [`Answer::Failed`]. If the answer takes longer than the caller
 //!    wants to wait, [`Event::Overdue`] lets the other servers be asked meanwhile.
 //! 4. Store [`LightClient::to_json`] after an [`Action::Client`], before the new header is used. A
@@ -80,17 +80,6 @@ impl Config {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QuestionId(u64);
 
-/// An object of the Beacon API that is requested from a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Question {
-    /// The bootstrap of a block: `/eth/v1/beacon/light_client/bootstrap/{root}`. The answer is an
-    /// [`Answer::Bootstrap`].
-    Bootstrap(B256),
-    /// Updates: the answer is an [`Answer::Updates`].
-    Light(Request),
-}
-
 /// A question that a server has not answered yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -99,8 +88,9 @@ pub struct OpenQuestion {
     pub id: QuestionId,
     /// Index of the server, less than [`Config::servers`].
     pub server: usize,
-    /// What is requested.
-    pub question: Question,
+    /// What is requested. The answer to a [`Request::Bootstrap`] is an [`Answer::Bootstrap`], that to any
+    /// other request an [`Answer::Updates`].
+    pub request: Request,
 }
 
 /// Answer of a server.
@@ -345,7 +335,7 @@ impl Syncer {
             }
         }
         loop {
-            if let Some(question) = self.question(now.clock)
+            if let Some(request) = self.request(now.clock)
                 && let Some(server) = self.next_server()
             {
                 if self.part == Part::Missing {
@@ -356,7 +346,7 @@ impl Syncer {
                 self.servers[server].is_asked = true;
                 self.servers[server].turns = self.servers[server].turns.saturating_add(1);
                 self.first = (server + 1) % self.servers.len();
-                let open = OpenQuestion { id, server, question };
+                let open = OpenQuestion { id, server, request };
                 self.open = Some(open);
                 return self.actions.push(Action::Ask(open));
             }
@@ -420,15 +410,15 @@ impl Syncer {
     }
 
     /// Returns what this part of the round requests, if anything.
-    fn question(&self, now: Duration) -> Option<Question> {
+    fn request(&self, now: Duration) -> Option<Request> {
         let client = match &self.state {
-            ClientState::Root(_, root) => return Some(Question::Bootstrap(*root)),
+            ClientState::Root(_, root) => return Some(Request::Bootstrap(*root)),
             ClientState::Client(client) => client,
         };
         match (self.part, client.request(now)) {
-            (Part::Missing, request @ Request::Updates { .. }) => Some(Question::Light(request)),
-            (Part::Newest, _) => Some(Question::Light(Request::Finality)),
-            (Part::Optimistic, _) => Some(Question::Light(Request::Optimistic)),
+            (Part::Missing, request @ Request::Updates { .. }) => Some(request),
+            (Part::Newest, _) => Some(Request::Finality),
+            (Part::Optimistic, _) => Some(Request::Optimistic),
             _ => None,
         }
     }
@@ -446,26 +436,28 @@ impl Syncer {
     }
 
     fn answer(&mut self, open: OpenQuestion, answer: Answer<'_>, now: Time) {
-        let OpenQuestion { server, question, .. } = open;
-        let (progress, refusal) = match (question, answer) {
+        let OpenQuestion { server, request, .. } = open;
+        let (progress, refusal) = match (request, answer) {
             (_, Answer::Failed) => return self.failed(server, now.steady),
-            (Question::Bootstrap(_), Answer::Bootstrap(bootstrap)) => {
+            (Request::Bootstrap(_), Answer::Bootstrap(bootstrap)) => {
                 self.begin(bootstrap, now.clock)
             }
-            (Question::Light(request), Answer::Updates(updates)) => {
+            (Request::Bootstrap(_), _) | (_, Answer::Bootstrap(_)) => {
+                (false, Some(LightClientError::OtherKind))
+            }
+            (_, Answer::Updates(updates)) => {
                 // No more than was requested is verified, because each update costs time.
                 let most = match request {
                     Request::Updates { count, .. } => usize::try_from(count).unwrap_or(usize::MAX),
-                    Request::Finality | Request::Optimistic => 1,
+                    _ => 1,
                 };
                 self.update(&updates[..updates.len().min(most)], now.clock)
             }
-            _ => (false, Some(LightClientError::OtherKind)),
         };
         match self.part {
             // All servers may have more now, also those that had nothing before.
             Part::Missing if progress => self.enter(Part::Missing),
-            _ => self.has_moved |= progress && question != Question::Light(Request::Optimistic),
+            _ => self.has_moved |= progress && request != Request::Optimistic,
         }
         if let Some(refusal) = refusal {
             self.servers[server].is_refused |= !refusal.is_about_progress();

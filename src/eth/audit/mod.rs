@@ -99,7 +99,8 @@ pub struct AuditQuestion<'a> {
     pub profile: &'a ChainProfile,
 }
 
-/// Reason why an audit cannot begin.
+/// Reason why an audit cannot begin, or why it rejects receipts or transactions. It proves nothing about
+/// the audited answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuditError {
@@ -135,12 +136,6 @@ pub enum AuditError {
         /// Hash of the block.
         hash: B256,
     },
-}
-
-/// Reason why an audit rejects receipts or transactions. It proves nothing about the audited answer.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Rejection {
     /// The audit does not examine the block: the block is not in the range, or its filter rules out a
     /// match.
     #[error("the audit examines no block with this hash")]
@@ -295,7 +290,7 @@ impl<'a> Audit<'a> {
     /// verdicts are in the report of [`finish`](Self::finish).
     ///
     /// # Errors
-    /// Returns a [`Rejection`] if the receipts are not those of the block, whose state then stays as it
+    /// Returns an [`AuditError`] if the receipts are not those of the block, whose state then stays as it
     /// was. Also returns one if the audit does not examine the block.
     ///
     /// # Cost
@@ -305,8 +300,8 @@ impl<'a> Audit<'a> {
         &mut self,
         block_hash: B256,
         receipts: &BlockReceipts,
-    ) -> Result<bool, Rejection> {
-        let (block, state) = self.examined(block_hash).ok_or(Rejection::UnknownBlock)?;
+    ) -> Result<bool, AuditError> {
+        let (block, state) = self.examined(block_hash).ok_or(AuditError::UnknownBlock)?;
         let is_compared = state.is_checked();
         let (profile, number) = (&self.question.profile, block.number);
         let verified =
@@ -326,7 +321,7 @@ impl<'a> Audit<'a> {
                 self.blocks.miss_post_states(number);
                 Ok(false)
             }
-            Err(error) => Err(Rejection::Receipts(error)),
+            Err(error) => Err(AuditError::Receipts(error)),
         }
     }
 
@@ -336,7 +331,7 @@ impl<'a> Audit<'a> {
     /// (EIP-2718): `rlp([…])` for legacy transactions, `type || rlp([…])` for typed transactions.
     ///
     /// # Errors
-    /// Returns a [`Rejection`] if the transactions are not those of the block, or if the audit does not
+    /// Returns an [`AuditError`] if the transactions are not those of the block, or if the audit does not
     /// examine the block.
     ///
     /// # Cost
@@ -345,12 +340,12 @@ impl<'a> Audit<'a> {
         &mut self,
         block_hash: B256,
         encodings: &[Bytes],
-    ) -> Result<(), Rejection> {
-        let (block, _) = self.examined(block_hash).ok_or(Rejection::UnknownBlock)?;
+    ) -> Result<(), AuditError> {
+        let (block, _) = self.examined(block_hash).ok_or(AuditError::UnknownBlock)?;
         let expected = block.transactions_root;
         let computed = transactions::root(encodings);
         if computed != expected {
-            return Err(Rejection::Transactions { computed, expected });
+            return Err(AuditError::Transactions { computed, expected });
         }
         self.answer.bind_transactions(block.number, encodings);
         Ok(())

@@ -45,7 +45,7 @@ use alloy_primitives::{B256, Bytes};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::eth::audit::{AuditError, AuditQuestion, AuditReport, Rejection};
+use crate::eth::audit::{AuditError, AuditQuestion, AuditReport};
 use crate::eth::header::{ChainError, HeaderView};
 use crate::eth::json::{self, Prefix, ValueProblem, excerpt};
 use crate::eth::log::{self, LocatedLog};
@@ -168,7 +168,7 @@ pub enum CertificateError {
         /// Hash of the block.
         block_hash: B256,
         /// Reason why the receipts are rejected.
-        why: Rejection,
+        why: AuditError,
     },
     /// The certificate embeds receipts of a block whose receipts are not needed.
     #[error("embedded receipts of block {0}, whose receipts are not needed")]

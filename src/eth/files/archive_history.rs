@@ -10,7 +10,7 @@ use super::input::Input;
 use super::input::MAX_HEADER;
 use super::{FileError, FileProblem};
 use crate::eth::anchor::Grade;
-use crate::eth::anchor::header_proof::{EPOCH_BLOCKS, EpochRecord, HeaderProof, History};
+use crate::eth::anchor::header_proof::{EPOCH_BLOCKS, HeaderProof, History, epoch_root};
 use crate::eth::header::{BlockRef, HeaderView};
 
 /// Maximum length of the record of a proof in bytes: the longest proof has 904.
@@ -229,13 +229,12 @@ impl Parts {
         // be computed again.
         let accumulator = self.accumulator.filter(|_| !self.difficulties.is_empty());
         if let Some((head, stated)) = accumulator {
-            let mut record = EpochRecord::new();
-            for ((block, kept), &difficulty) in self.headers.iter().zip(&self.difficulties) {
-                // The limit of headers is that of the record.
-                let fits = !kept.mined || record.push(block.hash, difficulty);
-                debug_assert!(fits, "at most {MAX_BLOCKS} blocks");
-            }
-            let (computed, blocks) = (record.root(), record.len());
+            let all = self.headers.iter().zip(&self.difficulties);
+            let mined = all.filter(|((_, kept), _)| kept.mined);
+            let blocks = mined.clone().count() as u64;
+            let mined = mined.map(|((block, _), &difficulty)| (block.hash, difficulty));
+            // The limit of headers is that of an epoch.
+            let computed = epoch_root(mined).expect("at most 8,192 blocks");
             if computed != stated {
                 return Err(head.wrong(FileProblem::Accumulator { stated, blocks, computed }));
             }

@@ -7,7 +7,7 @@ use alloy_primitives::B256;
 
 use super::pace::Pace;
 use super::rules::Refused;
-use super::{AnswerError, Fault, Source};
+use super::{AnswerError, Fault};
 use crate::eth::header::{BlockRef, LinkedHeaders};
 
 /// A newer anchor, which arrived while the follower runs and is not on the chain yet.
@@ -154,7 +154,7 @@ impl Anchors {
             if let Some(block) = chain.block(anchor.number)
                 && block.hash != anchor.hash
             {
-                let (found, of) = (block.hash, Source::Provider);
+                let (found, of) = (block.hash, "the provider");
                 return Err(Fault::OtherThanAnchor { anchor, found, of }.into());
             }
         }

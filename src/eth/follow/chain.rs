@@ -12,7 +12,7 @@ use alloy_trie::EMPTY_ROOT_HASH;
 use super::anchors::Anchors;
 use super::blocks::{Block, Blocks, Work};
 use super::rules::{self, Refused, Rules};
-use super::{AnswerError, Fault, FollowNote, Question, Source};
+use super::{AnswerError, Fault, FollowNote, Question};
 use crate::eth::chain_profile::{ProfileRange, ReceiptsScope};
 use crate::eth::header::{BlockRef, ChainBlock, HeaderBuf, LinkedHeaders};
 use crate::eth::receipts::BlockReceipts;
@@ -146,7 +146,7 @@ impl Chain {
             Some(block) if block == at => self.anchors.hold(at),
             // No branch is followed in the range of the index.
             Some(block) if is_indexed => {
-                let (found, of) = (block.hash, Source::Index);
+                let (found, of) = (block.hash, "the index");
                 return Err(Fault::OtherThanAnchor { anchor: at, found, of }.into());
             }
             // The provider may leave this branch: its current chain is checked next.

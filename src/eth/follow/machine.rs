@@ -19,7 +19,7 @@ use super::rules::{Refused, Subject};
 use super::start::{Next, Start};
 use super::{
     Action, Answer, AnswerError, Config, Event, Failure, Fault, FollowNote, News, NextBlocks,
-    Question, QuestionId, Removed, Source, Started, StoreId, UpdateId,
+    Question, QuestionId, Removed, Started, StoreId, UpdateId,
 };
 use crate::eth::header::{BlockRef, HeaderBuf};
 use crate::eth::log::LocatedLog;
@@ -657,7 +657,7 @@ impl Follower {
             }
             Err(tries) => Err(Box::new(match error {
                 AnswerError::OtherThanAnchor { anchor, found } => {
-                    Fault::OtherThanAnchor { anchor, found, of: Source::Provider }
+                    Fault::OtherThanAnchor { anchor, found, of: "the provider" }
                 }
                 error => Fault::GaveUp { question, error, tries },
             })),
@@ -767,7 +767,7 @@ impl Follower {
             if anchor.number < rules.subject.start || Some(anchor.number) <= last {
                 match blocks.get(anchor.number) {
                     Some(block) if block.at != anchor => {
-                        let (found, of) = (block.at.hash, Source::Cursor);
+                        let (found, of) = (block.at.hash, "the cursor");
                         return Err(Fault::OtherThanAnchor { anchor, found, of }.into());
                     }
                     // The cursor's chain contains the anchor.

@@ -607,8 +607,9 @@ pub enum Fault {
         anchor: BlockRef,
         /// Hash of the block that has the anchor's number.
         found: B256,
-        /// Source of the block that has the anchor's number.
-        of: Source,
+        /// Source of the block that has the anchor's number: `the provider`, `the index`, or `the cursor`
+        /// if an earlier run followed another chain.
+        of: &'static str,
     },
     /// The provider's branch leaves the chain before an anchor.
     #[error("the provider follows a branch that does not contain the anchor, {0}")]
@@ -690,41 +691,5 @@ fn times(tries: u32) -> String {
     match tries {
         0 | 1 => String::new(),
         tries => alloc::format!(", {tries} times in a row"),
-    }
-}
-
-/// Source of a block that differs from an anchor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Source {
-    /// The block comes from the provider.
-    Provider,
-    /// The block comes from the index.
-    Index,
-    /// The block comes from the cursor: an earlier run followed another chain.
-    Cursor,
-}
-
-impl Source {
-    /// Returns the name that `serde` writes: `provider`, `index` or `cursor`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Provider => "provider",
-            Self::Index => "index",
-            Self::Cursor => "cursor",
-        }
-    }
-}
-
-/// Writes the source in words, such as "the provider". [`name`](Source::name) returns the name that
-/// `serde` writes.
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Provider => "the provider",
-            Self::Index => "the index",
-            Self::Cursor => "the cursor",
-        })
     }
 }

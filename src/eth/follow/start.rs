@@ -10,7 +10,7 @@ use alloy_primitives::B256;
 
 use super::cursor::Cursor;
 use super::rules::{Rules, Subject};
-use super::{Config, Fault, FollowNote, Indexed, Question, Source};
+use super::{Config, Fault, FollowNote, Indexed, Question};
 use crate::eth::chain_profile::ProfileRange;
 use crate::eth::header::{BlockRef, HeaderBuf};
 use crate::eth::log_query::{BlockTag, LogQuery};
@@ -159,7 +159,7 @@ impl Start {
         // The caller trusts the anchor, so the index belongs to another chain, and its filters
         // prove nothing.
         if at != anchor {
-            return Err(Fault::OtherThanAnchor { anchor, found: at.hash, of: Source::Index }.into());
+            return Err(Fault::OtherThanAnchor { anchor, found: at.hash, of: "the index" }.into());
         }
         self.compared += 1;
         self.indexed_anchor = self.indexed_anchor.max(Some(anchor));

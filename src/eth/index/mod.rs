@@ -46,45 +46,8 @@ pub use format::Settings;
 pub use query::{Candidates, QueryStats};
 pub use reader::{Index, SegmentFile};
 pub use storage::{Append, FileKind, Folder, ReadAt, Storage, WriteStorage};
-pub use verify::{Checked, Verified, Verifier};
-pub use writer::{Appended, Writer};
-
-/// File operation that failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Operation {
-    /// Opening a file, or listing the folder.
-    Open,
-    /// Getting the length of a file.
-    Length,
-    /// Reading from a file.
-    Read,
-    /// Creating a file.
-    Create,
-    /// Appending to a file.
-    Append,
-    /// Making written bytes durable.
-    Sync,
-    /// Renaming a file.
-    Rename,
-    /// Locking the index for writing.
-    Lock,
-}
-
-impl core::fmt::Display for Operation {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Self::Open => "open",
-            Self::Length => "get the length of",
-            Self::Read => "read",
-            Self::Create => "create",
-            Self::Append => "append to",
-            Self::Sync => "sync",
-            Self::Rename => "rename",
-            Self::Lock => "lock",
-        })
-    }
-}
+pub use verify::{Verified, Verifier};
+pub use writer::Writer;
 
 /// The part of a file that is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -178,8 +141,9 @@ pub enum IndexError {
     Io {
         /// Kind of the I/O error.
         kind: io::ErrorKind,
-        /// Operation that failed.
-        operation: Operation,
+        /// Operation that failed: `open`, `get the length of`, `read`, `create`, `append to`, `sync`,
+        /// `rename` or `lock`.
+        operation: &'static str,
         /// Name of the file.
         file: String,
         /// Offset in bytes up to which the operation is known to have succeeded.

@@ -13,7 +13,7 @@ use super::reader::Segment;
 use super::section::Section;
 use super::storage::failed;
 use super::storage::{Append, ReadAt};
-use super::{IndexError, Operation, Part};
+use super::{IndexError, Part};
 use crate::eth::bloom::BITS;
 
 /// The buffer is written when it contains at least this number of bytes.
@@ -291,7 +291,7 @@ impl<A: Append> Out<'_, A> {
 
     fn write(&mut self) -> Result<(), IndexError> {
         let written = self.to.append(&self.bytes);
-        written.map_err(failed(Operation::Append, &self.name, self.written))?;
+        written.map_err(failed("append to", &self.name, self.written))?;
         self.written += self.bytes.len() as u64;
         self.bytes.clear();
         Ok(())

@@ -13,7 +13,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::format::{self, Manifest, damaged};
-use super::{Damage, IndexError, Operation, Part};
+use super::{Damage, IndexError, Part};
 
 /// Random-access reads of the bytes of a file, through a shared reference.
 ///
@@ -332,7 +332,7 @@ impl WriteStorage for Folder {
 
 /// Converts an I/O error of an operation on a file into an [`IndexError`].
 pub(super) fn failed(
-    operation: Operation,
+    operation: &'static str,
     file: &str,
     offset: u64,
 ) -> impl FnOnce(io::Error) -> IndexError {
@@ -345,12 +345,12 @@ pub(super) fn open<S: Storage>(
     name: &str,
     kind: FileKind,
 ) -> Result<S::File, IndexError> {
-    storage.open(name, kind).map_err(failed(Operation::Open, name, 0))
+    storage.open(name, kind).map_err(failed("open", name, 0))
 }
 
 /// Returns the length of a file in bytes.
 pub(super) fn length(file: &(impl ReadAt + ?Sized), name: &str) -> Result<u64, IndexError> {
-    file.length().map_err(failed(Operation::Length, name, 0))
+    file.length().map_err(failed("get the length of", name, 0))
 }
 
 /// Fills `buffer` with the bytes from `offset` on.
@@ -360,7 +360,7 @@ pub(super) fn read(
     buffer: &mut [u8],
     offset: u64,
 ) -> Result<(), IndexError> {
-    file.read_exact_at(buffer, offset).map_err(failed(Operation::Read, name, offset))
+    file.read_exact_at(buffer, offset).map_err(failed("read", name, offset))
 }
 
 /// Reads and decodes the manifest.

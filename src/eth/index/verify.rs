@@ -23,18 +23,6 @@ use super::{IndexError, Part};
 use crate::eth::bloom::{self, BITS};
 use crate::eth::header::LinkedHeaders;
 
-/// Summary of a check for damage, returned by [`Index::check`].
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[non_exhaustive]
-pub struct Checked {
-    /// Number of blocks in the index, all of which were checked.
-    pub blocks: u64,
-    /// Number of sealed sections, each of 8,192 blocks.
-    pub sections: u64,
-    /// Number of bytes checked: the segments, and the tail's slots of the current blocks.
-    pub bytes: u64,
-}
-
 /// Summary of a comparison of an index with headers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
@@ -46,7 +34,8 @@ pub struct Verified {
 }
 
 impl<S: Storage> Index<S> {
-    /// Reads the whole index and checks it for damage.
+    /// Reads the whole index and checks it for damage. Returns the number of bytes checked: the segments, and
+    /// the tail's slots of the current blocks.
     ///
     /// The check covers every checksum, the number of set bits of each row, the order of lists, the
     /// block hashes, and the chain of hashes from section to section and to the unsealed blocks.
@@ -63,7 +52,7 @@ impl<S: Storage> Index<S> {
     ///
     /// # Cost
     /// Reads all bytes, and counts every bit.
-    pub fn check(&self, mut progress: impl FnMut(u64, u64)) -> Result<Checked, IndexError> {
+    pub fn check(&self, mut progress: impl FnMut(u64, u64)) -> Result<u64, IndexError> {
         let tail = self.tail();
         let of_tail = (tail.len() * SLOT) as u64;
         let sealed = self.segments().iter().map(|segment| segment.header.file_len());
@@ -82,8 +71,7 @@ impl<S: Storage> Index<S> {
             return Err(contradiction(&self.tail_name(), 0, Part::TailHeader, what));
         }
         progress(total, total);
-        let blocks = self.numbers().map_or(0, |numbers| numbers.end() - numbers.start() + 1);
-        Ok(Checked { blocks, sections: self.sealed() / SECTION as u64, bytes: total })
+        Ok(total)
     }
 
     /// Returns a verifier, which compares the index with headers that are given in several ranges.

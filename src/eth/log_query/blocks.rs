@@ -4,6 +4,8 @@ use core::fmt;
 
 use alloy_primitives::B256;
 
+use super::QueryError;
+
 /// A block, given by its number or by a tag such as `latest`.
 ///
 /// `serde` writes a string as in JSON-RPC: the number in hex without leading zeros, for example
@@ -145,63 +147,16 @@ impl Heads {
         Self { earliest: 0, latest, safe: None, finalized: None }
     }
 
-    fn number(&self, tag: BlockTag) -> Result<u64, ResolveError> {
+    fn number(&self, tag: BlockTag) -> Result<u64, QueryError> {
         match tag {
             BlockTag::Number(number) => Ok(number),
             BlockTag::Earliest => Ok(self.earliest),
             BlockTag::Latest => Ok(self.latest),
-            BlockTag::Safe => self.safe.ok_or(ResolveError::UnknownTag("safe")),
-            BlockTag::Finalized => self.finalized.ok_or(ResolveError::UnknownTag("finalized")),
-            BlockTag::Pending => Err(ResolveError::Pending),
+            BlockTag::Safe => self.safe.ok_or(QueryError::UnknownTag("safe")),
+            BlockTag::Finalized => self.finalized.ok_or(QueryError::UnknownTag("finalized")),
+            BlockTag::Pending => Err(QueryError::Pending),
         }
     }
-}
-
-/// Reason why the blocks of a query cannot be resolved to numbers.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ResolveError {
-    /// The query selects the pending block. geth rejects such a query; reth answers with its own
-    /// candidate block.
-    #[error("logs of the pending block can't be queried")]
-    Pending,
-    /// The node does not know the block of the tag, for example before the first finalised block.
-    #[error("the number of the {0} block is not known")]
-    UnknownTag(&'static str),
-    /// The last block of the range precedes the first block. For ranges with tags, older versions
-    /// of geth answer with an empty list.
-    #[error("the range begins at block {first} and ends before it, at {last}")]
-    Reversed {
-        /// Number of the first block of the range.
-        first: u64,
-        /// Number of the last block of the range.
-        last: u64,
-    },
-    /// The range ends after the head. The logs of blocks that do not exist yet cannot be complete.
-    #[error("block range extends beyond the head: block {last}, the head is {head}")]
-    BeyondHead {
-        /// Number of the last block of the range.
-        last: u64,
-        /// Number of the head.
-        head: u64,
-    },
-    /// The range begins after the head and has no last block. geth rejects such a range. Older
-    /// versions of reth answer with an empty list, which proves nothing.
-    #[error("the range begins at block {first}, after the head {head}")]
-    BeginsAfterHead {
-        /// Number of the first block of the range.
-        first: u64,
-        /// Number of the head.
-        head: u64,
-    },
-    /// The range begins before the first block whose logs the node still has.
-    #[error("the range begins at block {first}, but the node has pruned blocks before {earliest}")]
-    Pruned {
-        /// Number of the first block of the range.
-        first: u64,
-        /// Number of the first block that is not pruned.
-        earliest: u64,
-    },
 }
 
 /// The blocks that a query selects, with tags replaced by numbers: a range of numbers, or one block by hash.
@@ -292,7 +247,7 @@ impl BlockSelection {
     /// Returns an error if the selection includes the pending block or a tag whose block number is
     /// missing in `heads`. Returns an error if the range is reversed, ends after the head, or
     /// begins before the first block that is not pruned.
-    pub fn resolve(&self, heads: &Heads) -> Result<ResolvedBlocks, ResolveError> {
+    pub fn resolve(&self, heads: &Heads) -> Result<ResolvedBlocks, QueryError> {
         let (from, to) = match *self {
             Self::AtHash(hash) => return Ok(ResolvedBlocks::AtHash(hash)),
             Self::Range { from, to } => (from, to),
@@ -302,19 +257,19 @@ impl BlockSelection {
         let head = heads.latest;
         // Blocks after the head do not exist yet, so no answer for them can be complete.
         if last > head {
-            return Err(ResolveError::BeyondHead { last, head });
+            return Err(QueryError::BeyondHead { last, head });
         }
         // Without this check the range would be reported as reversed, although the caller gave no
         // last block.
         if first > head && to.is_none() {
-            return Err(ResolveError::BeginsAfterHead { first, head });
+            return Err(QueryError::BeginsAfterHead { first, head });
         }
         if first > last {
-            return Err(ResolveError::Reversed { first, last });
+            return Err(QueryError::Reversed { first, last });
         }
         // A pruned node would answer without the logs of the blocks that it has pruned.
         if first < heads.earliest {
-            return Err(ResolveError::Pruned { first, earliest: heads.earliest });
+            return Err(QueryError::Pruned { first, earliest: heads.earliest });
         }
         Ok(ResolvedBlocks::Range { first, last })
     }

@@ -79,10 +79,10 @@ use alloc::vec::Vec;
 use alloy_primitives::{Address, B256, Log, address, b256};
 use chainsieve_lanes::names;
 
-use crate::eth::bloom::{self, BitPositions, BloomAnswer, BloomView};
+use crate::eth::bloom::{self, BloomAnswer, BloomView};
 use crate::eth::json::{JsonPath, ValueProblem};
 
-pub use blocks::{BlockSelection, BlockTag, Heads, ResolveError, ResolvedBlocks};
+pub use blocks::{BlockSelection, BlockTag, Heads, ResolvedBlocks};
 pub(crate) use json::read_query;
 pub use topics::{ToTopic, TopicSet, event_topic};
 
@@ -285,13 +285,13 @@ impl LogQuery {
     ///
     /// # Errors
     /// Returns the first error that applies, in this order:
-    /// 1. [`Pending`](ResolveError::Pending) or [`UnknownTag`](ResolveError::UnknownTag), for the
+    /// 1. [`Pending`](QueryError::Pending) or [`UnknownTag`](QueryError::UnknownTag), for the
     ///    first block of the range, then for its last block;
-    /// 2. [`BeyondHead`](ResolveError::BeyondHead);
-    /// 3. [`BeginsAfterHead`](ResolveError::BeginsAfterHead), only if the query has no last block;
-    /// 4. [`Reversed`](ResolveError::Reversed);
-    /// 5. [`Pruned`](ResolveError::Pruned).
-    pub fn resolve(&self, heads: &Heads) -> Result<ResolvedBlocks, ResolveError> {
+    /// 2. [`BeyondHead`](QueryError::BeyondHead);
+    /// 3. [`BeginsAfterHead`](QueryError::BeginsAfterHead), only if the query has no last block;
+    /// 4. [`Reversed`](QueryError::Reversed);
+    /// 5. [`Pruned`](QueryError::Pruned).
+    pub fn resolve(&self, heads: &Heads) -> Result<ResolvedBlocks, QueryError> {
         self.blocks.resolve(heads)
     }
 
@@ -365,7 +365,7 @@ impl LogQuery {
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct CompiledQuery {
-    clauses: Vec<Vec<BitPositions>>,
+    clauses: Vec<Vec<[u16; 3]>>,
 }
 
 impl CompiledQuery {
@@ -373,12 +373,12 @@ impl CompiledQuery {
     ///
     /// Without any clause, every block is a candidate. A clause without values never matches, so that
     /// no block is a candidate: leave out clauses that mean "any".
-    pub fn new(clauses: Vec<Vec<BitPositions>>) -> Self {
+    pub fn new(clauses: Vec<Vec<[u16; 3]>>) -> Self {
         Self { clauses }
     }
 
     /// Returns the clauses: first the addresses, then the topic positions that are not "any".
-    pub fn clauses(&self) -> &[Vec<BitPositions>] {
+    pub fn clauses(&self) -> &[Vec<[u16; 3]>] {
         &self.clauses
     }
 
@@ -499,7 +499,7 @@ impl QueryLimits {
     }
 }
 
-/// Error of reading a query, of the signature of an event, or of the limits of a query.
+/// Error of reading a query or the signature of an event, or of the blocks or the limits of a query.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueryError {
@@ -589,6 +589,53 @@ pub enum QueryError {
         found: u64,
         /// Maximum number of blocks.
         limit: u64,
+    },
+    /// The query selects the pending block. geth rejects such a query; reth answers with its own
+    /// candidate block.
+    #[error("logs of the pending block can't be queried")]
+    Pending,
+    /// The node does not know the block of the tag, for example before the first finalised block.
+    #[error("the number of the {0} block is not known")]
+    UnknownTag(&'static str),
+    /// The last block of the range precedes the first block. For ranges with tags, older versions
+    /// of geth answer with an empty list.
+    #[error("the range begins at block {first} and ends before it, at {last}")]
+    Reversed {
+        /// Number of the first block of the range.
+        first: u64,
+        /// Number of the last block of the range.
+        last: u64,
+    },
+    /// The range ends after the head. The logs of blocks that do not exist yet cannot be complete.
+    #[error("block range extends beyond the head: block {last}, the head is {head}")]
+    BeyondHead {
+        /// Number of the last block of the range.
+        last: u64,
+        /// Number of the head.
+        head: u64,
+    },
+    /// The range begins after the head and has no last block. geth rejects such a range. Older
+    /// versions of reth answer with an empty list, which proves nothing.
+    #[error("the range begins at block {first}, after the head {head}")]
+    BeginsAfterHead {
+        /// Number of the first block of the range.
+        first: u64,
+        /// Number of the head.
+        head: u64,
+    },
+    /// The range begins before the first block whose logs the node still has.
+    #[error("the range begins at block {first}, but the node has pruned blocks before {earliest}")]
+    Pruned {
+        /// Number of the first block of the range.
+        first: u64,
+        /// Number of the first block that is not pruned.
+        earliest: u64,
+    },
+    /// The last topic position is "any", which the `Filter` of `alloy-rpc-types-eth` cannot store.
+    #[error("position {position} of the topics is last and \"any\", which a Filter cannot store")]
+    TrailingWildcard {
+        /// Index of the last topic position, from 0.
+        position: usize,
     },
 }
 

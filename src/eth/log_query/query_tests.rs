@@ -6,7 +6,7 @@ use alloc::{format, vec};
 
 use alloy_primitives::{Address, B256, Bytes, Log, U256, address, b256};
 
-use super::{BlockSelection, BlockTag, Heads, LogQuery, ResolveError, ResolvedBlocks};
+use super::{BlockSelection, BlockTag, Heads, LogQuery, QueryError, ResolvedBlocks};
 use super::{Semantics, TopicSet};
 use crate::eth::bloom::{self, BloomAnswer};
 
@@ -48,7 +48,7 @@ fn geth_test_filters() {
     let (latest, finalized) = (BlockTag::Latest, BlockTag::Finalized);
     let all = || LogQuery::new().from_block(0).to_block(latest);
     let range = |from: BlockTag, to: BlockTag| LogQuery::new().from_block(from).to_block(to);
-    let rows: Vec<(LogQuery, Result<Vec<usize>, ResolveError>)> = vec![
+    let rows: Vec<(LogQuery, Result<Vec<usize>, QueryError>)> = vec![
         (all().address(CONTRACT).topic0([one, two, three, four]), Ok(vec![0, 2, 4])),
         (range(900.into(), 999.into()).address(CONTRACT).topic0(three), Ok(vec![])),
         (range(990.into(), latest).address(CONTRACT_2).topic0(three), Ok(vec![3])),
@@ -60,13 +60,13 @@ fn geth_test_filters() {
         (range(finalized, latest), Ok(vec![3, 4])),
         (range(finalized, finalized), Ok(vec![3])),
         // geth's table has an empty list here; later versions of geth return an error.
-        (range(latest, finalized), Err(ResolveError::Reversed { first: 1_000, last: 999 })),
-        (range(BlockTag::Safe, latest), Err(ResolveError::UnknownTag("safe"))),
-        (range(BlockTag::Safe, BlockTag::Safe), Err(ResolveError::UnknownTag("safe"))),
-        (range(latest, BlockTag::Safe), Err(ResolveError::UnknownTag("safe"))),
-        (range(BlockTag::Pending, BlockTag::Pending), Err(ResolveError::Pending)),
-        (range(latest, BlockTag::Pending), Err(ResolveError::Pending)),
-        (range(BlockTag::Pending, latest), Err(ResolveError::Pending)),
+        (range(latest, finalized), Err(QueryError::Reversed { first: 1_000, last: 999 })),
+        (range(BlockTag::Safe, latest), Err(QueryError::UnknownTag("safe"))),
+        (range(BlockTag::Safe, BlockTag::Safe), Err(QueryError::UnknownTag("safe"))),
+        (range(latest, BlockTag::Safe), Err(QueryError::UnknownTag("safe"))),
+        (range(BlockTag::Pending, BlockTag::Pending), Err(QueryError::Pending)),
+        (range(latest, BlockTag::Pending), Err(QueryError::Pending)),
+        (range(BlockTag::Pending, latest), Err(QueryError::Pending)),
     ];
     assert_eq!(rows.len(), 17);
     let heads = Heads { finalized: Some(999), ..Heads::latest(1_000) };
@@ -163,8 +163,8 @@ fn a_hash_and_a_range_replace_each_other() {
 /// before 10 are pruned.
 #[test]
 fn ranges_resolve_as_on_a_pruned_node() {
-    use ResolveError as E;
-    type Row = (Option<BlockTag>, Option<BlockTag>, Result<(u64, u64), ResolveError>);
+    use QueryError as E;
+    type Row = (Option<BlockTag>, Option<BlockTag>, Result<(u64, u64), QueryError>);
     let heads = Heads { earliest: 10, latest: 100, safe: Some(90), finalized: Some(80) };
     let rows: [Row; 16] = [
         (None, None, Ok((100, 100))),
@@ -225,13 +225,13 @@ fn compiled_clauses() {
 /// Each message names the requested block and the available one.
 #[test]
 fn messages() {
-    let message = |error: ResolveError| -> String { format!("{error}") };
+    let message = |error: QueryError| -> String { format!("{error}") };
     assert_eq!(
-        message(ResolveError::BeyondHead { last: 101, head: 100 }),
+        message(QueryError::BeyondHead { last: 101, head: 100 }),
         "block range extends beyond the head: block 101, the head is 100"
     );
     assert_eq!(
-        message(ResolveError::Pruned { first: 9, earliest: 10 }),
+        message(QueryError::Pruned { first: 9, earliest: 10 }),
         "the range begins at block 9, but the node has pruned blocks before 10"
     );
 }

@@ -32,7 +32,7 @@ use alloy_primitives::{B256, Log};
 use crate::eth::bloom;
 
 pub use proof::ReceiptProof;
-pub use reader::{ReceiptLimits, ReceiptsReader, SingleReceipt, SingleReceipts};
+pub use reader::{ReceiptLimits, ReceiptsReader, SingleReceipts};
 pub use verify::{BloomAgreement, VerifiedBlock, VerifiedLog, VerifiedReceipts};
 
 /// The type byte of deposit receipts on chains of the OP stack.

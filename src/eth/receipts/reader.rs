@@ -214,7 +214,7 @@ impl ReceiptsReader {
     }
 
     /// Reads the receipt that `eth_getTransactionReceipt` returns, or `null`.
-    pub fn single(self) -> impl for<'de> DeserializeSeed<'de, Value = Option<SingleReceipt>> {
+    pub fn single(self) -> impl for<'de> DeserializeSeed<'de, Value = Option<SingleReceipts>> {
         OrNull(FromObject(self))
     }
 
@@ -237,10 +237,6 @@ impl ReceiptsReader {
     }
 }
 
-/// One receipt of a block, from JSON.
-#[derive(Debug)]
-pub struct SingleReceipt(JsonReceipt);
-
 /// Receipts of a block that are read one by one, in any order.
 #[derive(Debug)]
 pub struct SingleReceipts {
@@ -254,17 +250,19 @@ impl SingleReceipts {
         self.reader
     }
 
-    /// Adds a receipt.
+    /// Adds a receipt that [`single`](ReceiptsReader::single) has read.
     ///
     /// # Errors
     /// Returns a [`ReceiptsError`] if a limit is exceeded.
-    pub fn add(&mut self, receipt: SingleReceipt) -> Result<(), ReceiptsError> {
+    pub fn add(&mut self, single: Self) -> Result<(), ReceiptsError> {
         let room = &mut self.reader.room;
-        room.receipt().map_err(ReceiptsError::Json)?;
-        for log in &receipt.0.entry.receipt.logs {
-            room.log(log.topics().len(), log.data.data.len()).map_err(ReceiptsError::Json)?;
+        for receipt in single.read {
+            room.receipt().map_err(ReceiptsError::Json)?;
+            for log in &receipt.entry.receipt.logs {
+                room.log(log.topics().len(), log.data.data.len()).map_err(ReceiptsError::Json)?;
+            }
+            self.read.push(receipt);
         }
-        self.read.push(receipt.0);
         Ok(())
     }
 
@@ -281,11 +279,15 @@ impl SingleReceipts {
 struct FromObject(ReceiptsReader);
 
 impl<'de> DeserializeSeed<'de> for FromObject {
-    type Value = SingleReceipt;
+    type Value = SingleReceipts;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<SingleReceipt, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(
+        self,
+        deserializer: D,
+    ) -> Result<SingleReceipts, D::Error> {
         let mut room = self.0.room;
-        Object::<JsonReceipt>::new(&mut room).deserialize(deserializer).map(SingleReceipt)
+        let receipt = Object::<JsonReceipt>::new(&mut room).deserialize(deserializer)?;
+        Ok(SingleReceipts { reader: self.0, read: [receipt].into() })
     }
 }
 

@@ -10,7 +10,7 @@ use chainsieve_lanes::simd::Backend;
 
 use super::reader::Types;
 use super::{BlockReceipts, DEPOSIT_TYPE, Form, Outcome, Receipt, ReceiptEntry, ReceiptsError};
-use crate::eth::bloom::{self, BitPositions};
+use crate::eth::bloom;
 
 impl BlockReceipts {
     /// Decodes an RLP list of all receipts, each with its filter.
@@ -276,7 +276,7 @@ impl<'a> Fields<'a> {
 /// distinct. Hashing each value once saves most of the work.
 pub(super) struct LogBlooms {
     /// Bit positions of the distinct values.
-    positions: Vec<BitPositions>,
+    positions: Vec<[u16; 3]>,
     /// Indices in `positions` of all values of all logs, in the order of the receipts.
     values: Vec<u32>,
     /// For each receipt, the offset in `values` at which its values end.

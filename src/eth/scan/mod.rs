@@ -28,7 +28,7 @@ use slices::{Select, TILE, Task, Tile, ValueColumns};
 use crate::eth::bloom::{BYTES, Blooms, contains};
 use crate::eth::log_query::CompiledQuery;
 
-pub use query_set::{Hits, QueryId, QuerySet};
+pub use query_set::{Hits, QuerySet};
 
 /// Returns the indices of the filters whose blocks may contain a match, ascending.
 ///

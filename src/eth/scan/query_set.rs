@@ -11,22 +11,6 @@ use super::slices::{Select, TILE, Task, Tile, ValueColumns, columns_of, for_each
 use crate::eth::bloom::{BYTES, Blooms};
 use crate::eth::log_query::CompiledQuery;
 
-/// Id of a query in a [`QuerySet`]: 0 for the first inserted query, 1 for the next, and so on.
-///
-/// `serde` writes the number. The number means nothing without its [`QuerySet`].
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
-#[serde(transparent)]
-pub struct QueryId(u32);
-
-impl QueryId {
-    /// Returns the id as a number, for example as an index into the caller's table of queries.
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
 /// Queries that are scanned together over numbered blocks. Each query has its own first block.
 ///
 /// Chunks of filters may be scanned in any order and size. A query may be inserted after blocks
@@ -118,13 +102,18 @@ impl QuerySet {
         Self { backend, ..self }
     }
 
-    /// Adds a query that is answered for blocks from `from_block` on; returns its id.
-    pub fn insert(&mut self, query: CompiledQuery, from_block: u64) -> QueryId {
-        let id = u32::try_from(self.queries.len()).expect("fewer than 2^32 queries");
+    /// Adds a query that is answered for blocks from `from_block` on. Returns its id: 0 for the first
+    /// query, 1 for the next, and so on.
+    ///
+    /// # Panics
+    /// Panics if the set has 2³² queries.
+    pub fn insert(&mut self, query: CompiledQuery, from_block: u64) -> usize {
+        let id = self.queries.len();
+        assert!(u32::try_from(id).is_ok(), "fewer than 2^32 queries");
         let missing = self.scanned.intersection(&(from_block..u64::MAX));
         let clauses = clauses_in_columns(&query);
         self.queries.push(Member { query, clauses, from_block, missing });
-        QueryId(id)
+        id
     }
 
     /// Returns the number of queries.
@@ -204,7 +193,7 @@ impl QuerySet {
         pairs.sort_unstable();
         let mut hits = Hits::default();
         for (place, number) in pairs {
-            hits.push(first_block + place as u64, QueryId(number));
+            hits.push(first_block + place as u64, number as usize);
         }
         hits
     }
@@ -247,8 +236,8 @@ impl QuerySet {
     }
 
     /// Returns the [pending](Self::pending) blocks of one query; empty for an unknown id.
-    pub fn pending_of(&self, id: QueryId) -> &[Range<u64>] {
-        self.queries.get(id.index()).map_or(&[], |member| member.missing.as_slice())
+    pub fn pending_of(&self, id: usize) -> &[Range<u64>] {
+        self.queries.get(id).map_or(&[], |member| member.missing.as_slice())
     }
 
     /// Forgets that blocks from `block` on were scanned, because a reorganisation replaced them.
@@ -291,10 +280,10 @@ impl Found {
             }
             (*count, start) = (start, end);
         }
-        hits.ids.resize(start, QueryId(0));
+        hits.ids.resize(start, 0);
         for (block, query) in self.pairs.drain(..) {
             let place = &mut ends[usize::from(block)];
-            hits.ids[*place] = QueryId(query);
+            hits.ids[*place] = query as usize;
             *place += 1;
         }
     }
@@ -310,7 +299,7 @@ pub struct Hits {
     blocks: Vec<u64>,
     /// For each block, the index in `ids` at which the ids of its queries end.
     ends: Vec<usize>,
-    ids: Vec<QueryId>,
+    ids: Vec<usize>,
 }
 
 impl Hits {
@@ -325,14 +314,14 @@ impl Hits {
     }
 
     /// Returns the numbers of the blocks, ascending, each with the ids of its queries, ascending.
-    pub fn iter(&self) -> impl Iterator<Item = (u64, &[QueryId])> {
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &[usize])> {
         let starts = core::iter::once(&0).chain(&self.ends);
         let ids = starts.zip(&self.ends).map(|(&start, &end)| &self.ids[start..end]);
         self.blocks.iter().copied().zip(ids)
     }
 
     /// Adds a hit, in the block of the preceding hit or in a block after it.
-    fn push(&mut self, block: u64, id: QueryId) {
+    fn push(&mut self, block: u64, id: usize) {
         if self.blocks.last() == Some(&block) {
             self.ends.pop();
         } else {
@@ -348,7 +337,7 @@ impl serde::Serialize for Hits {
         #[derive(serde::Serialize)]
         struct Hit<'a> {
             block: u64,
-            queries: &'a [QueryId],
+            queries: &'a [usize],
         }
         serializer.collect_seq(self.iter().map(|(block, queries)| Hit { block, queries }))
     }

@@ -11,7 +11,7 @@ use core::hint::black_box;
 use chainsieve_lanes::bits::transpose::Row;
 use chainsieve_lanes::simd::{Kernel, Lanes, prefetch};
 
-use crate::eth::bloom::{BitPositions, byte_and_mask};
+use crate::eth::bloom::byte_and_mask;
 
 /// Number of filters that are tested together: each test is run on all remaining filters before the
 /// next test starts.
@@ -28,7 +28,7 @@ pub(super) fn index_of(position: u16) -> u16 {
 }
 
 /// Stores a value in a lane of a tile.
-pub(super) fn fill_tile(tile: &mut ValueTile, lane: usize, value: BitPositions) {
+pub(super) fn fill_tile(tile: &mut ValueTile, lane: usize, value: [u16; 3]) {
     for (indices, position) in tile.iter_mut().zip(value) {
         indices[lane] = u32::from(index_of(position));
     }
@@ -93,7 +93,7 @@ pub(super) fn stages(required: &[Required], blooms: &[Row]) -> Vec<Stage> {
 /// The values of a clause that has several values.
 #[derive(Debug, Clone)]
 pub(super) struct Values {
-    positions: Vec<BitPositions>,
+    positions: Vec<[u16; 3]>,
     /// Values in tiles of 16; unused lanes of the last tile repeat its last value. Empty if SIMD
     /// lanes do not pay off.
     tiles: Vec<ValueTile>,
@@ -101,7 +101,7 @@ pub(super) struct Values {
 
 impl Values {
     /// Prepares values, at least one. If `in_lanes` is `true`, 16 values are tested at a time.
-    pub(super) fn new(positions: &[BitPositions], in_lanes: bool) -> Self {
+    pub(super) fn new(positions: &[[u16; 3]], in_lanes: bool) -> Self {
         let tiles = positions.chunks(16).filter(|_| in_lanes).map(|values| {
             let mut tile = [[0; 16]; 3];
             for lane in 0..16 {

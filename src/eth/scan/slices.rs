@@ -9,7 +9,6 @@ use chainsieve_lanes::bits::transpose::{BITS, Column, ROWS, Row, column_of, tran
 use chainsieve_lanes::simd::{Backend, Kernel, Lanes};
 
 use super::rows::index_of;
-use crate::eth::bloom::BitPositions;
 
 /// Number of filters that are transposed at a time.
 pub(super) const TILE: usize = ROWS;
@@ -18,7 +17,7 @@ pub(super) const TILE: usize = ROWS;
 pub(super) type ValueColumns = [u16; 3];
 
 /// Returns the columns of each value.
-pub(super) fn columns_of(values: &[BitPositions]) -> Vec<ValueColumns> {
+pub(super) fn columns_of(values: &[[u16; 3]]) -> Vec<ValueColumns> {
     let column = |position| column_of(usize::from(index_of(position)));
     let column = |position| u16::try_from(column(position)).expect("below 2048");
     values.iter().map(|value| value.map(column)).collect()

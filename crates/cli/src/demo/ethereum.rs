@@ -197,7 +197,7 @@ pub(super) fn finality(page: &mut Page) -> anyhow::Result<Value> {
         Update::from_ssz(&update, UpdateKind::Full, Fork::Fulu, preset)?,
         Update::from_ssz(&finality, UpdateKind::Finality, Fork::Fulu, preset)?,
     ];
-    let [first, last] = updates.each_ref().map(|update| update.aggregate.participants());
+    let [first, last] = updates.each_ref().map(|update| update.aggregate.participation().signed);
     // The time at which the answers were given, so that all runs are equal.
     let slots = updates.iter().map(|update| update.signature_slot);
     let now = network.time_of_slot(slots.max().unwrap_or_default());

@@ -10,9 +10,7 @@ use std::time::{Duration, Instant};
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::anchor::network::Network;
-use chainsieve::eth::anchor::sync::{
-    Action, Answer, Event, OpenQuestion, Question, QuestionId, Syncer,
-};
+use chainsieve::eth::anchor::sync::{Action, Answer, Event, OpenQuestion, QuestionId, Syncer};
 use chainsieve::eth::anchor::sync_committee::{
     self, Anchor, Bootstrap, LightClient, Request, Update,
 };
@@ -224,7 +222,7 @@ impl BeaconClient {
             let came = match open.filter(|_| !is_sent) {
                 Some(open) if !is_prompt => {
                     let server = &self.servers[open.server];
-                    Some((open, ask(server, open.question)))
+                    Some((open, ask(server, open.request)))
                 }
                 open => {
                     if let Some(open) = open {
@@ -345,7 +343,7 @@ impl Requests {
         let (server, sender) = (server.clone(), self.sender.clone());
         let request = move || {
             // A callback for notes that panics must not leave the question open for ever.
-            let received = catch_unwind(AssertUnwindSafe(|| ask(&server, question.question)));
+            let received = catch_unwind(AssertUnwindSafe(|| ask(&server, question.request)));
             let ended = |_| Err(RpcError::Transport("the request panicked".into()));
             // Nobody may be there to hear it.
             drop(sender.send((question, received.unwrap_or_else(ended))));
@@ -404,18 +402,16 @@ fn progress(syncer: &Syncer, server: &BeaconServer, from: &mut Option<u64>) {
     }
 }
 
-fn ask(server: &BeaconServer, question: Question) -> Result<Received, RpcError> {
-    match question {
-        Question::Bootstrap(root) => {
+fn ask(server: &BeaconServer, request: Request) -> Result<Received, RpcError> {
+    match request {
+        Request::Bootstrap(root) => {
             server.bootstrap(root).map(|bootstrap| Received::Bootstrap(Box::new(bootstrap)))
         }
-        Question::Light(Request::Updates { start_period, count }) => {
+        Request::Updates { start_period, count } => {
             server.updates(start_period, count).map(Received::Updates)
         }
-        Question::Light(Request::Finality) => {
-            server.finality_update().map(|update| Received::Updates(vec![update]))
-        }
-        Question::Light(Request::Optimistic) => {
+        Request::Finality => server.finality_update().map(|update| Received::Updates(vec![update])),
+        Request::Optimistic => {
             server.optimistic_update().map(|update| Received::Updates(vec![update]))
         }
         other => Err(RpcError::Malformed(format!("{other:?} is not known in this version"))),

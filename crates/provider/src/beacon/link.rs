@@ -352,8 +352,8 @@ impl Search<'_, '_> {
                 RpcError::Malformed(RpcError::words(&node.endpoint().scrub(&error)))
             };
             let proof = proof.map_err(|error| malformed(error.to_string()))?;
-            let shown = proof.verify(header.state_root());
-            Ok(Some(shown.map_err(|error| malformed(error.to_string()))?.nodes))
+            proof.verify(header.state_root()).map_err(|error| malformed(error.to_string()))?;
+            Ok(Some(proof.nodes()))
         };
         self.first(&what, ask, |nodes| {
             let header = Bytes::copy_from_slice(header.rlp());

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::header::BlockRef;
-use chainsieve::eth::receipts::{BlockReceipts, ReceiptLimits, ReceiptsReader, SingleReceipt};
+use chainsieve::eth::receipts::{BlockReceipts, ReceiptLimits, ReceiptsReader, SingleReceipts};
 use serde::Deserialize;
 use serde::de::DeserializeSeed as _;
 use serde_json::json;
@@ -370,7 +370,7 @@ impl Node {
         transactions: &[B256],
         number: u64,
         reader: ReceiptsReader,
-    ) -> Result<Option<Vec<Option<SingleReceipt>>>, RpcError> {
+    ) -> Result<Option<Vec<Option<SingleReceipts>>>, RpcError> {
         let calls: Vec<Call> = transactions.iter().map(|hash| single(*hash)).collect();
         let mut caller = self.caller.clone();
         caller.transport.max_body = caller.transport.max_body.min(MAX_TOGETHER);

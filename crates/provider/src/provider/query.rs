@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log_query::{
-    BlockSelection, BlockTag, Heads, LogQuery, ResolveError, ResolvedBlocks,
+    BlockSelection, BlockTag, Heads, LogQuery, QueryError, ResolvedBlocks,
 };
 
 use crate::error::FetchError;
@@ -54,7 +54,7 @@ pub(crate) fn resolve(
     };
     let names = |tag: BlockTag| [from, to].contains(&Some(tag));
     if names(BlockTag::Pending) {
-        return Err(FetchError::Blocks(ResolveError::Pending));
+        return Err(FetchError::Blocks(QueryError::Pending));
     }
     let mut warnings = Vec::new();
     let needs_one = asks == Asks::Chain;

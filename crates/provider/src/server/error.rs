@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
-use chainsieve::eth::log_query::{QueryError, ResolveError};
+use chainsieve::eth::log_query::QueryError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -152,22 +152,17 @@ impl From<QueryError> for Refusal {
                 format!("invalid argument 0: {both}, choose one or the other")
             }
             QueryError::TooManyPositions { .. } => "exceed max topics".to_owned(),
+            QueryError::Reversed { .. } | QueryError::BeginsAfterHead { .. } => {
+                "invalid block range params".to_owned()
+            }
+            QueryError::Pending => "pending blocks are not supported".to_owned(),
+            QueryError::BeyondHead { last, head } => return Self::BeyondHead { last, head },
+            QueryError::UnknownTag(tag) => {
+                return Self::UnknownBlock(format!("{tag} block not found"));
+            }
+            error @ QueryError::Pruned { .. } => error.to_string(),
             error => format!("invalid argument 0: {error}"),
         })
-    }
-}
-
-impl From<ResolveError> for Refusal {
-    fn from(error: ResolveError) -> Self {
-        match error {
-            ResolveError::BeyondHead { last, head } => Self::BeyondHead { last, head },
-            ResolveError::Reversed { .. } | ResolveError::BeginsAfterHead { .. } => {
-                Self::Params("invalid block range params".to_owned())
-            }
-            ResolveError::Pending => Self::Params("pending blocks are not supported".to_owned()),
-            ResolveError::UnknownTag(tag) => Self::UnknownBlock(format!("{tag} block not found")),
-            error => Self::Params(error.to_string()),
-        }
     }
 }
 

@@ -10,8 +10,7 @@ use chainsieve::eth::chain_profile::ReceiptsScope;
 use chainsieve::eth::header::{BlockRef, ChainBlock};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{
-    BlockSelection, BlockTag, CompiledQuery, Heads, LogQuery, ResolveError, ResolvedBlocks,
-    Semantics,
+    BlockSelection, BlockTag, CompiledQuery, Heads, LogQuery, QueryError, ResolvedBlocks, Semantics,
 };
 use chainsieve::eth::scan;
 
@@ -409,7 +408,7 @@ impl Proven {
         let query = LogQuery::new().from_block(tag).to_block(tag);
         let number = match query.resolve(&heads) {
             Ok(ResolvedBlocks::Range { first, .. }) => first,
-            Ok(ResolvedBlocks::AtHash(_)) | Err(ResolveError::BeyondHead { .. }) => {
+            Ok(ResolvedBlocks::AtHash(_)) | Err(QueryError::BeyondHead { .. }) => {
                 return Ok(None);
             }
             Err(error) => return Err(error.into()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::anchor::network::Network;
-use chainsieve::eth::anchor::sync_committee::{LightClient, StoredError};
+use chainsieve::eth::anchor::sync_committee::{DecodeError, LightClient};
 use chainsieve_provider::{AnchorSource, BeaconClient, BeaconError, FileError};
 use testkit::eth::beacon_server::{BeaconServer, Quirk};
 use testkit::eth::beacon_world::at;
@@ -145,7 +145,7 @@ fn a_damaged_file_is_an_error_that_names_it() {
     let text = String::from_utf8(whole).expect("a text");
     let expected = LightClient::from_json(&text, Network::mainnet(), Duration::ZERO);
     let expected = expected.map(drop).expect_err("another network");
-    assert!(matches!(expected, StoredError::OtherNetwork { .. }), "{expected}");
+    assert!(matches!(expected, DecodeError::OtherNetwork { .. }), "{expected}");
     assert_eq!(why, expected.to_string());
     // A restart replaces a damaged file.
     fs::write(folder.file(), b"{").expect("written");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use chainsieve::eth::audit::{AuditError, Status, Undecidable};
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::log::LocatedLog;
-use chainsieve::eth::log_query::{BlockSelection, BlockTag, ResolveError};
+use chainsieve::eth::log_query::{BlockSelection, BlockTag, QueryError};
 use chainsieve_provider::{
     BuildError, Builder, FetchError, FollowError, LogQuery, LogsError, Provider, RpcError, Warning,
 };
@@ -148,7 +148,7 @@ fn one_node_that_has_the_last_block_is_enough_for_logs() {
         assert_eq!(provider.logs(&from_newest).expect("proven").blocks, 20..=35);
         // The audit fails: it needs an answer of each node, and the head of one node is before the
         // range's last block.
-        let beyond = |last, head| FetchError::Blocks(ResolveError::BeyondHead { last, head });
+        let beyond = |last, head| FetchError::Blocks(QueryError::BeyondHead { last, head });
         assert_eq!(provider.audit(&query).err(), Some(beyond(35, 20)));
         let query = query.to_block(41);
         assert!(

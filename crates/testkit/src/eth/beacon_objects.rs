@@ -221,13 +221,14 @@ impl Parts {
         let padded = |branch: &[B256], depth: usize| {
             [vec![B256::ZERO; depth - branch.len()], branch.to_vec()].concat()
         };
-        let (committee, committee_branch) = if let Some(next) = &update.next_committee {
-            ((*next.committee).clone(), padded(&next.branch, committee_depth))
-        } else {
-            let keys = vec![FixedBytes::ZERO; preset.sync_committee_size()].into();
-            let empty = SyncCommittee { keys, aggregate: FixedBytes::ZERO };
-            (empty, vec![B256::ZERO; committee_depth])
-        };
+        let (committee, committee_branch) =
+            if let Some((committee, branch)) = &update.next_committee {
+                ((**committee).clone(), padded(branch, committee_depth))
+            } else {
+                let keys = vec![FixedBytes::ZERO; preset.sync_committee_size()].into();
+                let empty = SyncCommittee { keys, aggregate: FixedBytes::ZERO };
+                (empty, vec![B256::ZERO; committee_depth])
+            };
         let finality = update.finality.as_ref();
         let finalized = finality.and_then(|finality| finality.header.clone()).unwrap_or_default();
         let branch = finality.map(|finality| &finality.branch[..]).unwrap_or_default();

@@ -13,8 +13,7 @@ use blst::min_pk::{AggregatePublicKey, SecretKey};
 use chainsieve::eth::anchor::network::{Fork, Network, Preset};
 use chainsieve::eth::anchor::sync_committee::{
     Action, BeaconHeader, BlobGas, Bootstrap, Event, ExecutionHeader, ExecutionProof, Finality,
-    LightClient, LightClientError, LightClientHeader, NextCommittee, SyncAggregate, SyncCommittee,
-    Update,
+    LightClient, LightClientError, LightClientHeader, SyncAggregate, SyncCommittee, Update,
 };
 use serde_json::{Value, json};
 
@@ -411,9 +410,9 @@ impl World {
         let (attested, state) = self.block(draft.attested, root);
         let (finality, current) = state_indices(fork);
         let next = self.network.period_of_slot(draft.attested) + 1;
-        let next_committee = draft.committee.then(|| NextCommittee {
-            committee: Arc::clone(&self.members(next).committee),
-            branch: state.branch(current + 1),
+        let next_committee = draft.committee.then(|| {
+            let committee = Arc::clone(&self.members(next).committee);
+            (committee, state.branch(current + 1))
         });
         let finality =
             draft.finalized.map(|_| Finality { header: finalized, branch: state.branch(finality) });

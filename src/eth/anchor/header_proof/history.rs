@@ -71,7 +71,9 @@ pub struct History {
     epoch_roots: &'static [[u8; 32]],
     historical_roots: &'static [[u8; 32]],
     merge: u64,
-    summaries: Option<KnownSummaries>,
+    /// Summaries of all periods since Capella, and how far a block that they show can be believed.
+    pub(super) summaries: Vec<HistoricalSummary>,
+    pub(super) grade: Grade,
 }
 
 impl History {
@@ -83,7 +85,8 @@ impl History {
             epoch_roots: EPOCH_ROOTS.as_chunks().0,
             historical_roots: HISTORICAL_ROOTS.as_chunks().0,
             merge: 15_537_394,
-            summaries: None,
+            summaries: Vec::new(),
+            grade: Grade::OwnWord,
         }
     }
 
@@ -97,18 +100,32 @@ impl History {
     /// The history of another network, of which this library embeds no lists: only blocks since
     /// Capella can be proven.
     pub const fn of(forks: ForkSlots) -> Self {
-        Self { forks, epoch_roots: &[], historical_roots: &[], merge: 0, summaries: None }
+        Self {
+            forks,
+            epoch_roots: &[],
+            historical_roots: &[],
+            merge: 0,
+            summaries: Vec::new(),
+            grade: Grade::OwnWord,
+        }
     }
 
-    /// Adds historical summaries, which replace earlier ones.
+    /// Adds the summaries of all periods since Capella, which replace earlier ones.
+    ///
+    /// `grade` says how far a block under these summaries can be believed: what [`SummariesProof::verify`]
+    /// returned, or the caller's own reason to believe the list.
     #[must_use]
-    pub fn with_summaries(mut self, summaries: KnownSummaries) -> Self {
-        self.set_summaries(summaries);
+    pub fn with_summaries(mut self, summaries: Vec<HistoricalSummary>, grade: Grade) -> Self {
+        self.set_summaries(summaries, grade);
         self
     }
 
-    pub(in crate::eth::anchor) fn set_summaries(&mut self, summaries: KnownSummaries) {
-        self.summaries = Some(summaries);
+    pub(in crate::eth::anchor) fn set_summaries(
+        &mut self,
+        summaries: Vec<HistoricalSummary>,
+        grade: Grade,
+    ) {
+        (self.summaries, self.grade) = (summaries, grade);
     }
 
     /// Returns the slots at which the form of proofs changes.
@@ -116,9 +133,9 @@ impl History {
         &self.forks
     }
 
-    /// Returns the known historical summaries.
-    pub const fn summaries(&self) -> Option<&KnownSummaries> {
-        self.summaries.as_ref()
+    /// Returns the known historical summaries, the first period since Capella first.
+    pub fn summaries(&self) -> &[HistoricalSummary] {
+        &self.summaries
     }
 
     /// Returns the number of the first block after the blocks that the embedded epochs cover: the
@@ -128,7 +145,7 @@ impl History {
     }
 
     /// Returns the root of an epoch of 8,192 blocks from before the Merge; `None` if it is not
-    /// embedded. [`EpochRecord`] computes it from blocks.
+    /// embedded. [`epoch_root`] computes it from blocks.
     pub fn epoch_root(&self, epoch: u64) -> Option<B256> {
         element(self.epoch_roots, epoch).map(B256::new)
     }
@@ -143,11 +160,10 @@ impl History {
     /// Returns the root over the blocks of the period of a slot since Capella, and the number of
     /// known summaries.
     pub(super) fn summary_root(&self, slot: u64) -> (Option<B256>, usize) {
-        let list = self.summaries().map_or(&[][..], KnownSummaries::summaries);
         // The first summary is that of the period in which Capella began.
         let period = (slot / PERIOD_SLOTS).checked_sub(self.forks.capella / PERIOD_SLOTS);
-        let root = period.and_then(|period| element(list, period));
-        (root.map(|summary| summary.block_summary_root), list.len())
+        let root = period.and_then(|period| element(&self.summaries, period));
+        (root.map(|summary| summary.block_summary_root), self.summaries.len())
     }
 
     /// Returns the root of the embedded list of epochs, as EIP-7643 defines it:
@@ -184,55 +200,23 @@ fn list_root<const DEPTH: usize>(elements: &[[u8; 32]]) -> [u8; 32] {
 /// Number of blocks in an epoch of the accumulator.
 pub const EPOCH_BLOCKS: u64 = 8192;
 
-/// Computes the root of an epoch: of the hashes and total difficulties of up to 8,192 blocks.
+/// Computes the root of an epoch: of the hashes of up to 8,192 blocks, each with the total difficulty up
+/// to and including it. Returns `None` if there are more blocks.
 ///
 /// The root is the `Accumulator` entry of an archive, and
-/// [`epoch_root`](super::History::epoch_root) of the epoch. It also commits to the number of
+/// [`epoch_root`](History::epoch_root) of the epoch. It also commits to the number of
 /// blocks, so no block can be left out.
 ///
 /// Source: `EpochRecord` of EIP-7643, `hash_tree_root(List[HeaderRecord, 8192])`.
 ///
 /// # Cost
 /// Two SHA-256 hashes of 64 bytes for each block. Memory is 14 nodes.
-#[derive(Debug, Clone)]
-pub struct EpochRecord {
-    records: ListRoot<13>,
-}
-
-impl EpochRecord {
-    /// Creates a record without blocks.
-    pub const fn new() -> Self {
-        Self { records: ListRoot::new() }
-    }
-
-    /// Adds the next block: its hash, and the total difficulty up to and including it.
-    ///
-    /// Returns `false`, and adds nothing, if the epoch already has [`EPOCH_BLOCKS`] blocks.
-    #[must_use]
-    pub fn push(&mut self, hash: B256, total_difficulty: U256) -> bool {
-        self.records.push(parent(&hash, &total_difficulty.to_le_bytes()))
-    }
-
-    /// Returns the number of blocks.
-    pub const fn len(&self) -> u64 {
-        self.records.len()
-    }
-
-    /// Returns `true` if there is no block.
-    pub const fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Returns the root of the blocks added so far.
-    pub fn root(&self) -> B256 {
-        self.records.list_root().into()
-    }
-}
-
-impl Default for EpochRecord {
-    fn default() -> Self {
-        Self::new()
-    }
+pub fn epoch_root(blocks: impl IntoIterator<Item = (B256, U256)>) -> Option<B256> {
+    let mut records = ListRoot::<13>::new();
+    let mut blocks = blocks.into_iter();
+    let fits =
+        blocks.all(|(hash, difficulty)| records.push(parent(&hash, &difficulty.to_le_bytes())));
+    fits.then(|| records.list_root().into())
 }
 
 /// Length of the fixed part of the SSZ container before its branch: epoch (8) and offset (4).
@@ -265,13 +249,6 @@ pub struct SummariesProof {
     pub branch: Vec<B256>,
 }
 
-/// Historical summaries that a believed beacon state has.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KnownSummaries {
-    summaries: Vec<HistoricalSummary>,
-    grade: Grade,
-}
-
 impl SummariesProof {
     /// Decodes the SSZ container `HistoricalSummariesWithProof`: epoch (u64), offset of the list
     /// (u32), branch, list. Integers are little-endian. The epoch is not kept, because no root
@@ -293,7 +270,7 @@ impl SummariesProof {
         let (branch, list) = rest.split_at_checked(nodes * 32).ok_or(length)?;
         let (branch, _) = branch.as_chunks::<32>();
         Ok(Self {
-            summaries: summaries_from_ssz(list)?,
+            summaries: HistoricalSummary::list_from_ssz(list)?,
             branch: branch.iter().copied().map(B256::new).collect(),
         })
     }
@@ -328,7 +305,8 @@ impl SummariesProof {
         })
     }
 
-    /// Verifies that the state with this root has the summaries.
+    /// Verifies that the state with this root has the summaries, and returns how far a block under these
+    /// summaries can be believed.
     ///
     /// `grade` says why the state root is believed. The length of the branch tells the fork of the
     /// state: 5 nodes are generalised index 59 (Capella, Deneb), 6 are 91 (Electra, Fulu), 11 are
@@ -340,11 +318,7 @@ impl SummariesProof {
     ///
     /// # Cost
     /// Two SHA-256 hashes of 64 bytes for each summary.
-    pub fn verify(
-        self,
-        state_root: B256,
-        grade: Grade,
-    ) -> Result<KnownSummaries, HeaderProofError> {
+    pub fn verify(&self, state_root: B256, grade: Grade) -> Result<Grade, HeaderProofError> {
         let gindex = match self.branch.len() {
             5 => 59,
             6 => 91,
@@ -357,42 +331,27 @@ impl SummariesProof {
         if computed != state_root {
             return Err(HeaderProofError::OtherState { computed, expected: state_root });
         }
-        Ok(KnownSummaries { summaries: self.summaries, grade: grade.of_ancestor() })
+        Ok(grade.of_ancestor())
     }
 }
 
-impl KnownSummaries {
-    /// Takes a list that the caller believes for a reason of its own, with the grade of that
-    /// reason. `ssz` is the bare list: 64 bytes for each summary.
+impl HistoricalSummary {
+    /// Decodes a bare list, 64 bytes for each summary.
     ///
     /// # Errors
     /// Returns [`HeaderProofError::SummariesLength`] if the length is not a multiple of 64.
-    pub fn trusted(ssz: &[u8], grade: Grade) -> Result<Self, HeaderProofError> {
-        Ok(Self { summaries: summaries_from_ssz(ssz)?, grade })
+    pub fn list_from_ssz(list: &[u8]) -> Result<Vec<Self>, HeaderProofError> {
+        let (roots, rest) = list.as_chunks::<32>();
+        let (pairs, odd) = roots.as_chunks::<2>();
+        if !rest.is_empty() || !odd.is_empty() {
+            return Err(HeaderProofError::SummariesLength { found: list.len() });
+        }
+        let summary = |&[block, state]: &[[u8; 32]; 2]| Self {
+            block_summary_root: block.into(),
+            state_summary_root: state.into(),
+        };
+        Ok(pairs.iter().map(summary).collect())
     }
-
-    /// Returns the summaries, the first period since Capella first.
-    pub fn summaries(&self) -> &[HistoricalSummary] {
-        &self.summaries
-    }
-
-    /// Returns the grade of a block that is proven under these summaries.
-    pub fn grade(&self) -> Grade {
-        self.grade
-    }
-}
-
-fn summaries_from_ssz(list: &[u8]) -> Result<Vec<HistoricalSummary>, HeaderProofError> {
-    let (roots, rest) = list.as_chunks::<32>();
-    let (pairs, odd) = roots.as_chunks::<2>();
-    if !rest.is_empty() || !odd.is_empty() {
-        return Err(HeaderProofError::SummariesLength { found: list.len() });
-    }
-    let summary = |&[block, state]: &[[u8; 32]; 2]| HistoricalSummary {
-        block_summary_root: block.into(),
-        state_summary_root: state.into(),
-    };
-    Ok(pairs.iter().map(summary).collect())
 }
 
 /// Returns the root of the list: `hash_tree_root(List[HistoricalSummary, 2**24])`.

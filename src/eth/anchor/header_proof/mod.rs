@@ -37,8 +37,7 @@ use super::merkle_branch;
 use crate::eth::header::{BlockRef, HeaderView};
 
 pub use history::{
-    EPOCH_BLOCKS, EpochRecord, ForkSlots, HistoricalSummary, History, KnownSummaries, PERIOD_SLOTS,
-    SummariesProof,
+    EPOCH_BLOCKS, ForkSlots, HistoricalSummary, History, PERIOD_SLOTS, SummariesProof, epoch_root,
 };
 
 /// The kinds of proofs, as archives number them.
@@ -361,8 +360,7 @@ impl HeaderProof {
                     _ => gloas..u64::MAX,
                 };
                 let (root, known) = history.summary_root(slot);
-                let grade = history.summaries().map_or(Grade::OwnWord, KnownSummaries::grade);
-                (own_fork.contains(&slot), grade, root, known)
+                (own_fork.contains(&slot), history.grade, root, known)
             }
         };
         if !own_fork {

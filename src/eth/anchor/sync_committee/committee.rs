@@ -12,6 +12,7 @@ use bls12_381::{
 };
 use sha2::Sha256;
 
+use super::Participation;
 use super::ssz::{Container, DecodeError, byte_leaves, merkle_root};
 use crate::eth::anchor::merkle_branch;
 use crate::eth::anchor::network::{Network, Preset};
@@ -114,14 +115,15 @@ impl Committee {
     fn signed(&self, aggregate: &SyncAggregate, message: &[u8; 32]) -> bool {
         let signature = G2Affine::from_compressed(&aggregate.signature.0);
         let Some(signature) = Option::<G2Affine>::from(signature) else { return false };
-        if self.points.len() != aggregate.committee_size() {
+        let Participation { signed, of } = aggregate.participation();
+        if self.points.len() != of {
             return false;
         }
         let select = |wanted: bool| {
             let bits = aggregate.bits().zip(&self.points[..]);
             bits.filter(move |(bit, _)| *bit == wanted).map(|(_, point)| point)
         };
-        let key = if aggregate.participants() * 2 > self.points.len() {
+        let key = if signed * 2 > of {
             select(false).fold(self.sum, |sum, point| sum - point)
         } else {
             select(true).fold(G1Projective::identity(), |sum, point| sum + point)
@@ -182,22 +184,13 @@ impl SyncAggregate {
         Ok(Self { bits, signature: FixedBytes::new(fields.array()?) })
     }
 
-    /// Returns the number of members that signed.
-    pub fn participants(&self) -> usize {
-        self.bits.iter().map(|byte| byte.count_ones() as usize).sum()
-    }
-
-    /// Returns the number of members of the committee.
-    pub const fn committee_size(&self) -> usize {
-        self.bits.len() * 8
+    /// Returns how many members of the committee signed.
+    pub fn participation(&self) -> Participation {
+        let signed = self.bits.iter().map(|byte| byte.count_ones() as usize).sum();
+        Participation { signed, of: self.bits.len() * 8 }
     }
 
     fn bits(&self) -> impl Iterator<Item = bool> + '_ {
         self.bits.iter().flat_map(|byte| (0..8).map(move |bit| byte >> bit & 1 == 1))
-    }
-
-    /// Returns `true` if at least two thirds of the committee signed.
-    pub fn is_supermajority(&self) -> bool {
-        self.participants() * 3 >= self.committee_size() * 2
     }
 }

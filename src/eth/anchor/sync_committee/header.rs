@@ -4,8 +4,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use alloy_primitives::{Address, B256, Bloom, Bytes, U256};
-use thiserror::Error;
 
+use super::refusal::LightClientError;
 use super::ssz::{Container, DecodeError, byte_leaves, merkle_root, uint64_leaf};
 use crate::eth::anchor::merkle_branch;
 use crate::eth::anchor::network::{Fork, Network};
@@ -283,34 +283,6 @@ impl BoundExecution {
     }
 }
 
-/// Reason why a light-client header does not bind an execution block.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum BeaconHeaderError {
-    /// The container is older than the header's fork, so that it lacks fields.
-    #[error("a header of slot {slot}, in {fork}, is in a container of an earlier fork")]
-    OldContainer {
-        /// Slot of the header.
-        slot: u64,
-        /// Fork of the slot.
-        fork: Fork,
-    },
-    /// A field is set that the header's fork does not have.
-    #[error("a header of slot {slot}, in {fork}, has execution fields of a later fork")]
-    FieldOfLaterFork {
-        /// Slot of the header.
-        slot: u64,
-        /// Fork of the slot.
-        fork: Fork,
-    },
-    /// The branch does not lead from the execution header or hash to the body's root.
-    #[error("the execution branch of the header of slot {slot} is wrong")]
-    ExecutionBranch {
-        /// Slot of the header.
-        slot: u64,
-    },
-}
-
 /// The form of a light-client header, and the number of levels of the state's tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Layout {
@@ -407,15 +379,15 @@ impl LightClientHeader {
     /// are those of the fork of the header's own slot.
     ///
     /// # Errors
-    /// Returns a [`BeaconHeaderError`] if the container lacks a field of the header's fork, has a field
+    /// Returns a [`LightClientError`] if the container lacks a field of the header's fork, has a field
     /// of a later one, or if the branch is wrong.
-    pub fn bound_execution(&self, network: &Network) -> Result<BoundExecution, BeaconHeaderError> {
+    pub fn bound_execution(&self, network: &Network) -> Result<BoundExecution, LightClientError> {
         let slot = self.beacon.slot;
         let fork = network.fork_at_slot(slot);
         let body = self.beacon.body_root;
-        let old = BeaconHeaderError::OldContainer { slot, fork };
-        let later = BeaconHeaderError::FieldOfLaterFork { slot, fork };
-        let wrong = BeaconHeaderError::ExecutionBranch { slot };
+        let old = LightClientError::OldContainer { slot, fork };
+        let later = LightClientError::FieldOfLaterFork { slot, fork };
+        let wrong = LightClientError::ExecutionBranch { slot };
         if fork < Fork::Capella {
             return if self.execution.is_empty() {
                 Ok(BoundExecution::Nothing)

@@ -10,11 +10,12 @@ use alloy_primitives::{B256, Bytes, FixedBytes};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
-use thiserror::Error;
 
 use super::committee::{Committee, SyncCommittee};
+use super::refusal::LightClientError;
+use super::ssz::{DecodeError, STORED_VERSION};
 use super::update::Bootstrap;
-use super::verify::{self, Known, LightClientError, VerifiedHeader, VerifiedUpdate};
+use super::verify::{self, Known, VerifiedHeader, VerifiedUpdate};
 use super::{Action, Anchor, Checkpoint, Event, Evidence, Participation, Request, Trust};
 use crate::eth::anchor::network::Network;
 use crate::eth::json::message;
@@ -360,54 +361,6 @@ fn anchor(header: VerifiedHeader, evidence: Evidence, trust: Trust) -> Anchor {
     Anchor { beacon, root, execution, evidence, trust }
 }
 
-/// Version of the stored format.
-const VERSION: u32 = 1;
-
-/// Reason why a text is not a stored light client of a network.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum StoredError {
-    /// The text is not JSON, or a member is missing or malformed.
-    #[error("not a stored light client: {0}")]
-    Json(String),
-    /// A format version that this library cannot read.
-    #[error("the light client has format version {0}; this library reads version {VERSION}")]
-    Version(u32),
-    /// The text was changed after it was written.
-    #[error("the light client has the SHA-256 {computed}, but states {stated}")]
-    Checksum {
-        /// SHA-256 of the member `client`.
-        computed: B256,
-        /// The value that the text states.
-        stated: B256,
-    },
-    /// The light client is of another network.
-    #[error("the light client is of the network with validators root {stored}, not {expected}")]
-    OtherNetwork {
-        /// Genesis validators root in the text.
-        stored: B256,
-        /// Genesis validators root of the network that was given.
-        expected: B256,
-    },
-    /// A committee has another size than the network's.
-    #[error("a committee of {found} bytes of keys, expected {expected}")]
-    CommitteeSize {
-        /// Number of bytes.
-        found: usize,
-        /// Number of bytes of the network's committees.
-        expected: usize,
-    },
-    /// A key of a committee is invalid.
-    #[error("key {index} of the sync committee is not a point of the curve, or is infinity")]
-    Key {
-        /// Index of the key in the committee.
-        index: usize,
-    },
-    /// Two members contradict each other.
-    #[error("{0}")]
-    Contradiction(&'static str),
-}
-
 /// The stored text: the client's members, and their checksum.
 #[derive(Serialize, Deserialize)]
 struct Wire<T> {
@@ -447,16 +400,16 @@ impl From<&Committee> for Keys {
 }
 
 impl Keys {
-    fn read(self, network: &Network) -> Result<Committee, StoredError> {
+    fn read(self, network: &Network) -> Result<Committee, DecodeError> {
         let (keys, rest) = self.keys.as_chunks::<48>();
         let expected = network.preset().sync_committee_size();
         if keys.len() != expected || !rest.is_empty() {
             let found = self.keys.len();
-            return Err(StoredError::CommitteeSize { found, expected: expected * 48 });
+            return Err(DecodeError::CommitteeSize { found, expected: expected * 48 });
         }
         let keys = keys.iter().copied().map(FixedBytes::new).collect();
         let listed = SyncCommittee { keys, aggregate: self.aggregate };
-        Committee::new(Arc::new(listed)).map_err(|index| StoredError::Key { index })
+        Committee::new(Arc::new(listed)).map_err(|index| DecodeError::Key { index })
     }
 }
 
@@ -483,7 +436,7 @@ impl LightClient {
         let text = serde_json::to_string(&client).expect("numbers and hex");
         let sha256 = checksum(&text);
         let client = RawValue::from_string(text).expect("JSON");
-        serde_json::to_string(&Wire { version: VERSION, sha256, client }).expect("JSON")
+        serde_json::to_string(&Wire { version: STORED_VERSION, sha256, client }).expect("JSON")
     }
 
     /// Reads what [`to_json`](Self::to_json) wrote. `network` may have a newer fork schedule. `now`
@@ -494,34 +447,34 @@ impl LightClient {
     /// [`Checkpoint::age`](super::Checkpoint::age) becomes at least the age of that header.
     ///
     /// # Errors
-    /// Returns a [`StoredError`] if the text is damaged, or of another network.
+    /// Returns a [`DecodeError`] if the text is damaged, or of another network.
     ///
     /// # Cost
     /// One square root for each key: about 20 ms for each of the two committees.
-    pub fn from_json(text: &str, network: Network, now: Duration) -> Result<Self, StoredError> {
-        let json = |error: serde_json::Error| StoredError::Json(message(&error));
+    pub fn from_json(text: &str, network: Network, now: Duration) -> Result<Self, DecodeError> {
+        let json = |error: serde_json::Error| DecodeError::Stored(message(&error));
         let wire: Wire<&RawValue> = serde_json::from_str(text).map_err(json)?;
-        if wire.version != VERSION {
-            return Err(StoredError::Version(wire.version));
+        if wire.version != STORED_VERSION {
+            return Err(DecodeError::Version(wire.version));
         }
         let computed = checksum(wire.client.get());
         if computed != wire.sha256 {
-            return Err(StoredError::Checksum { computed, stated: wire.sha256 });
+            return Err(DecodeError::Checksum { computed, stated: wire.sha256 });
         }
         let client: Client = serde_json::from_str(wire.client.get()).map_err(json)?;
         let expected = network.genesis_validators_root();
         if client.genesis_validators_root != expected {
             let stored = client.genesis_validators_root;
-            return Err(StoredError::OtherNetwork { stored, expected });
+            return Err(DecodeError::OtherNetwork { stored, expected });
         }
         for anchor in [&client.finalized, &client.optimistic] {
             if anchor.root != anchor.beacon.root() {
-                return Err(StoredError::Contradiction("a beacon header has another root"));
+                return Err(DecodeError::Contradiction("a beacon header has another root"));
             }
         }
         if client.optimistic.beacon.slot < client.finalized.beacon.slot {
             let words = "the optimistic header is older than the finalised one";
-            return Err(StoredError::Contradiction(words));
+            return Err(DecodeError::Contradiction(words));
         }
         let current = client.current_committee.read(&network)?;
         let next = client.next_committee.map(|keys| keys.read(&network)).transpose()?;

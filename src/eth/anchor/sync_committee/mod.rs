@@ -62,6 +62,7 @@ mod committee;
 mod header;
 mod json;
 mod light_client;
+mod refusal;
 mod ssz;
 mod update;
 mod verify;
@@ -76,13 +77,12 @@ use super::Grade;
 
 pub use committee::{SyncAggregate, SyncCommittee};
 pub use header::{
-    BeaconHeader, BeaconHeaderError, BlobGas, BoundExecution, ExecutionHeader, ExecutionProof,
-    LightClientHeader,
+    BeaconHeader, BlobGas, BoundExecution, ExecutionHeader, ExecutionProof, LightClientHeader,
 };
-pub use light_client::{LightClient, StoredError};
+pub use light_client::LightClient;
+pub use refusal::LightClientError;
 pub use ssz::DecodeError;
-pub use update::{Bootstrap, Finality, NextCommittee, Rank, Update, UpdateKind};
-pub use verify::LightClientError;
+pub use update::{Bootstrap, Finality, Update, UpdateKind};
 
 /// Input of a [`LightClient`].
 #[derive(Debug, Clone)]
@@ -113,10 +113,13 @@ pub enum Action {
     },
 }
 
-/// Object that a light client needs next.
+/// Object of the Beacon API that a light client needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Request {
+    /// The bootstrap of the block with this root, from which a light client starts:
+    /// `/eth/v1/beacon/light_client/bootstrap/{root}`.
+    Bootstrap(B256),
     /// The best updates of these periods: `/eth/v1/beacon/light_client/updates`.
     Updates {
         /// First period.

@@ -14,7 +14,10 @@ use thiserror::Error;
 use crate::eth::anchor::merkle_branch::parent;
 use crate::eth::anchor::network::Fork;
 
-/// Reason why bytes or JSON are not a light-client object.
+/// Version of the format of a stored light client.
+pub(super) const STORED_VERSION: u32 = 1;
+
+/// Reason why bytes or JSON are not a light-client object, or a text is not a stored light client.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DecodeError {
@@ -104,6 +107,45 @@ pub enum DecodeError {
         /// Reason why it is malformed.
         problem: Box<Self>,
     },
+    /// The text of a stored light client is not JSON, or a member is missing or malformed.
+    #[error("not a stored light client: {0}")]
+    Stored(String),
+    /// A format version of a stored light client that this library cannot read.
+    #[error("the light client has format version {0}; this library reads version {STORED_VERSION}")]
+    Version(u32),
+    /// The text of a stored light client was changed after it was written.
+    #[error("the light client has the SHA-256 {computed}, but states {stated}")]
+    Checksum {
+        /// SHA-256 of the member `client`.
+        computed: B256,
+        /// The value that the text states.
+        stated: B256,
+    },
+    /// The stored light client is of another network.
+    #[error("the light client is of the network with validators root {stored}, not {expected}")]
+    OtherNetwork {
+        /// Genesis validators root in the text.
+        stored: B256,
+        /// Genesis validators root of the network that was given.
+        expected: B256,
+    },
+    /// A stored committee has another size than the network's.
+    #[error("a committee of {found} bytes of keys, expected {expected}")]
+    CommitteeSize {
+        /// Number of bytes.
+        found: usize,
+        /// Number of bytes of the network's committees.
+        expected: usize,
+    },
+    /// A key of a stored committee is invalid.
+    #[error("key {index} of the sync committee is not a point of the curve, or is infinity")]
+    Key {
+        /// Index of the key in the committee.
+        index: usize,
+    },
+    /// Two members of a stored light client contradict each other.
+    #[error("{0}")]
+    Contradiction(&'static str),
 }
 
 /// Reads the fixed part of a container from left to right.

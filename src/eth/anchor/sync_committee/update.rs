@@ -29,8 +29,9 @@ pub struct Bootstrap {
 pub struct Update {
     /// Header that the sync committee signed.
     pub attested: LightClientHeader,
-    /// Sync committee of the period after that of the attested header, if the update contains it.
-    pub next_committee: Option<NextCommittee>,
+    /// Sync committee of the period after that of the attested header, if the update contains it,
+    /// and the branch from its root to the root of the attested state.
+    pub next_committee: Option<(Arc<SyncCommittee>, Vec<B256>)>,
     /// Finalised header, if the update contains it.
     pub finality: Option<Finality>,
     /// Signature of the attested header.
@@ -38,15 +39,6 @@ pub struct Update {
     /// Slot in which the signature was made. Nothing proves it, but it chooses the committee and
     /// the fork version, so that a false slot invalidates the signature.
     pub signature_slot: u64,
-}
-
-/// The next sync committee in an [`Update`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NextCommittee {
-    /// The committee.
-    pub committee: Arc<SyncCommittee>,
-    /// Branch from the committee's root to the root of the attested state.
-    pub branch: Vec<B256>,
 }
 
 /// The finalised header in an [`Update`].
@@ -198,9 +190,7 @@ impl Update {
     ) -> Result<Self, DecodeError> {
         let is_zero = |branch: &[B256]| branch.iter().all(B256::is_zero);
         let next_committee = match next {
-            Some((committee, branch)) if !is_zero(&branch) => {
-                Some(NextCommittee { committee: Arc::new(committee), branch })
-            }
+            Some((committee, branch)) if !is_zero(&branch) => Some((Arc::new(committee), branch)),
             Some((committee, _)) if !committee.is_empty() => {
                 return Err(DecodeError::CommitteeWithoutBranch);
             }
@@ -231,7 +221,7 @@ impl Update {
 /// signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(clippy::struct_excessive_bools, reason = "each one is a criterion of the specification")]
-pub struct Rank {
+pub(super) struct Rank {
     // The derived order compares the fields from first to last.
     supermajority: bool,
     /// Participants, if they are fewer than two thirds; otherwise 0.
@@ -245,12 +235,19 @@ pub struct Rank {
 }
 
 impl Update {
-    /// Returns the value of the update among others of its period. The update is not verified.
-    pub fn rank(&self, preset: Preset) -> Rank {
+    /// Returns `true` if the update is a better choice than another one of its period:
+    /// `is_better_update`. Neither is verified.
+    pub fn is_better_than(&self, other: &Self, preset: Preset) -> bool {
+        self.rank(preset) > other.rank(preset)
+    }
+
+    /// Returns the value of the update among others of its period.
+    pub(super) fn rank(&self, preset: Preset) -> Rank {
         let period = |slot: u64| slot / preset.slots_per_period();
         let attested_period = period(self.attested.beacon.slot);
-        let supermajority = self.aggregate.is_supermajority();
-        let participants = self.aggregate.participants();
+        let participation = self.aggregate.participation();
+        let (supermajority, participants) =
+            (participation.is_supermajority(), participation.signed);
         let in_period = |slot| period(slot) == attested_period;
         Rank {
             supermajority,

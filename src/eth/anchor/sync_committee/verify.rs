@@ -1,134 +1,17 @@
 //! Verification of bootstraps and updates.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use alloy_primitives::B256;
-use thiserror::Error;
 
 use super::Participation;
 use super::committee::{Committee, SyncCommittee};
-use super::header::{BeaconHeader, BeaconHeaderError, BoundExecution, LightClientHeader, proves};
+use super::header::{BeaconHeader, BoundExecution, LightClientHeader, proves};
+use super::refusal::LightClientError;
 use super::update::Rank;
 use super::update::{Bootstrap, Finality, Update};
 use crate::eth::anchor::network::{Fork, Network};
-
-/// Reason why a bootstrap or an update is refused.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum LightClientError {
-    /// The root of the bootstrap's header is not the trusted root.
-    #[error("the header has root {found}, but the trusted root is {trusted}")]
-    OtherRoot {
-        /// Root of the header.
-        found: B256,
-        /// Root that the caller trusts.
-        trusted: B256,
-    },
-    /// The bootstrap's header does not bind its execution block.
-    #[error(transparent)]
-    Header(BeaconHeaderError),
-    /// The slot of the bootstrap's header has not started.
-    #[error("the trusted block is of slot {slot}, but the current slot is {current_slot}")]
-    FutureCheckpoint {
-        /// Slot of the header.
-        slot: u64,
-        /// Slot of the caller's clock.
-        current_slot: u64,
-    },
-    /// Nobody signed.
-    #[error("no member of the sync committee signed")]
-    NoParticipants,
-    /// The attested header does not bind its execution block.
-    #[error("attested header: {0}")]
-    Attested(BeaconHeaderError),
-    /// The finalised header does not bind its execution block.
-    #[error("finalised header: {0}")]
-    Finalized(BeaconHeaderError),
-    /// The slots do not ascend: finalised, attested, signature.
-    #[error(
-        "finalised in slot {finalized}, attested in slot {attested}, signed in slot {signature}: \
-         not ascending"
-    )]
-    SlotOrder {
-        /// Slot of the finalised header.
-        finalized: u64,
-        /// Slot of the attested header.
-        attested: u64,
-        /// Slot of the signature.
-        signature: u64,
-    },
-    /// The slot of the signature has not started.
-    #[error("signed in slot {signature_slot}, but the current slot is {current_slot}")]
-    Future {
-        /// Slot of the signature.
-        signature_slot: u64,
-        /// Slot of the caller's clock.
-        current_slot: u64,
-    },
-    /// The committee that signed is unknown: an update of an earlier period is missing, or the
-    /// update is of a past period.
-    #[error("signed in period {found}, but only committees of periods {first} to {last} are known")]
-    UnknownCommittee {
-        /// Period of the signature.
-        found: u64,
-        /// Period of the current committee.
-        first: u64,
-        /// Period of the last known committee.
-        last: u64,
-    },
-    /// The update contains nothing that is not known.
-    #[error("attested in slot {attested}, but slot {finalized} is finalised already")]
-    NotNewer {
-        /// Slot of the attested header.
-        attested: u64,
-        /// Slot of the finalised header that is known.
-        finalized: u64,
-    },
-    /// The branch does not lead from the finalised header to the attested state.
-    #[error("the branch of the finalised header is wrong")]
-    FinalityBranch,
-    /// The next sync committee is not the known one.
-    #[error("the next sync committee is not the known one of period {period}")]
-    OtherCommittee {
-        /// Period of the committee.
-        period: u64,
-    },
-    /// The branch does not lead from the sync committee to the state of the header.
-    #[error("the Merkle branch of the sync committee does not lead to the header's state root")]
-    CommitteeBranch,
-    /// The signature is not that of the participants.
-    #[error("the signature is not by the {participants} members whose bits are set")]
-    Signature {
-        /// Number of participants.
-        participants: usize,
-    },
-    /// A key of the sync committee is invalid.
-    #[error("key {index} of the sync committee is not a point of the curve, or is infinity")]
-    Key {
-        /// Index of the key in the committee.
-        index: usize,
-    },
-    /// A bootstrap was requested and updates were sent, or the other way round.
-    #[error("an object of another kind than requested")]
-    OtherKind,
-}
-
-impl LightClientError {
-    /// Returns `true` if an honest server can have sent the object: it may be valid for a client
-    /// with another clock, or with more or less progress.
-    ///
-    /// If `false`, the object is invalid for every client of this [`Network`]. The network's fork
-    /// schedule must be up to date for that: after a fork that it lacks, every update is invalid.
-    pub const fn is_about_progress(&self) -> bool {
-        matches!(
-            self,
-            Self::FutureCheckpoint { .. }
-                | Self::Future { .. }
-                | Self::UnknownCommittee { .. }
-                | Self::NotNewer { .. }
-        )
-    }
-}
 
 /// A header whose execution proof is verified.
 #[derive(Debug, Clone)]
@@ -139,7 +22,7 @@ pub(super) struct VerifiedHeader {
 }
 
 impl VerifiedHeader {
-    fn new(header: &LightClientHeader, network: &Network) -> Result<Self, BeaconHeaderError> {
+    fn new(header: &LightClientHeader, network: &Network) -> Result<Self, LightClientError> {
         let execution = header.bound_execution(network)?;
         Ok(Self { beacon: header.beacon, root: header.beacon.root(), execution })
     }
@@ -197,8 +80,7 @@ pub(super) fn bootstrap(
     if found != trusted {
         return Err(LightClientError::OtherRoot { found, trusted });
     }
-    let header =
-        VerifiedHeader::new(&bootstrap.header, network).map_err(LightClientError::Header)?;
+    let header = VerifiedHeader::new(&bootstrap.header, network)?;
     let slot = header.beacon.slot;
     if slot > current_slot {
         return Err(LightClientError::FutureCheckpoint { slot, current_slot });
@@ -235,7 +117,8 @@ impl Known<'_> {
         current_slot: u64,
     ) -> Result<VerifiedUpdate, LightClientError> {
         let network = self.network;
-        let participants = update.aggregate.participants();
+        let participation = update.aggregate.participation();
+        let participants = participation.signed;
         if participants == 0 {
             return Err(LightClientError::NoParticipants);
         }
@@ -272,15 +155,17 @@ impl Known<'_> {
             let (attested, finalized) = (attested_slot, self.finalized_slot);
             return Err(LightClientError::NotNewer { attested, finalized });
         }
-        let attested =
-            VerifiedHeader::new(&update.attested, network).map_err(LightClientError::Attested)?;
+        let attested = VerifiedHeader::new(&update.attested, network)
+            .map_err(|error| LightClientError::Attested(Box::new(error)))?;
         let indices = StateIndices::of(network.fork_at_slot(attested_slot));
         let state_root = attested.beacon.state_root;
         let finalized = match &update.finality {
             None => None,
             Some(Finality { header, branch }) => {
                 let header = header.as_ref().map(|header| VerifiedHeader::new(header, network));
-                let header = header.transpose().map_err(LightClientError::Finalized)?;
+                let header = header
+                    .transpose()
+                    .map_err(|error| LightClientError::Finalized(Box::new(error)))?;
                 // A state names the genesis block by a root of zero.
                 let root = header.as_ref().map_or(B256::ZERO, |header| header.root);
                 if !proves(root, branch, indices.finalized_root, state_root) {
@@ -289,13 +174,13 @@ impl Known<'_> {
                 header
             }
         };
-        if let Some(next) = &update.next_committee {
+        if let Some((next, branch)) = &update.next_committee {
             let known = self.next.filter(|_| in_store_period);
-            if known.is_some_and(|known| *known.committee() != *next.committee) {
+            if known.is_some_and(|known| *known.committee() != **next) {
                 return Err(LightClientError::OtherCommittee { period: period + 1 });
             }
-            let root = next.committee.root();
-            if !proves(root, &next.branch, indices.next_committee, state_root) {
+            let root = next.root();
+            if !proves(root, branch, indices.next_committee, state_root) {
                 return Err(LightClientError::CommitteeBranch);
             }
         }
@@ -307,8 +192,8 @@ impl Known<'_> {
             attested,
             finalized,
             has_finality: update.finality.is_some(),
-            next_committee: update.next_committee.as_ref().map(|next| Arc::clone(&next.committee)),
-            participation: Participation { signed: participants, of: aggregate.committee_size() },
+            next_committee: update.next_committee.as_ref().map(|(next, _)| Arc::clone(next)),
+            participation,
             rank: update.rank(network.preset()),
         })
     }

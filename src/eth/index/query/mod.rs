@@ -19,7 +19,7 @@ use super::format::SECTION;
 use super::format::segment::ROW;
 use super::reader::Index;
 use super::storage::Storage;
-use crate::eth::bloom::{BITS, BitPositions};
+use crate::eth::bloom::BITS;
 use crate::eth::log_query::CompiledQuery;
 use crate::eth::scan::Scanner;
 
@@ -607,7 +607,7 @@ fn plans(queries: &[CompiledQuery]) -> (Vec<u16>, Vec<Plan>) {
         let required = distinct(query.clauses().iter().filter(single).flatten().flatten().map(row));
         let mut clauses = Vec::new();
         for values in query.clauses().iter().filter(|values| !single(values)) {
-            let value = |value: &BitPositions| {
+            let value = |value: &[u16; 3]| {
                 let mut rows = value.each_ref().map(row);
                 rows.sort_unstable();
                 rows

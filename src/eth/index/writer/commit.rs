@@ -9,6 +9,7 @@
 use alloc::vec::Vec;
 
 use super::Writer;
+use crate::eth::index::IndexError;
 use crate::eth::index::format::tail::{SLOT, Slot, SlotPlace, TailHeader, TailRow};
 use crate::eth::index::format::{self, Manifest};
 use crate::eth::index::format::{SECTION, SegmentId, segments};
@@ -16,7 +17,6 @@ use crate::eth::index::rows::Rows;
 use crate::eth::index::seal::{OldSegment, SectionSource, write_segment};
 use crate::eth::index::storage::{self, failed};
 use crate::eth::index::storage::{Append, FileKind, WriteStorage};
-use crate::eth::index::{IndexError, Operation};
 
 /// File name that errors contain if an operation on the folder itself failed.
 pub(super) const FOLDER: &str = ".";
@@ -97,11 +97,11 @@ impl<S: WriteStorage> Writer<S> {
         }
         let mut appender = match disk.appender.take() {
             Some(appender) => appender,
-            None => self.storage.append_to(&name).map_err(failed(Operation::Open, &name, 0))?,
+            None => self.storage.append_to(&name).map_err(failed("open", &name, 0))?,
         };
         let offset = SlotPlace::offset(disk.slots);
-        appender.append(&slots.bytes).map_err(failed(Operation::Append, &name, offset))?;
-        appender.sync().map_err(failed(Operation::Sync, &name, offset))?;
+        appender.append(&slots.bytes).map_err(failed("append to", &name, offset))?;
+        appender.sync().map_err(failed("sync", &name, offset))?;
 
         // Record that the blocks are durable now, so that a reader can distinguish damage from a
         // write in progress. The record itself needs no sync: the blocks can be read without the
@@ -110,7 +110,7 @@ impl<S: WriteStorage> Writer<S> {
         let end = SlotPlace::offset(durable);
         let place = SlotPlace { generation, slot: durable, durable };
         let synced = Slot::Synced.to_bytes(place);
-        appender.append(&synced).map_err(failed(Operation::Append, &name, end))?;
+        appender.append(&synced).map_err(failed("append to", &name, end))?;
         disk.appender = Some(appender);
         disk.slots = durable + 1;
         disk.durable = durable;
@@ -170,7 +170,7 @@ impl<S: WriteStorage> Writer<S> {
         let name = id.name();
         let mut file = self.create(&name)?;
         write_segment(&self.settings, id, first(id.section), &sources, &mut file)?;
-        file.sync().map_err(failed(Operation::Sync, &name, 0))
+        file.sync().map_err(failed("sync", &name, 0))
     }
 
     /// Writes a tail with these blocks, then the manifest that names it; returns the new state on
@@ -194,7 +194,7 @@ impl<S: WriteStorage> Writer<S> {
         let new = format::NEW_MANIFEST;
         self.write(new, &manifest.to_bytes())?;
         let renamed = self.storage.rename(new, format::MANIFEST);
-        renamed.map_err(failed(Operation::Rename, new, 0))?;
+        renamed.map_err(failed("rename", new, 0))?;
         self.sync_names()?;
         if let Some(old) = old {
             self.remove(&old.tail());
@@ -213,17 +213,17 @@ impl<S: WriteStorage> Writer<S> {
     /// Writes and syncs a file, but does not make its name durable.
     fn write(&self, name: &str, bytes: &[u8]) -> Result<S::Appender, IndexError> {
         let mut file = self.create(name)?;
-        file.append(bytes).map_err(failed(Operation::Append, name, 0))?;
-        file.sync().map_err(failed(Operation::Sync, name, 0))?;
+        file.append(bytes).map_err(failed("append to", name, 0))?;
+        file.sync().map_err(failed("sync", name, 0))?;
         Ok(file)
     }
 
     fn create(&self, name: &str) -> Result<S::Appender, IndexError> {
-        self.storage.create(name).map_err(failed(Operation::Create, name, 0))
+        self.storage.create(name).map_err(failed("create", name, 0))
     }
 
     pub(super) fn sync_names(&self) -> Result<(), IndexError> {
-        self.storage.sync_names().map_err(failed(Operation::Sync, FOLDER, 0))
+        self.storage.sync_names().map_err(failed("sync", FOLDER, 0))
     }
 
     /// Removes a file that no longer belongs to the index. Errors are ignored: a file that remains

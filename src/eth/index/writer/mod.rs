@@ -21,7 +21,7 @@ use crate::eth::index::reader::Segment;
 use crate::eth::index::rows::Rows;
 use crate::eth::index::storage::{Storage, WriteStorage, failed, read_manifest};
 use crate::eth::index::tail::Tail;
-use crate::eth::index::{IndexError, Operation, Part};
+use crate::eth::index::{IndexError, Part};
 
 /// Default number of newest blocks that stay unsealed. The former bloombits index of geth used the
 /// same number.
@@ -29,16 +29,6 @@ const CONFIRMATIONS: u64 = 256;
 /// Highest number of newest blocks that a caller can keep unsealed: these blocks need 344 MB of
 /// memory.
 const MAX_CONFIRMATIONS: u64 = 1 << 20;
-
-/// Result of adding headers to an index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[non_exhaustive]
-pub struct Appended {
-    /// Number of blocks that the index already had.
-    pub skipped: u64,
-    /// Number of blocks that were added.
-    pub added: u64,
-}
 
 /// An index that is open for writing. An index has at most one writer at a time.
 ///
@@ -168,10 +158,10 @@ impl<S: WriteStorage> Writer<S> {
     ///
     /// # Cost
     /// Copies 320 bytes for each block. Sealing costs as much as in [`sync`](Self::sync).
-    pub fn append(&mut self, chain: &LinkedHeaders) -> Result<Appended, IndexError> {
+    pub fn append(&mut self, chain: &LinkedHeaders) -> Result<u64, IndexError> {
         self.check()?;
         let (Some(numbers), Some(parent)) = (chain.numbers(), chain.parent_hash()) else {
-            return Ok(Appended { skipped: 0, added: 0 });
+            return Ok(0);
         };
         let skipped = self.known(chain, &numbers, parent)?;
         let (first, last) = (*numbers.start(), *numbers.end());
@@ -184,7 +174,6 @@ impl<S: WriteStorage> Writer<S> {
                 disk.whole = false; // the new first block may differ from the tail's
             }
         }
-        let count = chain.len() as u64;
         let mut at = usize::try_from(skipped).unwrap_or(usize::MAX);
         let mut blocks = chain.blocks();
         blocks.by_ref().take(at).for_each(drop);
@@ -202,7 +191,7 @@ impl<S: WriteStorage> Writer<S> {
                 self.commit()?;
             }
         }
-        Ok(Appended { skipped, added: count - skipped })
+        Ok(chain.len() as u64 - skipped)
     }
 
     /// Returns the number of blocks of a chain that the index already has.
@@ -366,14 +355,14 @@ impl<S: WriteStorage> Writer<S> {
         let lock = storage.lock().map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => IndexError::Locked,
             io::ErrorKind::NotFound => IndexError::NoFolder,
-            _ => failed(Operation::Lock, LOCK, 0)(error),
+            _ => failed("lock", LOCK, 0)(error),
         })?;
         let manifest = match read_manifest(&storage) {
             Ok(manifest) => Some(manifest),
             Err(IndexError::NoIndex) => None,
             Err(error) => return Err(error),
         };
-        let names = storage.names().map_err(failed(Operation::Open, FOLDER, 0))?;
+        let names = storage.names().map_err(failed("open", FOLDER, 0))?;
         // Segments without a manifest may be an index whose manifest was lost: don't overwrite
         // them.
         if manifest.is_none() && names.iter().any(|name| segment_id(name).is_some()) {

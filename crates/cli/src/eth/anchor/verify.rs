@@ -318,6 +318,7 @@ impl Verified<'_> {
 
     fn object_json(&self, (found, outcome): &(&Found, Outcome)) -> Value {
         let update = update(found);
+        let participation = update.map(|update| update.aggregate.participation());
         let brought = outcome.brought();
         json!({
             "file": found.source,
@@ -326,8 +327,8 @@ impl Verified<'_> {
             "slot": found.object.slot(),
             "fork": self.network.fork_at_slot(found.object.slot()),
             "signature_slot": update.map(|update| update.signature_slot),
-            "signed": update.map(|update| update.aggregate.participants()),
-            "of": update.map(|update| update.aggregate.committee_size()),
+            "signed": participation.map(|by| by.signed),
+            "of": participation.map(|by| by.of),
             "result": outcome.name(),
             "finalized_slot": brought.and_then(|brought| brought.finalized_slot),
             "optimistic_slot": brought.and_then(|brought| brought.optimistic_slot),
@@ -360,8 +361,7 @@ const fn update(found: &Found) -> Option<&Update> {
 
 fn row(found: &Found, outcome: &Outcome) -> Vec<String> {
     let (signed_in, by) = update(found).map_or_else(Default::default, |update| {
-        let aggregate = &update.aggregate;
-        let by = format!("{} of {}", aggregate.participants(), aggregate.committee_size());
+        let by = update.aggregate.participation().to_string();
         (grouped(update.signature_slot), by)
     });
     vec![

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow, bail};
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::audit::{Audit, Rejection};
+use chainsieve::eth::audit::{Audit, AuditError};
 use chainsieve::eth::files::{BlockEntries, FileFormat, JsonValue, JsonValues, body_transactions};
 use chainsieve::eth::header::{BlockRef, LinkedHeaders};
 use chainsieve::eth::log::{LocatedLog, LogJsonError};
@@ -220,7 +220,7 @@ impl<'a, 'b> Feed<'a, 'b> {
         }
     }
 
-    fn reject(&mut self, place: &str, why: &Rejection) {
+    fn reject(&mut self, place: &str, why: &AuditError) {
         self.warnings.push(format!("{place}: {why}"));
     }
 }
@@ -282,8 +282,8 @@ fn read_value(value: &JsonValue, index: usize, logs: &mut Vec<LocatedLog>) -> an
     }
     match LocatedLog::from_json(text) {
         Ok(log) => logs.push(log),
-        Err(LogJsonError::Log { problem, .. }) => bail!("log {index}: {problem}"),
-        Err(error) => return Err(error.into()),
+        Err(error @ LogJsonError::Syntax(_)) => return Err(error.into()),
+        Err(error) => bail!("log {index}: {error}"),
     }
     Ok(())
 }

@@ -144,7 +144,7 @@ impl<'a> Adding<'a> {
 
     fn append(&mut self, chain: &LinkedHeaders) -> Result<(), IndexError> {
         let writer = self.writer.as_mut().expect("opened before");
-        let added = writer.append(chain)?.added;
+        let added = writer.append(chain)?;
         self.added += added;
         self.unsynced += added;
         self.changed |= added > 0;

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use anyhow::{Context as _, bail};
-use chainsieve::eth::index::{Checked, Index, IndexError, Verified};
+use chainsieve::eth::index::{Index, IndexError, Verified};
 use chainsieve_report::calendar::Utc;
 use chainsieve_report::{Exit, Page, Progress, Reader, Report, bytes, count, float, grouped, span};
 use serde_json::json;
@@ -127,9 +127,9 @@ fn buckets(index: &MappedIndex) -> Result<Vec<Bucket>, IndexError> {
     (0..rows).map(row).collect()
 }
 
-/// The result of the check of the index itself, and the result of the comparison with the given
+/// The number of bytes of the index, which were checked, and the result of the comparison with the given
 /// headers, if any.
-type Outcome = (Checked, Option<Verified>);
+type Outcome = (u64, Option<Verified>);
 
 pub(super) fn verify(args: &VerifyIndexArgs) -> anyhow::Result<Report> {
     Reader::of(&args.linked.headers)?;
@@ -189,6 +189,8 @@ fn report(
     outcome: Result<&Outcome, &IndexError>,
 ) -> Report {
     let range = index.and_then(Index::numbers);
+    let blocks = range.as_ref().map(|range| range.end() - range.start() + 1);
+    let sealed = index.map(|index| index.sealed() / SECTION);
     let mut warnings = Vec::new();
     if outcome.is_ok() && args.linked.headers.is_empty() {
         warnings.push(String::from(
@@ -205,11 +207,11 @@ fn report(
         "valid": outcome.is_ok(),
         "error": outcome.err().map(ToString::to_string),
         "label": index.map(|index| index.settings().label()),
-        "blocks": range.as_ref().map(|range| range.end() - range.start() + 1),
+        "blocks": blocks,
         "first": range.as_ref().map(RangeInclusive::start),
         "last": range.as_ref().map(RangeInclusive::end),
-        "sections": index.map(|index| index.sealed() / SECTION),
-        "bytes": outcome.ok().map(|(checked, _)| checked.bytes),
+        "sections": sealed,
+        "bytes": outcome.ok().map(|(checked, _)| checked),
         "compared": compared.map(|(first, last, blocks, sections)| json!({
             "blocks": blocks,
             "first": first,
@@ -222,11 +224,11 @@ fn report(
     match outcome {
         Err(error) => page.line(format!("not valid: {error}")),
         Ok((checked, _)) => {
-            let blocks = range.map(|it| span(*it.start(), *it.end(), checked.blocks));
+            let blocks = range.zip(blocks).map(|(it, all)| span(*it.start(), *it.end(), all));
             let mut fields = vec![
-                ("valid", format!("all of {}", bytes(float(checked.bytes)))),
+                ("valid", format!("all of {}", bytes(float(*checked)))),
                 ("blocks", blocks.unwrap_or_default()),
-                ("sealed", count(checked.sections, "section")),
+                ("sealed", count(sealed.unwrap_or_default(), "section")),
             ];
             if let Some((_, _, blocks, sections)) = compared {
                 let (blocks, sections) = (count(blocks, "header"), count(sections, "section"));

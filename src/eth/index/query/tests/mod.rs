@@ -10,7 +10,7 @@ use chainsieve_lanes::simd::Backend;
 
 use self::files::{Files, files};
 use super::{Candidates, QueryStats};
-use crate::eth::bloom::{self, BYTES, BitPositions};
+use crate::eth::bloom::{self, BYTES};
 use crate::eth::index::format::SECTION;
 use crate::eth::index::{Index, IndexError};
 use crate::eth::log_query::CompiledQuery;
@@ -18,7 +18,7 @@ use crate::eth::scan;
 use testkit::Rng;
 
 /// Returns a random value: half of the values are frequent, the others rare.
-fn value(rng: &mut Rng) -> BitPositions {
+fn value(rng: &mut Rng) -> [u16; 3] {
     let number = if rng.below(2) == 0 { rng.below(8) } else { rng.below(4_000) };
     bloom::positions(&number.to_be_bytes())
 }
@@ -205,7 +205,7 @@ fn what_can_not_match_is_not_read() {
     // Section 0 contains `a` but not `b`, and section 1 contains `b` but not `a`. Section 2
     // contains `a` and `b`, but only in different blocks. Section 3 contains `a` and `b` in one
     // block.
-    let mut add = |at: usize, value: &BitPositions| bloom::accrue(&mut blooms[at], value);
+    let mut add = |at: usize, value: &[u16; 3]| bloom::accrue(&mut blooms[at], value);
     add(7, &a);
     add(SECTION + 7, &b);
     for at in 0..300 {

@@ -7,7 +7,7 @@ use std::io;
 use super::files::{Bytes, Files, generation};
 use crate::eth::bloom::BYTES;
 use crate::eth::index::format::SECTION;
-use crate::eth::index::{FileKind, Index, IndexError, Operation, Storage};
+use crate::eth::index::{FileKind, Index, IndexError, Storage};
 
 /// Storage that returns the manifests of several generations in turn, each manifest a given number
 /// of times. Apart from the manifests, only the files of the last generation exist.
@@ -50,7 +50,7 @@ fn a_manifest_that_is_replaced_is_read_again() {
             continue;
         }
         let kind = io::ErrorKind::NotFound;
-        let (operation, offset) = (Operation::Open, 0);
+        let (operation, offset) = ("open", 0);
         let file = "00000000-01.segment".into();
         assert_eq!(opened.map(drop), Err(IndexError::Io { kind, operation, file, offset }));
     }
