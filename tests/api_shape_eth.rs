@@ -47,7 +47,7 @@ fn types_can_be_shared_between_threads() {
     each!(
         shared, index:
         Candidates, Damage, FileKind, Folder,
-        Index[Folder], Part, QueryStats, SegmentFile, Settings, Verified,
+        Index[Folder], Part, QueryStats, SegmentFile, Settings,
         Verifier['static, Folder], Writer[Folder],
     );
     each!(shared, transactions: BlockTransactions, VerifiedTransactions);
@@ -97,7 +97,6 @@ fn types_of_anchors_can_be_shared() {
     shared::<(header_proof::SummariesProof, header_proof::HistoricalSummary)>();
     shared::<(links::Link, links::LinkKind, links::Origin, links::Anchored)>();
     error::<account::StateProofError>();
-    error::<account::TrieError>();
     error::<header_proof::HeaderProofError>();
     error::<links::LinkError>();
     error::<links::LinkProblem>();

@@ -186,7 +186,7 @@ impl ChainProfile {
     /// Returns the profile of the known chain with this [name](Self::name), for example
     /// `op-mainnet`, or `None` if no known chain has the name.
     pub fn by_name(name: &str) -> Option<Self> {
-        KNOWN.iter().find(|known| known.name == name).map(Known::profile)
+        Self::id_by_name(name).and_then(Self::of_chain_id)
     }
 
     /// Creates a profile of a whole chain from what the caller assumes.
@@ -210,11 +210,8 @@ impl ChainProfile {
         self
     }
 
-    /// Returns the lowest block number such that all receipts of this block and of all later blocks
+    /// Returns `true` if the receipts of the block with this number, and of all later blocks, are known to
     /// have a status.
-    ///
-    /// Returns `None` if the number is unknown, for example for an assumed profile without
-    /// [`with_statuses_since`](Self::with_statuses_since).
     ///
     /// Receipts of earlier blocks contain a post-state root, which many nodes no longer store. So
     /// receipts that do not match the root of such an earlier block may come from an honest source.
@@ -222,11 +219,6 @@ impl ChainProfile {
     /// root are wrong.
     ///
     /// Sources: `byzantiumBlock` in the configurations of go-ethereum, op-geth and bor.
-    pub fn statuses_since(&self) -> Option<u64> {
-        self.statuses_since
-    }
-
-    /// Returns `true` if the receipts of the block with this number are known to have a status.
     pub fn has_statuses(&self, number: u64) -> bool {
         self.statuses_since.is_some_and(|first| first <= number)
     }
@@ -234,7 +226,7 @@ impl ChainProfile {
     /// Overrides the profile for block `first` and all later blocks.
     ///
     /// All earlier overrides for blocks from `first` on are removed; `first` = 0 replaces the
-    /// properties of all blocks. [`statuses_since`](Self::statuses_since) is unchanged.
+    /// properties of all blocks. Since when receipts [have statuses](Self::has_statuses) is unchanged.
     #[must_use]
     pub fn with_range(
         mut self,
@@ -461,7 +453,7 @@ mod tests {
             assert!(ChainProfile::of_chain_id(id).unwrap().has_statuses(0), "{id}");
         }
         for id in [25, 314, 324, 1329, 2009, 32_769] {
-            assert_eq!(ChainProfile::of_chain_id(id).unwrap().statuses_since(), None);
+            assert!(!ChainProfile::of_chain_id(id).unwrap().has_statuses(u64::MAX));
         }
         let assumed = ChainProfile::assumed("x", Exact, EveryLog);
         assert!(!assumed.has_statuses(u64::MAX));

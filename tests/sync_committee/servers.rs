@@ -32,9 +32,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use chainsieve::eth::anchor::network::Fork;
-use chainsieve::eth::anchor::sync::{
-    Action, Answer, Config, Event, OpenQuestion, QuestionId, Syncer,
-};
+use chainsieve::eth::anchor::sync::{Action, Answer, Config, Event, OpenQuestion, Syncer};
 use chainsieve::eth::anchor::sync_committee::{
     self, Bootstrap, BoundExecution, Evidence, ExecutionProof, LightClient, LightClientError,
     Request, SyncCommittee, Update,
@@ -276,9 +274,9 @@ struct Run {
     /// Time that has passed for the machine: never set back.
     steady: Duration,
     last_read: Duration,
-    open: Option<(QuestionId, usize, Request)>,
+    open: Option<(u64, usize, Request)>,
     /// Questions whose answers are overdue.
-    overdue: Vec<(QuestionId, usize, Request)>,
+    overdue: Vec<(u64, usize, Request)>,
     may_be_overdue: bool,
     round: Round,
     finalized: u64,
@@ -612,7 +610,7 @@ impl Run {
     }
 
     /// Gives the answer of a server.
-    fn answer(&mut self, (id, server, question): (QuestionId, usize, Request)) -> Sent {
+    fn answer(&mut self, (id, server, question): (u64, usize, Request)) -> Sent {
         let sent = self.sent(server, question);
         if self.servers[server].kind.is_honest() {
             self.expect_supermajority(&sent);

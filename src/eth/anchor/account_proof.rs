@@ -1,5 +1,6 @@
 //! The answer to `eth_getProof`: an account and some of its slots under a state root.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -58,16 +59,37 @@ pub enum StateProofError {
     /// The text is not the JSON of such an answer. The message names the member.
     #[error("{0}")]
     Json(String),
+    /// The path leads to a node that was not given.
+    #[error("node {hash} at depth {depth} is missing")]
+    Missing {
+        /// Hash of the missing node.
+        hash: B256,
+        /// Number of nodes above it.
+        depth: usize,
+    },
+    /// A node on the path is malformed.
+    #[error("node {hash} at depth {depth} is malformed: {error}")]
+    Malformed {
+        /// Hash of the node, or of the node that embeds it.
+        hash: B256,
+        /// Number of nodes above it.
+        depth: usize,
+        /// The error of `alloy_rlp`.
+        error: alloy_rlp::Error,
+    },
+    /// The value of the key is malformed.
+    #[error("the value is malformed: {0}")]
+    Value(alloy_rlp::Error),
     /// The nodes do not lead from the state root to the account.
     #[error("account: {0}")]
-    Account(TrieError),
+    Account(Box<Self>),
     /// The nodes do not lead from the storage root to a slot.
     #[error("slot {slot:#x}: {error}")]
     Slot {
         /// Number of the slot.
         slot: U256,
         /// Reason why the slot is not shown.
-        error: TrieError,
+        error: Box<Self>,
     },
     /// A claimed value differs from the value that the nodes show. The members are those of
     /// JSON-RPC: `balance`, `nonce`, `codeHash`, `storageHash`, `storageProof.value`.
@@ -113,14 +135,14 @@ pub enum StateProofError {
     },
     /// The nodes do not lead from the state root to the contract's account.
     #[error("account of the history contract: {0}")]
-    ContractAccount(TrieError),
+    ContractAccount(Box<Self>),
     /// The nodes do not lead from the contract's storage root to the slot.
     #[error("slot of block {number}: {error}")]
     ContractSlot {
         /// Number of the block.
         number: u64,
         /// Reason why the slot is not shown.
-        error: TrieError,
+        error: Box<Self>,
     },
 }
 
@@ -151,7 +173,7 @@ impl AccountProof {
             self.storage_proof.iter().flat_map(|slot| &slot.proof).cloned().collect();
         for claimed in &self.storage_proof {
             let slot = claimed.key;
-            let wrong = |error| StateProofError::Slot { slot, error };
+            let wrong = |error| StateProofError::Slot { slot, error: Box::new(error) };
             let key = slot.to_be_bytes::<32>();
             let mut depth = 0;
             let value = storage.lookup(storage_root, &key, |hash| {
@@ -159,7 +181,7 @@ impl AccountProof {
                 depth += 1;
             });
             let value = value.map_err(wrong)?.map_or(Ok(U256::ZERO), |rlp| decode_slot(&rlp));
-            let value = value.map_err(|error| wrong(TrieError::Value(error)))?;
+            let value = value.map_err(|error| wrong(StateProofError::Value(error)))?;
             same("storageProof.value", claimed.value, value)?;
             // Each list is a path of its own, so it has no more nodes than the path.
             if claimed.proof.len() > depth {
@@ -185,9 +207,9 @@ impl AccountProof {
             visited.insert(hash);
         });
         let account = rlp.and_then(|rlp| {
-            rlp.map(|rlp| decode_account(&rlp).map_err(TrieError::Value)).transpose()
+            rlp.map(|rlp| decode_account(&rlp).map_err(StateProofError::Value)).transpose()
         });
-        let account = account.map_err(StateProofError::Account)?;
+        let account = account.map_err(|error| StateProofError::Account(Box::new(error)))?;
         let is_needless = |hash| !visited.contains(hash);
         if self.account_proof.len() > visited.len()
             || nodes.iter().any(|(hash, _)| is_needless(hash))
@@ -221,33 +243,6 @@ fn same(member: &'static str, claimed: U256, shown: U256) -> Result<(), StatePro
         return Ok(());
     }
     Err(StateProofError::Claim { member, claimed, shown })
-}
-
-/// Error of looking up a key in a trie.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum TrieError {
-    /// The path leads to a node that was not given.
-    #[error("node {hash} at depth {depth} is missing")]
-    Missing {
-        /// Hash of the missing node.
-        hash: B256,
-        /// Number of nodes above it.
-        depth: usize,
-    },
-    /// A node on the path is malformed.
-    #[error("node {hash} at depth {depth} is malformed: {error}")]
-    Malformed {
-        /// Hash of the node, or of the node that embeds it.
-        hash: B256,
-        /// Number of nodes above it.
-        depth: usize,
-        /// The error of `alloy_rlp`.
-        error: alloy_rlp::Error,
-    },
-    /// The value of the key is malformed.
-    #[error("the value is malformed: {0}")]
-    Value(alloy_rlp::Error),
 }
 
 /// An account in the state trie.
@@ -307,23 +302,23 @@ impl ProofNodes {
     /// such account.
     ///
     /// # Errors
-    /// Returns a [`TrieError`] if the nodes do not decide the question.
+    /// Returns a [`StateProofError`] if the nodes do not decide the question.
     pub fn account(
         &self,
         state_root: B256,
         address: Address,
-    ) -> Result<Option<Account>, TrieError> {
+    ) -> Result<Option<Account>, StateProofError> {
         let value = self.lookup(state_root, address.as_slice(), |_| {})?;
-        value.map(|rlp| decode_account(&rlp).map_err(TrieError::Value)).transpose()
+        value.map(|rlp| decode_account(&rlp).map_err(StateProofError::Value)).transpose()
     }
 
     /// Returns the value of a storage slot; 0 if the storage has no such slot.
     ///
     /// # Errors
-    /// Returns a [`TrieError`] if the nodes do not decide the question.
-    pub fn slot(&self, storage_root: B256, slot: U256) -> Result<U256, TrieError> {
+    /// Returns a [`StateProofError`] if the nodes do not decide the question.
+    pub fn slot(&self, storage_root: B256, slot: U256) -> Result<U256, StateProofError> {
         let value = self.lookup(storage_root, &slot.to_be_bytes::<32>(), |_| {})?;
-        value.map_or(Ok(U256::ZERO), |rlp| decode_slot(&rlp).map_err(TrieError::Value))
+        value.map_or(Ok(U256::ZERO), |rlp| decode_slot(&rlp).map_err(StateProofError::Value))
     }
 
     /// Returns the value of a key, which the trie has under the Keccak-256 hash of the key. Calls
@@ -333,7 +328,7 @@ impl ProofNodes {
         root: B256,
         key: &[u8],
         mut visit: impl FnMut(B256),
-    ) -> Result<Option<Vec<u8>>, TrieError> {
+    ) -> Result<Option<Vec<u8>>, StateProofError> {
         // The empty trie has no node that a proof could list. Some sources list its one byte 0x80,
         // whose hash is this root.
         if root == EMPTY_ROOT_HASH {
@@ -346,9 +341,9 @@ impl ProofNodes {
         // Each node but one with an empty extension consumes a nibble, and no node can contain its
         // own hash. The bound holds without this argument.
         for depth in 0..=2 * key.len() {
-            let rlp = self.nodes.get(&hash).ok_or(TrieError::Missing { hash, depth })?;
+            let rlp = self.nodes.get(&hash).ok_or(StateProofError::Missing { hash, depth })?;
             visit(hash);
-            let malformed = |error| TrieError::Malformed { hash, depth, error };
+            let malformed = |error| StateProofError::Malformed { hash, depth, error };
             match trie_path::step(rlp, &key, &mut walked).map_err(malformed)? {
                 TrieStep::Down(next) => hash = next,
                 TrieStep::Value(value) => return Ok(Some(value)),
@@ -356,7 +351,7 @@ impl ProofNodes {
             }
         }
         let error = alloy_rlp::Error::Custom("the path is longer than the key");
-        Err(TrieError::Malformed { hash, depth: 2 * key.len(), error })
+        Err(StateProofError::Malformed { hash, depth: 2 * key.len(), error })
     }
 }
 

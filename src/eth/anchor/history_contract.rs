@@ -20,6 +20,7 @@
 //!
 //! Source: EIP-2935.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
@@ -80,14 +81,15 @@ pub fn verify(
         return Err(StateProofError::OutOfRange { number, head });
     }
     let account = nodes.account(header.state_root(), ADDRESS);
-    let account = account.map_err(StateProofError::ContractAccount)?;
+    let account = account.map_err(|error| StateProofError::ContractAccount(Box::new(error)))?;
     let account = account.ok_or(StateProofError::NoContract { head })?;
     if account.code_hash != CODE_HASH {
         return Err(StateProofError::OtherCode { found: account.code_hash, expected: CODE_HASH });
     }
     let block = |&number: &u64| {
         let value = nodes.slot(account.storage_root, slot(number).into());
-        let value = value.map_err(|error| StateProofError::ContractSlot { number, error })?;
+        let value = value
+            .map_err(|error| StateProofError::ContractSlot { number, error: Box::new(error) })?;
         if value.is_zero() {
             return Err(StateProofError::NotWritten { number });
         }

@@ -76,16 +76,12 @@ impl Config {
     }
 }
 
-/// Number of a question, which its answer repeats.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct QuestionId(u64);
-
 /// A question that a server has not answered yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OpenQuestion {
-    /// Number of the question.
-    pub id: QuestionId,
+    /// Number of the question, which its answer repeats. Numbers ascend.
+    pub id: u64,
     /// Index of the server, less than [`Config::servers`].
     pub server: usize,
     /// What is requested. The answer to a [`Request::Bootstrap`] is an [`Answer::Bootstrap`], that to any
@@ -111,10 +107,10 @@ pub enum Answer<'a> {
 pub enum Event<'a> {
     /// Time has passed.
     Tick,
-    /// A server answered. Answers to other questions than the open one and overdue ones are ignored.
-    Answer(QuestionId, Answer<'a>),
-    /// The answer to the open question takes long. Other servers are asked before it comes.
-    Overdue(QuestionId),
+    /// A server answered the question with this number. Answers to other questions than the open one and overdue ones are ignored.
+    Answer(u64, Answer<'a>),
+    /// The answer to the open question, which has this number, takes long. Other servers are asked before it comes.
+    Overdue(u64),
 }
 
 /// Output of a [`Syncer`].
@@ -314,7 +310,7 @@ impl Syncer {
     }
 
     /// Removes the open or an overdue question.
-    fn take(&mut self, id: QuestionId) -> Option<OpenQuestion> {
+    fn take(&mut self, id: u64) -> Option<OpenQuestion> {
         self.open.take_if(|open| open.id == id).or_else(|| {
             let at = self.overdue.iter().position(|overdue| overdue.id == id)?;
             Some(self.overdue.remove(at))
@@ -342,7 +338,7 @@ impl Syncer {
                     self.sought = self.sought.max(self.missing(now.clock));
                 }
                 self.last_question += 1;
-                let id = QuestionId(self.last_question);
+                let id = self.last_question;
                 self.servers[server].is_asked = true;
                 self.servers[server].turns = self.servers[server].turns.saturating_add(1);
                 self.first = (server + 1) % self.servers.len();

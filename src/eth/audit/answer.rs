@@ -47,7 +47,7 @@ pub(super) struct Answer<'a> {
     /// Transaction hashes of blocks, by block number.
     transactions: BTreeMap<u64, Vec<B256>>,
     /// Number of logs whose transaction hash was not compared with any transaction.
-    unbound: usize,
+    pub(super) unbound: usize,
 }
 
 impl<'a> Answer<'a> {
@@ -190,10 +190,6 @@ impl<'a> Answer<'a> {
                 findings.push(Finding { block: Some(number), grounds, kind });
             }
         }
-    }
-
-    pub(super) fn unbound_transaction_hashes(&self) -> usize {
-        self.unbound
     }
 
     /// Reports repetitions as duplicates and removes them; a repetition has the same block, indices

@@ -379,7 +379,7 @@ impl<'a> Audit<'a> {
         let unsound = self.blocks.unsound_parts(self.question.profile, &self.range);
         let (anchored_to, blocks) = (self.anchored_to, &self.blocks);
         self.answer.finish(&self.question, anchored_to, blocks, &unsound, &mut self.findings);
-        let unbound = self.answer.unbound_transaction_hashes();
+        let unbound = self.answer.unbound;
         let is_whole = blocks.are_all_checked() && unsound.is_empty();
         let mut collected = self.collected.unwrap_or_default();
         collected.sort_by_key(|log| (log.block_number, log.log_index));

@@ -155,7 +155,7 @@ impl EntryHead {
 ///
 /// [specs]: https://github.com/eth-clients/e2store-format-specs
 pub struct Archive<R> {
-    input: Input<R>,
+    pub(super) input: Input<R>,
     /// The current entry, if its data was not yet read.
     unread: Option<EntryHead>,
     /// The decoder of all entries, which is reused because its buffers are larger than a header.
@@ -191,10 +191,6 @@ impl<R: Read> Archive<R> {
     pub fn next_entry(&mut self) -> Result<Option<Entry<'_, R>>, FileError> {
         let head = self.advance()?;
         Ok(head.map(|head| Entry { archive: self, head }))
-    }
-
-    pub(super) fn input(&self) -> &Input<R> {
-        &self.input
     }
 
     /// Moves to the next entry and returns its head.
@@ -426,7 +422,7 @@ const MAX_COMPONENTS: u64 = 5;
 
 /// Reads the headers of one archive, or of several concatenated archives.
 pub(super) struct ArchiveHeaders<R> {
-    archive: Archive<R>,
+    pub(super) archive: Archive<R>,
     /// Offsets of the headers of the current archive.
     positions: Vec<u64>,
     /// Block number of the current archive's first header.
@@ -438,10 +434,6 @@ pub(super) struct ArchiveHeaders<R> {
 impl<R: Read> ArchiveHeaders<R> {
     pub(super) fn new(input: Input<R>) -> Self {
         Self { archive: Archive::new(input), positions: Vec::new(), first: 0, indexed: true }
-    }
-
-    pub(super) fn input(&self) -> &Input<R> {
-        self.archive.input()
     }
 
     pub(super) fn next(&mut self, rlp: &mut Vec<u8>) -> Result<Option<Position>, FileError> {
@@ -459,7 +451,7 @@ impl<R: Read> ArchiveHeaders<R> {
         // The index is the last entry of an archive: without it the archive is truncated.
         if !self.indexed {
             let problem = FileProblem::NoIndex { headers: self.positions.len() };
-            return Err(FileError::new(self.input().position(), problem));
+            return Err(FileError::new(self.archive.input.position(), problem));
         }
         Ok(None)
     }

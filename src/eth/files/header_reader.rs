@@ -90,10 +90,10 @@ impl<R: Read> Headers<R> {
     fn input(&self) -> &Input<R> {
         match self {
             Self::Rlp(headers) => &headers.input,
-            Self::Json(headers) => headers.input(),
+            Self::Json(headers) => &headers.values.input,
             Self::Hex(headers) => &headers.input,
             #[cfg(feature = "era")]
-            Self::Era(headers) => headers.input(),
+            Self::Era(headers) => &headers.archive.input,
         }
     }
 }

@@ -28,7 +28,7 @@ use crate::eth::json::{Prefix, bytes_with, message};
 /// ```
 #[derive(Debug)]
 pub struct JsonValues<R> {
-    input: Input<R>,
+    pub(super) input: Input<R>,
     /// Line of the next byte, from 1.
     line: u64,
     /// Offset of the first byte of the current line.
@@ -103,10 +103,6 @@ impl<R: Read> JsonValues<R> {
     /// Creates a splitter of `input`; a value may have at most `limit` bytes.
     pub fn new(input: Input<R>, limit: u64) -> Self {
         Self { input, line: 1, line_start: 0, limit, state: ReadState::Start, arrays: 0 }
-    }
-
-    pub(super) fn input(&self) -> &Input<R> {
-        &self.input
     }
 
     /// Returns the next value, or `None` after the last value.
@@ -304,7 +300,7 @@ const MAX_VALUE: u64 = 64 << 20;
 const EXCERPT: usize = 200;
 
 pub(super) struct JsonHeaders<R> {
-    values: JsonValues<R>,
+    pub(super) values: JsonValues<R>,
     /// Headers of the current value that were not yet returned.
     ready: VecDeque<(Position, Vec<u8>)>,
 }
@@ -312,10 +308,6 @@ pub(super) struct JsonHeaders<R> {
 impl<R: Read> JsonHeaders<R> {
     pub(super) fn new(input: Input<R>) -> Self {
         Self { values: JsonValues::new(input, MAX_VALUE), ready: VecDeque::new() }
-    }
-
-    pub(super) fn input(&self) -> &Input<R> {
-        self.values.input()
     }
 
     pub(super) fn next(&mut self, rlp: &mut Vec<u8>) -> Result<Option<Position>, FileError> {

@@ -167,7 +167,32 @@ impl LinkedHeaders {
     /// Returns a [`ChainError`], and does not change the chain, if the header is not the child of a
     /// block of the chain.
     pub fn push(&mut self, header: &HeaderView<'_>) -> Result<Linked, ChainError> {
-        self.link(header, header.hash())
+        let hash = header.hash();
+        let number = header.number();
+        if let Some(block) = self.block(number)
+            && block.hash == hash
+        {
+            return Ok(Linked::Known);
+        }
+        // A child of a block below the last one replaces all blocks above its parent. A sibling of the
+        // first block replaces the whole chain.
+        let parent = header.parent_hash();
+        let replaced = self.index(number).filter(|&at| {
+            at < self.fields.len()
+                && match at {
+                    0 => self.parent == Some(parent),
+                    at => self.fields[at - 1].hash == parent,
+                }
+        });
+        if let Some(at) = replaced {
+            let removed = self.fields.drain(at..).map(|fields| fields.hash).collect();
+            self.blooms.truncate(at);
+            self.append(header, hash);
+            return Ok(Linked::Reorganised { removed });
+        }
+        self.check_next(header)?;
+        self.append(header, hash);
+        Ok(Linked::Extended)
     }
 
     /// Links headers whose RLP is concatenated, and returns their number.
@@ -366,36 +391,6 @@ impl LinkedHeaders {
 
     fn index(&self, number: u64) -> Option<usize> {
         usize::try_from(number.checked_sub(self.first)?).ok()
-    }
-
-    fn link(&mut self, header: &HeaderView<'_>, hash: B256) -> Result<Linked, ChainError> {
-        let number = header.number();
-        if let Some(block) = self.block(number)
-            && block.hash == hash
-        {
-            return Ok(Linked::Known);
-        }
-        // A sibling of the first block replaces the whole chain.
-        if number == self.first && self.parent == Some(header.parent_hash()) && !self.is_empty() {
-            let removed = self.fields.drain(..).map(|fields| fields.hash).collect();
-            self.blooms.clear();
-            self.append(header, hash);
-            return Ok(Linked::Reorganised { removed });
-        }
-        // A child of a block below the last one replaces all blocks above its parent.
-        let above_parent = number.checked_sub(1).and_then(|parent| self.index(parent));
-        if let Some(at) = above_parent
-            && at + 1 < self.fields.len()
-            && self.fields[at].hash == header.parent_hash()
-        {
-            let removed = self.fields.drain(at + 1..).map(|fields| fields.hash).collect();
-            self.blooms.truncate(at + 1);
-            self.append(header, hash);
-            return Ok(Linked::Reorganised { removed });
-        }
-        self.check_next(header)?;
-        self.append(header, hash);
-        Ok(Linked::Extended)
     }
 
     /// Checks that the header is the child of the chain's last block and has the next number.

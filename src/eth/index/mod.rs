@@ -46,7 +46,7 @@ pub use format::Settings;
 pub use query::{Candidates, QueryStats};
 pub use reader::{Index, SegmentFile};
 pub use storage::{Append, FileKind, Folder, ReadAt, Storage, WriteStorage};
-pub use verify::{Verified, Verifier};
+pub use verify::Verifier;
 pub use writer::Writer;
 
 /// The part of a file that is damaged.

@@ -16,7 +16,6 @@ use super::format::segment::{
     HASHES, HEADER, RECORD, RowEntry, SectionRecord, SegmentHeader, entry_len, wrong_length,
 };
 use super::format::{Manifest, SECTION, SegmentId, Settings, check, contradiction, segments};
-use super::rows::Rows;
 use super::storage::{FileKind, ReadAt, Storage, length, open, read, read_manifest};
 use super::tail::Tail;
 use super::{IndexError, Part};
@@ -54,15 +53,15 @@ const TRIES: usize = 64;
 #[derive(Debug)]
 pub struct Index<S: Storage> {
     storage: S,
-    files: Files<S::File>,
+    pub(super) files: Files<S::File>,
 }
 
 /// The files that one manifest names.
 #[derive(Debug)]
-struct Files<F> {
-    manifest: Manifest,
-    segments: Vec<Arc<Segment<F>>>,
-    tail: Tail<F>,
+pub(super) struct Files<F> {
+    pub(super) manifest: Manifest,
+    pub(super) segments: Vec<Arc<Segment<F>>>,
+    pub(super) tail: Tail<F>,
 }
 
 impl<S: Storage> Index<S> {
@@ -172,18 +171,6 @@ impl<S: Storage> Index<S> {
         }
         let (index_first, index_last) = (*numbers.start(), *numbers.end());
         Err(IndexError::Range { first, last, index_first, index_last })
-    }
-
-    pub(super) fn segments(&self) -> &[Arc<Segment<S::File>>] {
-        &self.files.segments
-    }
-
-    pub(super) fn tail(&self) -> &Rows {
-        &self.files.tail.rows
-    }
-
-    pub(super) fn tail_name(&self) -> String {
-        self.files.manifest.tail()
     }
 }
 
@@ -414,7 +401,7 @@ pub struct SegmentFile {
 impl<S: Storage> Index<S> {
     /// Returns the segment files, in ascending order of their blocks.
     pub fn segment_files(&self) -> impl ExactSizeIterator<Item = SegmentFile> {
-        self.segments().iter().map(|segment| {
+        self.files.segments.iter().map(|segment| {
             let blocks = segment.blocks();
             SegmentFile {
                 name: segment.name.clone(),
@@ -437,7 +424,7 @@ impl<S: Storage> Index<S> {
     /// storage fails.
     pub fn time(&self, number: u64) -> Result<Option<u64>, IndexError> {
         self.require(&(number..=number))?;
-        let tail = self.tail();
+        let tail = &self.files.tail.rows;
         if let Some(index) = number.checked_sub(tail.first) {
             return Ok(tail.times.get(usize::try_from(index).unwrap_or(usize::MAX)).copied());
         }
@@ -464,7 +451,7 @@ impl<S: Storage> Index<S> {
     /// For a sealed block, 256 KiB are read and their checksum is computed.
     pub fn hashes_around(&self, number: u64) -> Result<Option<(u64, Vec<B256>)>, IndexError> {
         self.require(&(number..=number))?;
-        let tail = self.tail();
+        let tail = &self.files.tail.rows;
         if number >= tail.first {
             return Ok(Some((tail.first, tail.hashes.clone())));
         }

@@ -157,7 +157,7 @@ impl<S: Storage> Index<S> {
             let record = part.segment.record(part.section)?;
             fills.merge(&fills_of(&part, &record)?);
         }
-        fills.add(&self.tail().blooms[self.tail_part(&blocks)]);
+        fills.add(&self.files.tail.rows.blooms[self.tail_part(&blocks)]);
         Ok(fills)
     }
 
@@ -167,7 +167,7 @@ impl<S: Storage> Index<S> {
         blocks: &RangeInclusive<u64>,
     ) -> impl Iterator<Item = SectionPart<'_, S::File>> {
         let (start, end) = (*blocks.start(), *blocks.end());
-        self.segments().iter().flat_map(move |segment| {
+        self.files.segments.iter().flat_map(move |segment| {
             (0..segment.id.sections).filter_map(move |section| {
                 let first = segment.header.first + u64::from(section) * SECTION as u64;
                 let last = first + SECTION as u64 - 1;
@@ -179,7 +179,7 @@ impl<S: Storage> Index<S> {
 
     /// Returns the indices of the unsealed blocks that belong to a range.
     fn tail_part(&self, blocks: &RangeInclusive<u64>) -> core::ops::Range<usize> {
-        let tail = self.tail();
+        let tail = &self.files.tail.rows;
         let index = |number: u64| {
             usize::try_from(number.saturating_sub(tail.first))
                 .map_or(tail.len(), |i| i.min(tail.len()))

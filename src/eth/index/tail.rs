@@ -188,11 +188,6 @@ impl<F: ReadAt> Tail<F> {
         contradiction(&self.name, SlotPlace::offset(self.slots), part, what)
     }
 
-    /// Returns the headers of the current branch, and drops the file.
-    pub(super) fn into_rows(self) -> Rows {
-        self.rows
-    }
-
     /// Returns `true` if no bytes follow the valid slots and every slot that changes the rows is
     /// durable.
     pub(super) fn is_whole(&self) -> bool {

@@ -23,16 +23,6 @@ use super::{IndexError, Part};
 use crate::eth::bloom::{self, BITS};
 use crate::eth::header::LinkedHeaders;
 
-/// Summary of a comparison of an index with headers.
-#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[non_exhaustive]
-pub struct Verified {
-    /// Numbers of the compared blocks; `None` if no headers were given.
-    pub blocks: Option<RangeInclusive<u64>>,
-    /// Number of sealed sections for which all headers were given.
-    pub sections: u64,
-}
-
 impl<S: Storage> Index<S> {
     /// Reads the whole index and checks it for damage. Returns the number of bytes checked: the segments, and
     /// the tail's slots of the current blocks.
@@ -53,13 +43,13 @@ impl<S: Storage> Index<S> {
     /// # Cost
     /// Reads all bytes, and counts every bit.
     pub fn check(&self, mut progress: impl FnMut(u64, u64)) -> Result<u64, IndexError> {
-        let tail = self.tail();
+        let tail = &self.files.tail.rows;
         let of_tail = (tail.len() * SLOT) as u64;
-        let sealed = self.segments().iter().map(|segment| segment.header.file_len());
+        let sealed = self.files.segments.iter().map(|segment| segment.header.file_len());
         let total = sealed.sum::<u64>() + of_tail;
         let mut last = None;
         let mut done = 0;
-        for segment in self.segments() {
+        for segment in &self.files.segments {
             let length = segment.header.file_len();
             segment.file.will_need(0..length);
             check_segment(segment, &mut last, |share| progress(done + share, total))?;
@@ -68,7 +58,7 @@ impl<S: Storage> Index<S> {
         let parent = tail.parent_hash;
         if let Some(last) = last.filter(|last| *last != parent) {
             let what = format!("it follows block {parent}, but the last sealed block is {last}");
-            return Err(contradiction(&self.tail_name(), 0, Part::TailHeader, what));
+            return Err(contradiction(&self.files.manifest.tail(), 0, Part::TailHeader, what));
         }
         progress(total, total);
         Ok(total)
@@ -81,18 +71,9 @@ impl<S: Storage> Index<S> {
             rows: None,
             turner: Turner::new(),
             last: None,
-            compared: Verified::default(),
+            blocks: None,
+            sections: 0,
         }
-    }
-
-    /// Compares the index with the headers of a chain, as a [`Verifier`] does.
-    ///
-    /// # Errors
-    /// Returns the same errors as [`Verifier::add`].
-    pub fn verify(&self, chain: &LinkedHeaders) -> Result<Verified, IndexError> {
-        let mut verifier = self.verifier();
-        verifier.add(chain)?;
-        verifier.finish()
     }
 }
 
@@ -113,12 +94,15 @@ pub struct Verifier<'a, S: Storage> {
     turner: Turner,
     /// Hash of the last compared block.
     last: Option<B256>,
-    compared: Verified,
+    /// Numbers of the blocks that were compared; `None` before the first.
+    pub blocks: Option<RangeInclusive<u64>>,
+    /// Number of sealed sections that were compared completely, because all their headers were given.
+    pub sections: u64,
 }
 
 impl<S: Storage> core::fmt::Debug for Verifier<'_, S> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Verifier").field("compared", &self.compared).finish_non_exhaustive()
+        f.debug_struct("Verifier").field("blocks", &self.blocks).finish_non_exhaustive()
     }
 }
 
@@ -140,7 +124,7 @@ impl<S: Storage> Verifier<'_, S> {
         };
         self.index.require(&numbers)?;
         let (first, last) = (*numbers.start(), *numbers.end());
-        let start = match &self.compared.blocks {
+        let start = match &self.blocks {
             Some(blocks) if first.checked_sub(1) != Some(*blocks.end()) => {
                 return Err(IndexError::Gap { last: *blocks.end(), found: first });
             }
@@ -150,7 +134,7 @@ impl<S: Storage> Verifier<'_, S> {
         if let Some(expected) = self.last.filter(|last| *last != parent) {
             return Err(IndexError::Parent { number: first, expected, found: parent });
         }
-        let unsealed = self.index.tail().first;
+        let unsealed = self.index.files.tail.rows.first;
         let mut parent_hash = parent;
         for block in chain.blocks() {
             let row = TailRow {
@@ -172,27 +156,26 @@ impl<S: Storage> Verifier<'_, S> {
             }
             parent_hash = block.hash;
         }
-        self.compared.blocks = Some(start..=last);
+        self.blocks = Some(start..=last);
         self.last = Some(parent_hash);
         Ok(())
     }
 
-    /// Compares the remaining headers, and returns the summary.
+    /// Compares the remaining headers. Call it after the last [`add`](Self::add).
     ///
     /// # Errors
     /// Returns the same errors as [`add`](Self::add).
-    pub fn finish(mut self) -> Result<Verified, IndexError> {
-        self.section()?;
-        Ok(self.compared)
+    pub fn finish(&mut self) -> Result<(), IndexError> {
+        self.section()
     }
 
     /// Compares an unsealed block of the tail with its header.
     fn unsealed(&self, row: &TailRow, parent: B256) -> Result<(), IndexError> {
-        let (tail, number) = (self.index.tail(), row.number);
+        let (tail, number) = (&self.index.files.tail.rows, row.number);
         let index = usize::try_from(number - tail.first).expect("in memory");
         let hash = tail.hashes[index];
         let differs = |what: String| {
-            let file = self.index.tail_name();
+            let file = self.index.files.manifest.tail();
             Err(IndexError::Differs { file, part: Part::Unsealed, number, what })
         };
         if hash != row.hash {
@@ -229,7 +212,7 @@ impl<S: Storage> Verifier<'_, S> {
         asked.bits(&turned)?;
         self.turner.give_back([turned]);
         if rows.len() == SECTION {
-            self.compared.sections += 1;
+            self.sections += 1;
         }
         Ok(())
     }

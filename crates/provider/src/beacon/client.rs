@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::anchor::network::Network;
-use chainsieve::eth::anchor::sync::{Action, Answer, Event, OpenQuestion, QuestionId, Syncer};
+use chainsieve::eth::anchor::sync::{Action, Answer, Event, OpenQuestion, Syncer};
 use chainsieve::eth::anchor::sync_committee::{
     self, Anchor, Bootstrap, LightClient, Request, Update,
 };
@@ -69,7 +69,7 @@ pub(super) struct Requests {
     sender: Sender<Came>,
     came: Receiver<Came>,
     /// The last question that a thread sent. Numbers of questions ascend.
-    sent: Option<QuestionId>,
+    sent: Option<u64>,
 }
 
 /// A question, and the result of its request.

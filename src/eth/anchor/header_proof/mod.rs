@@ -69,12 +69,6 @@ names! {
     GloasSummaries = "gloas_summaries",
 }
 
-/// Depth and generalised index of the node that holds the execution block's hash.
-struct ExecutionPath {
-    depth: usize,
-    gindex: u64,
-}
-
 impl ProofKind {
     /// Returns the number of the kind in an archive.
     pub const fn code(self) -> u8 {
@@ -106,7 +100,7 @@ impl ProofKind {
     pub const fn ssz_length(self) -> usize {
         match self.execution() {
             None => ACCUMULATOR_DEPTH * 32,
-            Some(path) => (self.beacon_depth() + 1 + path.depth) * 32 + 8,
+            Some(gindex) => (self.beacon_depth() + 1 + gindex.ilog2() as usize) * 32 + 8,
         }
     }
 
@@ -116,19 +110,17 @@ impl ProofKind {
         if matches!(self, Self::HistoricalRoots) { 14 } else { 13 }
     }
 
-    /// Returns the place of the execution block's hash in a beacon block.
+    /// Returns the generalised index of the execution block's hash in a beacon block.
     ///
     /// `BeaconBlock.body` is node 12, `execution_payload` node 25 of the body, and `block_hash` is
     /// field 12 of a payload of at most 16 fields (Bellatrix, Capella) or 32 fields (Deneb). From
     /// Gloas on it is `body.signed_execution_payload_bid.message.parent_block_hash`.
-    const fn execution(self) -> Option<ExecutionPath> {
+    const fn execution(self) -> Option<u64> {
         Some(match self {
             Self::Accumulator => return None,
-            Self::HistoricalRoots | Self::CapellaSummaries => {
-                ExecutionPath { depth: 11, gindex: 3228 }
-            }
-            Self::DenebSummaries => ExecutionPath { depth: 12, gindex: 6444 },
-            Self::GloasSummaries => ExecutionPath { depth: 14, gindex: 25384 },
+            Self::HistoricalRoots | Self::CapellaSummaries => 3228,
+            Self::DenebSummaries => 6444,
+            Self::GloasSummaries => 25384,
         })
     }
 }
@@ -369,7 +361,7 @@ impl HeaderProof {
             }
             return Err(HeaderProofError::WrongFork { kind: self.kind, slot });
         }
-        let execution = self.kind.execution().map_or(0, |path| path.gindex);
+        let execution = self.kind.execution().unwrap_or(0);
         let in_block =
             merkle_branch::is_valid(hash.0, &form.execution_branch, execution, beacon_block);
         if !in_block {

@@ -68,7 +68,7 @@ impl SyncCommittee {
 /// A sync committee whose keys are decompressed, so that a period pays for it once.
 #[derive(Clone)]
 pub(super) struct Committee {
-    listed: Arc<SyncCommittee>,
+    pub(super) listed: Arc<SyncCommittee>,
     points: Arc<[G1Affine]>,
     /// Sum of all points.
     sum: G1Projective,
@@ -100,10 +100,6 @@ impl Committee {
         }
         let sum = points.iter().fold(G1Projective::identity(), |sum, point| sum + point);
         Ok(Self { listed, points: points.into(), sum })
-    }
-
-    pub(super) fn committee(&self) -> &SyncCommittee {
-        &self.listed
     }
 
     /// Returns `true` if `aggregate` is a signature of `message` by its participants:

@@ -393,7 +393,7 @@ struct Keys {
 
 impl From<&Committee> for Keys {
     fn from(committee: &Committee) -> Self {
-        let listed = committee.committee();
+        let listed = &committee.listed;
         let keys = listed.keys.iter().flat_map(|key| key.0).collect();
         Self { keys, aggregate: listed.aggregate }
     }

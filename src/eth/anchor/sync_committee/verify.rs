@@ -176,7 +176,7 @@ impl Known<'_> {
         };
         if let Some((next, branch)) = &update.next_committee {
             let known = self.next.filter(|_| in_store_period);
-            if known.is_some_and(|known| *known.committee() != **next) {
+            if known.is_some_and(|known| known.listed != *next) {
                 return Err(LightClientError::OtherCommittee { period: period + 1 });
             }
             let root = next.root();

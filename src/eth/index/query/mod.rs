@@ -71,12 +71,12 @@ impl<S: Storage> Walk<'_, S> {
             self.tail(part, each);
             return Ok(());
         };
-        let access = Access::new(&self.index.segments()[segment])?;
+        let access = Access::new(&self.index.files.segments[segment])?;
         access.announce_data(rows, sections_of(&part.headers));
         for (distance, part) in ahead.iter().take(2).enumerate() {
             let Some(segment) = part.segment else { continue };
             // Damage of a later segment is reported when that segment is evaluated.
-            let Ok(access) = Access::new(&self.index.segments()[segment]) else { continue };
+            let Ok(access) = Access::new(&self.index.files.segments[segment]) else { continue };
             access.announce_entries(rows);
             // Entries are announced two segments ahead, and data only one segment ahead, because
             // the position of the data is known only from the entries.
@@ -116,7 +116,7 @@ impl<S: Storage> Walk<'_, S> {
     }
 
     fn tail(&self, part: &Part, each: &mut [QueryBitmap<'_>]) {
-        let blooms = &self.index.tail().blooms[part.headers.clone()];
+        let blooms = &self.index.files.tail.rows.blooms[part.headers.clone()];
         let skipped = part.headers.start % 64;
         for (query, answer) in self.queries.iter().zip(each) {
             answer.stats.unsealed_blocks += blooms.len() as u64;
@@ -335,7 +335,7 @@ impl<S: Storage> Index<S> {
         let (first, last) = (*blocks.start(), *blocks.end());
         let index = |number: u64| usize::try_from(number).expect("blocks of a segment or the tail");
         let mut parts = Vec::new();
-        for (number, segment) in self.segments().iter().enumerate() {
+        for (number, segment) in self.files.segments.iter().enumerate() {
             let Range { start, end } = segment.blocks();
             if first >= end || last < start {
                 continue;
@@ -346,7 +346,7 @@ impl<S: Storage> Index<S> {
             let words = sections.count_ones() as usize * (SECTION / 64);
             parts.push(Part { segment: Some(number), headers, start, words });
         }
-        let start = self.tail().first;
+        let start = self.files.tail.rows.first;
         if last >= start {
             let headers = index(first.max(start) - start)..index(last - start) + 1;
             let before = headers.start / 64 * 64;

@@ -412,7 +412,7 @@ impl<S: WriteStorage> Writer<S> {
         }
         let whole = tail.is_whole();
         let (slots, durable) = (tail.slots, tail.durable);
-        self.rows = tail.into_rows();
+        self.rows = tail.rows;
         self.first = manifest.first;
         let rows = self.rows.len();
         self.disk =

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use anyhow::{Context as _, bail};
-use chainsieve::eth::index::{Index, IndexError, Verified};
+use chainsieve::eth::index::{Index, IndexError};
 use chainsieve_report::calendar::Utc;
 use chainsieve_report::{Exit, Page, Progress, Reader, Report, bytes, count, float, grouped, span};
 use serde_json::json;
@@ -127,9 +127,9 @@ fn buckets(index: &MappedIndex) -> Result<Vec<Bucket>, IndexError> {
     (0..rows).map(row).collect()
 }
 
-/// The number of bytes of the index, which were checked, and the result of the comparison with the given
-/// headers, if any.
-type Outcome = (u64, Option<Verified>);
+/// The number of bytes of the index, which were checked, and the blocks and the number of whole sections that
+/// were compared with the given headers, if any.
+type Outcome = (u64, Option<(RangeInclusive<u64>, u64)>);
 
 pub(super) fn verify(args: &VerifyIndexArgs) -> anyhow::Result<Report> {
     Reader::of(&args.linked.headers)?;
@@ -167,9 +167,9 @@ fn check(args: &VerifyIndexArgs, index: &MappedIndex) -> anyhow::Result<Outcome>
     }
     let mut verifier = index.verifier();
     for_each_linked(&args.linked, Bounds::default(), |_| (), |chain, ()| Ok(verifier.add(chain)?))?;
-    let compared = verifier.finish()?;
-    if compared.blocks.as_ref() != Some(&all) && !args.part {
-        let given = compared.blocks.map_or("none of its blocks".into(), |blocks| {
+    verifier.finish()?;
+    if verifier.blocks.as_ref() != Some(&all) && !args.part {
+        let given = verifier.blocks.map_or("none of its blocks".into(), |blocks| {
             format!("blocks {} to {}", blocks.start(), blocks.end())
         });
         bail!(
@@ -180,7 +180,7 @@ fn check(args: &VerifyIndexArgs, index: &MappedIndex) -> anyhow::Result<Outcome>
             all.end()
         );
     }
-    Ok((checked, Some(compared)))
+    Ok((checked, verifier.blocks.zip(Some(verifier.sections))))
 }
 
 fn report(
@@ -199,9 +199,9 @@ fn report(
         ));
     }
     let compared = outcome.ok().and_then(|(_, compared)| {
-        let Verified { blocks, sections, .. } = compared.as_ref()?;
-        let (first, last) = blocks.clone()?.into_inner();
-        Some((first, last, last - first + 1, *sections))
+        let (blocks, sections) = compared.clone()?;
+        let (first, last) = blocks.into_inner();
+        Some((first, last, last - first + 1, sections))
     });
     let json = json!({
         "valid": outcome.is_ok(),
