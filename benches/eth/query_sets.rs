@@ -39,8 +39,8 @@ pub(crate) fn run(report: &mut Report) {
         }
         let scan = || {
             let hits = set.clone().scan(0, &blooms);
-            let pairs = hits.iter().flat_map(|(block, ids)| ids.iter().map(move |id| (block, id)));
-            pairs.map(|(block, id)| (block, id.index())).collect::<Vec<_>>()
+            let pairs = hits.iter().flat_map(|(block, ids)| ids.iter().map(move |&id| (block, id)));
+            pairs.collect::<Vec<_>>()
         };
         assert_eq!(scan(), expected);
         report.ratio(
