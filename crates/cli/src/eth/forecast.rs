@@ -42,11 +42,10 @@ pub(crate) fn run(args: &ForecastArgs) -> anyhow::Result<Report> {
     query::check_coverage((first, last), (from, to))?;
     let clauses = query::clauses(&query);
     let warnings = warnings(&forecast, &clauses);
-    let page = page(&forecast, (first, last), &clauses, &warnings);
+    let page = page(&forecast, (first, last), &clauses);
     let mut json = json(&forecast, (first, last), &clauses, &query);
     json["semantics"] = json!(args.query.semantics);
-    json["warnings"] = json!(warnings);
-    Ok(Report::new(page, json, Exit::Yes))
+    Ok(Report::new(page, json, Exit::Yes).with_warnings(warnings))
 }
 
 type Clauses = [(String, Vec<String>)];
@@ -67,16 +66,10 @@ fn warnings(forecast: &Forecast, clauses: &Clauses) -> Vec<String> {
     warnings
 }
 
-fn page(
-    forecast: &Forecast,
-    (first, last): (u64, u64),
-    clauses: &Clauses,
-    warnings: &[String],
-) -> Page {
-    let mut page = Page::default();
+fn page(forecast: &Forecast, (first, last): (u64, u64), clauses: &Clauses) -> Page {
     let fills = forecast.fills();
     let passed = float(forecast.candidates()) / float(forecast.blocks().max(1));
-    page.fields(vec![
+    let mut page = Page::of_fields(vec![
         ("blocks", span(first, last, forecast.blocks())),
         ("fill", format!("{} in the median block", share(fills.quantile(0.5)))),
         (
@@ -121,7 +114,6 @@ fn page(
         page.line("");
         page.table(vec!["clause", "", "blocks that pass it"], rows);
     }
-    page.warnings(warnings);
     page
 }
 

@@ -21,7 +21,7 @@ use crate::durable_file::{DurableFile, FileError};
 use crate::nodes::{Endpoint, Node, NoteSink, Options};
 use crate::provider::builder::Endpoints;
 use crate::report::Note;
-use crate::stop::Stop;
+use crate::stop::{Stop, lock};
 
 pub use client::{BeaconClient, BeaconError, BeaconRound, ServerFailure};
 pub use link::{FindProof, LinkOptions, LinkedBlock};
@@ -235,7 +235,7 @@ impl AnchorSource for BeaconClient {
     /// [asks for optimistic headers](BeaconBuilder::optimistic). A newer one that fewer signed does not
     /// take it back.
     fn head(&self) -> Option<B256> {
-        let state = self.state();
+        let state = lock(&self.state);
         let client = state.syncer.client().filter(|_| self.optimistic)?;
         let newest = client.supermajority();
         match newest.evidence {

@@ -16,7 +16,7 @@ use chainsieve::eth::log_query::{BlockTag, LogQuery};
 
 use crate::durable_file::{DurableFile, FileError};
 use crate::provider::Provider;
-use crate::stop::Stop;
+use crate::stop::{Stop, lock};
 use driver::{Driver, NewerAnchors};
 use updates::Shared;
 
@@ -285,12 +285,12 @@ impl Following {
 
     /// Returns the follower's progress.
     pub fn status(&self) -> FollowStatus {
-        self.shared.state().status
+        lock(&self.shared.state).status
     }
 
     /// Returns `false` once the follower has ended.
     pub fn is_running(&self) -> bool {
-        self.shared.state().ended.is_none()
+        lock(&self.shared.state).ended.is_none()
     }
 
     /// Stops the follower, and waits until its cursor is stored. Returns the follower's progress.
@@ -299,7 +299,7 @@ impl Following {
     /// Returns the reason if the follower had already ended by itself with an error.
     pub fn shutdown(mut self) -> Result<FollowStatus, FollowError> {
         self.end()?;
-        Ok(self.shared.state().status)
+        Ok(lock(&self.shared.state).status)
     }
 
     fn end(&mut self) -> Result<(), FollowError> {
@@ -311,7 +311,7 @@ impl Following {
         if thread.is_some_and(|thread| thread.join().is_err()) {
             return Err(FollowError::Panicked);
         }
-        self.shared.state().ended.clone().unwrap_or(Ok(()))
+        lock(&self.shared.state).ended.clone().unwrap_or(Ok(()))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::Read;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use chainsieve::alloy_primitives::U64;
 use serde::Deserialize;
@@ -15,6 +15,7 @@ use super::bounded::{StreamedReply, id_of};
 use super::error::RpcError;
 use super::limit::Limit;
 use super::transport::{Body, Lengths, Streamed, Transport, of_status};
+use crate::stop::lock;
 
 /// One call of a JSON-RPC method.
 #[derive(Debug, Clone)]
@@ -100,13 +101,9 @@ impl Caller {
             Ok(id.to())
         })?;
         if self.chain.get().is_none_or(|expected| *expected == id) {
-            *self.named() = Some(id);
+            *lock(&self.named) = Some(id);
         }
         Ok(id)
-    }
-
-    fn named(&self) -> MutexGuard<'_, Option<u64>> {
-        self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks the node for its chain again before its next answer, if it could not be reached.
@@ -115,7 +112,7 @@ impl Caller {
             matches!(error.origin(), RpcError::Transport(_) | RpcError::Timeout { .. })
         };
         if answer.as_ref().is_err_and(is_lost) {
-            *self.named() = None;
+            *lock(&self.named) = None;
         }
         answer
     }
@@ -124,7 +121,7 @@ impl Caller {
     /// the start is asked now, so that no answer about another chain is taken.
     fn check_chain(&self) -> Result<(), RpcError> {
         let Some(&expected) = self.chain.get() else { return Ok(()) };
-        let named = *self.named();
+        let named = *lock(&self.named);
         let found = match named.map_or_else(|| self.chain_id(), Ok) {
             Ok(found) => found,
             Err(error @ RpcError::Stopped) => return Err(error),

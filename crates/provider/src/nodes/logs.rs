@@ -1,7 +1,6 @@
 //! Requests logs by `eth_getLogs`. The answers are returned unverified: audits check the answers.
 
 use std::ops::RangeInclusive;
-use std::sync::PoisonError;
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::log::LocatedLog;
@@ -14,6 +13,7 @@ use super::calls::Call;
 use super::error::RpcError;
 use super::limit::Limit;
 use super::windows::{WindowSize, Windows};
+use crate::stop::lock;
 
 const GET_LOGS: &str = "eth_getLogs";
 
@@ -125,11 +125,11 @@ impl Node {
     }
 
     fn window_size(&self) -> WindowSize {
-        *self.windows.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.windows)
     }
 
     fn keep_window_size(&self, size: WindowSize) {
-        *self.windows.lock().unwrap_or_else(PoisonError::into_inner) = size;
+        *lock(&self.windows) = size;
     }
 }
 

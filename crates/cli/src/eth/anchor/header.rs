@@ -241,11 +241,7 @@ fn report(
     let now = super::now(None)?;
     let mut warnings = client::warnings(client, now);
     warnings.extend(failures);
-    let status = match verdict.exit {
-        Exit::Yes => "proven",
-        Exit::Wrong => "wrong",
-        _ => "undecided",
-    };
+    let status = verdict.exit.verdict("proven");
     let mut page = Page::default();
     page.heading(match (&verdict.why, verdict.number) {
         (Some(why), _) => format!("{status}: {why}"),
@@ -276,7 +272,6 @@ fn report(
     page.line("");
     page.line("The light client:");
     page.fields(client::fields(client));
-    page.warnings(&warnings);
     let mut json = json!({
         "status": status,
         "why": verdict.why,
@@ -293,6 +288,5 @@ fn report(
     {
         own.extend(members);
     }
-    json["warnings"] = json!(warnings);
-    Ok(Report::new(page, json, verdict.exit))
+    Ok(Report::new(page, json, verdict.exit).with_warnings(warnings))
 }

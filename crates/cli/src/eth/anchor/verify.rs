@@ -186,8 +186,8 @@ impl Verified<'_> {
         if let Some(checkpoint) = self.checkpoint().filter(Checkpoint::is_stale) {
             warnings.push(stale(&checkpoint));
         }
-        let json = self.json(exit, why.as_deref(), &warnings);
-        Report::new(self.page(exit, why.as_deref(), &warnings), json, exit)
+        let (page, json) = (self.page(exit, why.as_deref()), self.json(exit, why.as_deref()));
+        Report::new(page, json, exit).with_warnings(warnings)
     }
 
     /// Returns the exit code, and the reason if the verdict is not `proven`.
@@ -238,7 +238,7 @@ impl Verified<'_> {
         Some(period + u64::from(client.is_next_committee_known()))
     }
 
-    fn page(&self, exit: Exit, why: Option<&str>, warnings: &[String]) -> Page {
+    fn page(&self, exit: Exit, why: Option<&str>) -> Page {
         let mut page = Page::default();
         page.heading(match (why, &self.client) {
             (Some(why), _) if exit == Exit::Wrong => format!("wrong: {why}"),
@@ -267,10 +267,7 @@ impl Verified<'_> {
         page.line("");
         let head = vec!["object", "file", "slot", "signed in", "by", "result"];
         page.table(head, self.judged.iter().map(|(found, outcome)| row(found, outcome)).collect());
-        let Some(client) = &self.client else {
-            page.warnings(warnings);
-            return page;
-        };
+        let Some(client) = &self.client else { return page };
         page.line("");
         page.heading("The newest finalised block");
         page.fields(anchor_fields(client.finalized(), self.is_given));
@@ -281,20 +278,15 @@ impl Verified<'_> {
         }
         page.line("");
         page.line(format!("Not proven: {NOT_PROVEN}."));
-        page.warnings(warnings);
         page
     }
 
-    fn json(&self, exit: Exit, why: Option<&str>, warnings: &[String]) -> Value {
+    fn json(&self, exit: Exit, why: Option<&str>) -> Value {
         let checkpoint = self.checkpoint();
         let time = |slot| self.network.time_of_slot(slot).as_secs();
         let json = |anchor: &Anchor| anchor_json(anchor, self.is_given);
         json!({
-            "status": match exit {
-                Exit::Yes => "proven",
-                Exit::Wrong => "wrong",
-                _ => "undecided",
-            },
+            "status": exit.verdict("proven"),
             "why": why,
             "network": self.network.name(),
             "at": self.now.as_secs(),
@@ -312,7 +304,6 @@ impl Verified<'_> {
             "optimistic": self.optimistic().map(json),
             "committee_period": self.committee_period(),
             "not_proven": NOT_PROVEN,
-            "warnings": warnings,
         })
     }
 
