@@ -53,13 +53,8 @@ enum StoredIn {
 /// ```
 #[must_use]
 pub struct Builder {
-    chain: NetworkParams,
+    pool: PoolConfig,
     peers: Vec<String>,
-    others: bool,
-    use_seeds: bool,
-    max_peers: usize,
-    proxy: Option<SocketAddr>,
-    user_agent: Option<String>,
     stored_in: StoredIn,
     updates: usize,
     wallets: Vec<(WalletId, Wallet)>,
@@ -70,7 +65,7 @@ pub struct Builder {
 impl std::fmt::Debug for Builder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Builder")
-            .field("chain", &self.chain)
+            .field("chain", &self.pool.chain)
             .field("peers", &self.peers)
             .field("config", &self.config)
             .finish_non_exhaustive()
@@ -90,13 +85,8 @@ impl Builder {
                 block_time: chain.block_time,
                 ..Config::new(chain.network, [0; 16])
             },
-            chain,
+            pool: PoolConfig::new(chain),
             peers: Vec::new(),
-            others: false,
-            use_seeds: true,
-            max_peers: 4,
-            proxy: None,
-            user_agent: None,
             stored_in: StoredIn::Memory,
             updates: UPDATES,
             wallets: Vec::new(),
@@ -115,13 +105,13 @@ impl Builder {
 
     /// Allows connections to other peers in addition to the named ones.
     pub fn other_peers(mut self) -> Self {
-        self.others = true;
+        self.pool.others = true;
         self
     }
 
     /// Disables DNS seeds, so that only the named peers and peers of the address book are used.
     pub fn no_seeds(mut self) -> Self {
-        self.use_seeds = false;
+        self.pool.use_seeds = false;
         self
     }
 
@@ -132,7 +122,7 @@ impl Builder {
     /// disconnects the one whose last new block is the oldest. Every two minutes on average, a
     /// connection of a few seconds tests an address that no peer was found at before.
     pub fn max_peers(mut self, count: usize) -> Self {
-        self.max_peers = count.clamp(1, 8);
+        self.pool.max_peers = count.clamp(1, 8);
         self
     }
 
@@ -141,14 +131,14 @@ impl Builder {
     /// Each connection uses different credentials, so that Tor uses a separate circuit for each
     /// peer. Only the proxy resolves host names.
     pub fn proxy(mut self, address: SocketAddr) -> Self {
-        self.proxy = Some(address);
+        self.pool.proxy = Some(address);
         self
     }
 
     /// Sets the user agent that the client sends to peers (BIP14). The user agent may have at most
     /// 256 bytes, because Bitcoin Core rejects a `version` message with a longer user agent.
     pub fn user_agent(mut self, agent: impl Into<String>) -> Self {
-        self.user_agent = Some(agent.into());
+        self.pool.user_agent = agent.into();
         self
     }
 
@@ -261,21 +251,15 @@ impl Builder {
     /// read, or if the system provides no random numbers or no thread. After an error, no thread
     /// runs.
     pub fn start(self) -> Result<Client, StartError> {
-        let Self { chain, stored_in, mut config, wallets, .. } = self;
+        let Self { mut pool, stored_in, mut config, wallets, .. } = self;
         for (id, wallet) in &wallets {
             check(id, wallet, config.protocol)?;
         }
         let target = |peer: &String| {
-            let target = Target::parse(peer, chain.port);
+            let target = Target::parse(peer, pool.chain.port);
             target.map_err(|cause| StartError::Peer { peer: peer.clone(), cause })
         };
-        let mut pool = PoolConfig::new(chain.clone());
         pool.peers = self.peers.iter().map(target).collect::<Result<_, _>>()?;
-        (pool.others, pool.use_seeds) = (self.others, self.use_seeds);
-        (pool.max_peers, pool.proxy) = (self.max_peers, self.proxy);
-        if let Some(agent) = self.user_agent {
-            pool.user_agent = agent;
-        }
         let random = || Random::seed().map_err(|error| StartError::Random(error.to_string()));
         config.seed = random()?;
         let mut storage: Box<dyn Storage> = match stored_in {
@@ -285,13 +269,13 @@ impl Builder {
         };
         // The pool connects to one peer more while no new block arrives. Beyond its limit, the
         // machine would disconnect this peer.
-        config.filter_limits.peers = config.filter_limits.peers.max(self.max_peers + 1);
-        let protocol = config.protocol;
+        config.filter_limits.peers = config.filter_limits.peers.max(pool.max_peers + 1);
+        let (protocol, magic) = (config.protocol, pool.chain.magic);
         let machine = LightClient::new(config, &storage.load()?)?;
         pool.services = ServiceFlags::NETWORK | ServiceFlags::WITNESS | machine.services();
         pool.start_height = machine.chain().tip().height;
         // A damaged address book is no error: seeds and peers provide addresses again.
-        let book = storage.addresses().and_then(|it| AddressBook::decode(&it, chain.magic).ok());
+        let book = storage.addresses().and_then(|it| AddressBook::decode(&it, magic).ok());
         let pool = Pool::new(pool, book.unwrap_or_default(), random()?)?;
         let shared = Arc::new(Shared::new(self.updates, pool.waker()));
         let mut driver = Driver::new(machine, pool, storage, Arc::clone(&shared), self.log);

@@ -246,6 +246,19 @@ pub enum DecodeError {
     NoMemory(#[from] NoMemory),
 }
 
+impl DecodeError {
+    /// Returns an error unless there are as many bytes as expected.
+    pub(crate) const fn unless_long(found: u64, expected: u64) -> Result<(), Self> {
+        if found < expected {
+            Err(Self::Truncated { found, needed: expected })
+        } else if found > expected {
+            Err(Self::TooLong { found, expected })
+        } else {
+            Ok(())
+        }
+    }
+}
+
 pub(crate) const fn parameter(what: &'static str, value: u64, limit: &'static str) -> DecodeError {
     DecodeError::Parameter { what, value, limit }
 }
@@ -389,12 +402,7 @@ impl<'a> Opened<'a> {
         let around = (HEADER_BYTES + CHECKSUM_BYTES) as u64;
         let expected = words.checked_mul(8).and_then(|body| body.checked_add(around));
         let (found, expected) = (bytes.len() as u64, expected.unwrap_or(u64::MAX));
-        if found < expected {
-            return Err(DecodeError::Truncated { found, needed: expected });
-        }
-        if found > expected {
-            return Err(DecodeError::TooLong { found, expected });
-        }
+        DecodeError::unless_long(found, expected)?;
         let truncated = DecodeError::Truncated { found, needed: expected };
         // The length was checked above, so neither split fails. Returning an error instead of
         // slicing keeps hostile bytes from causing a panic even if the check of the length were

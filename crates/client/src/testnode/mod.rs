@@ -338,11 +338,10 @@ pub fn next_block(parent: &Header, height: u32, script: &Script, txs: Vec<Transa
         }],
         output: vec![TxOut { value: Amount::from_sat(50 * COIN), script_pubkey: script.into() }],
     };
+    let has_witness = |tx: &Transaction| tx.input.iter().any(|input| !input.witness.is_empty());
+    let is_committed = txs.iter().any(has_witness);
     let mut txdata = vec![coinbase];
     txdata.extend(txs);
-    if txdata.iter().skip(1).any(|tx| tx.input.iter().any(|input| !input.witness.is_empty())) {
-        commit_to_witnesses(&mut txdata);
-    }
     let header = Header {
         version: Version::from_consensus(0x2000_0000),
         prev_blockhash: parent.block_hash(),
@@ -352,24 +351,19 @@ pub fn next_block(parent: &Header, height: u32, script: &Script, txs: Vec<Transa
         nonce: 0,
     };
     let mut block = Block { header, txdata };
+    if is_committed {
+        commit_to_witnesses(&mut block);
+    }
     block.header.merkle_root = block.compute_merkle_root().expect("it has a coinbase transaction");
     solve(&mut block.header, parent.time + 1);
     block
 }
 
 /// Adds the witness commitment of BIP141, in a second output of the coinbase transaction.
-fn commit_to_witnesses(txdata: &mut [Transaction]) {
+fn commit_to_witnesses(block: &mut Block) {
     let reserved = [0; 32];
-    let header = Header {
-        version: Version::ONE,
-        prev_blockhash: chainsieve::bitcoin::BlockHash::all_zeros(),
-        merkle_root: TxMerkleNode::all_zeros(),
-        time: 0,
-        bits: CompactTarget::from_consensus(EASIEST),
-        nonce: 0,
-    };
-    let root = Block { header, txdata: txdata.to_vec() }.witness_root();
-    let (Some(root), Some(coinbase)) = (root, txdata.first_mut()) else { return };
+    let root = block.witness_root();
+    let (Some(root), Some(coinbase)) = (root, block.txdata.first_mut()) else { return };
     let commitment = Block::compute_witness_commitment(&root, &reserved);
     let mut script = vec![0x6a, 0x24, 0xaa, 0x21, 0xa9, 0xed];
     script.extend(commitment.as_byte_array());

@@ -126,13 +126,7 @@ impl GuavaBloomFilter {
         let num_words = u64::from(u32::from_be_bytes(words));
         let is_wrong = num_words == 0 || num_words > MAX_WORDS;
         refuse_if(is_wrong, "the number of words", num_words, "from 1 to 2^31 - 1")?;
-        let expected = needed + num_words * 8;
-        if found < expected {
-            return Err(DecodeError::Truncated { found, needed: expected });
-        }
-        if found > expected {
-            return Err(DecodeError::TooLong { found, expected });
-        }
+        DecodeError::unless_long(found, needed + num_words * 8)?;
         let mut words = Words::zeroed(num_words)?;
         for (word, bytes) in words.as_mut().iter_mut().zip(body.as_chunks::<8>().0) {
             *word = u64::from_be_bytes(*bytes);

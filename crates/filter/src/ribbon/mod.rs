@@ -43,7 +43,7 @@ mod tests;
 
 use alloc::vec::Vec;
 
-use chainsieve_lanes::simd::{Backend, Kernel, Lanes, prefetch};
+use chainsieve_lanes::simd::{Backend, Kernel, prefetch};
 
 use shard::{Columns, Equation, MAX_COLUMNS, Solved, WIDTH, mixed, starts};
 
@@ -356,11 +356,6 @@ impl<S: AsRef<[u64]>> Kernel for One<'_, S> {
         let Self { filter, hash } = self;
         filter.lookup(filter.directory(), hash).holds(filter.words.as_ref().as_chunks().0)
     }
-
-    #[inline(always)]
-    fn vector<L: Lanes>(self, _: L) -> bool {
-        self.scalar()
-    }
 }
 
 struct Batch<'a, S> {
@@ -388,11 +383,6 @@ impl<S: AsRef<[u64]>> Kernel for Batch<'_, S> {
                 *answer = lookup.holds(words.as_chunks().0);
             }
         }
-    }
-
-    #[inline(always)]
-    fn vector<L: Lanes>(self, _: L) {
-        self.scalar();
     }
 }
 

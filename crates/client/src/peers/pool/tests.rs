@@ -667,7 +667,7 @@ fn strangers_are_not_called_beside_named_peers() {
         pool.call_due();
         pool.test_untried(pool.now() + TEST_EVERY[1]);
     }
-    assert!(pool.extra.is_allowed());
+    assert!(pool.extra.is_allowed);
     assert_eq!((pool.calling, pool.is_testing, ids(&pool)), (0, false, vec![1]));
     // A named peer is no anchor: the next run names it again.
     pool.choose_anchors(pool.now() + GOOD_AFTER);
