@@ -1,5 +1,18 @@
 #![doc = include_str!("../README.md")]
 
+/// Defines methods of a builder: each changes the builder, and returns it.
+macro_rules! setters {
+    ($self:ident: $(
+        $(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*) $change:block
+    )+) => {$(
+        $(#[$doc])*
+        pub fn $name(mut $self, $($argument: $type),*) -> Self {
+            $change
+            $self
+        }
+    )+};
+}
+
 mod builder;
 mod client;
 mod driver;

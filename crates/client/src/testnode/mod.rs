@@ -136,35 +136,24 @@ impl NodeBuilder {
         }
     }
 
-    /// Sets the services and limits of the node (default: `Config::default()`).
-    pub fn config(mut self, config: Config) -> Self {
-        self.config = config;
-        self
-    }
+    setters! { self:
+        /// Sets the services and limits of the node (default: `Config::default()`).
+        config(config: Config) { self.config = config; }
 
-    /// Sets the address to listen on (default: a free port of 127.0.0.1).
-    pub fn listen(mut self, address: SocketAddr) -> Self {
-        self.listen = address;
-        self
-    }
+        /// Sets the address to listen on (default: a free port of 127.0.0.1).
+        listen(address: SocketAddr) { self.listen = address; }
 
-    /// Sets the first four bytes of each message, for a custom signet (default: the network's).
-    pub fn magic(mut self, magic: Magic) -> Self {
-        self.magic = magic;
-        self
-    }
+        /// Sets the first four bytes of each message, for a custom signet (default: the network's).
+        magic(magic: Magic) { self.magic = magic; }
 
-    /// Sets the maximum number of simultaneous connections (default: 125).
-    pub fn max_connections(mut self, count: usize) -> Self {
-        self.max_connections = count;
-        self
-    }
+        /// Sets the maximum number of simultaneous connections (default: 125).
+        max_connections(count: usize) { self.max_connections = count; }
 
-    /// Sets a callback that receives notes about connections, for a log. Several threads call this
-    /// callback.
-    pub fn log(mut self, log: impl Fn(&ConnectionNote<'_>) + Send + Sync + 'static) -> Self {
-        self.log = Some(Box::new(log));
-        self
+        /// Sets a callback that receives notes about connections, for a log. Several threads call this
+        /// callback.
+        log(log: impl Fn(&ConnectionNote<'_>) + Send + Sync + 'static) {
+            self.log = Some(Box::new(log));
+        }
     }
 
     /// Starts the node: it listens, and answers all peers that connect.
