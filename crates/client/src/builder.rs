@@ -62,15 +62,7 @@ pub struct Builder {
     log: Option<Log>,
 }
 
-impl std::fmt::Debug for Builder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Builder")
-            .field("chain", &self.pool.chain)
-            .field("peers", &self.peers)
-            .field("config", &self.config)
-            .finish_non_exhaustive()
-    }
-}
+debug_by!(Builder: peers, config);
 
 impl Builder {
     /// Creates a builder for a network, or for a [custom signet](NetworkParams::signet).

@@ -13,6 +13,19 @@ macro_rules! setters {
     )+};
 }
 
+/// Implements `Debug` by some members of a type, because others are secret or have none.
+macro_rules! debug_by {
+    ($type:ty: $($member:ident),*) => {
+        impl std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let mut shown = f.debug_struct(stringify!($type));
+                $(shown.field(stringify!($member), &self.$member);)*
+                shown.finish_non_exhaustive()
+            }
+        }
+    };
+}
+
 mod anchor;
 #[cfg(feature = "beacon")]
 mod beacon;

@@ -115,11 +115,7 @@ pub struct NodeBuilder {
     log: Option<Log>,
 }
 
-impl std::fmt::Debug for NodeBuilder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NodeBuilder").field("listen", &self.listen).finish_non_exhaustive()
-    }
-}
+debug_by!(NodeBuilder: listen);
 
 impl NodeBuilder {
     /// Creates a builder for a node that serves this chain.
@@ -193,11 +189,7 @@ pub struct Node {
     thread: Option<JoinHandle<()>>,
 }
 
-impl std::fmt::Debug for Node {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Node").field("address", &self.address).finish_non_exhaustive()
-    }
-}
+debug_by!(Node: address);
 
 impl Node {
     /// Starts a regtest node whose chain is the genesis block. The node accepts transactions of its

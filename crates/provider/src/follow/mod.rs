@@ -4,7 +4,6 @@ mod driver;
 pub(crate) mod index;
 mod updates;
 
-use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,15 +39,7 @@ pub struct FollowBuilder {
     adjust: Config,
 }
 
-impl fmt::Debug for FollowBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FollowBuilder")
-            .field("provider", &self.provider)
-            .field("query", &self.adjust.query)
-            .field("file", &self.file)
-            .finish_non_exhaustive()
-    }
-}
+debug_by!(FollowBuilder: provider, file);
 
 impl Provider {
     /// Returns a builder for a follower of a query's logs, past and live.

@@ -1,6 +1,5 @@
 //! Configuration of an endpoint.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
@@ -55,11 +54,7 @@ pub struct RpcServerBuilder {
     events: Events,
 }
 
-impl fmt::Debug for RpcServerBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RpcServerBuilder").field("provider", &self.provider).finish_non_exhaustive()
-    }
-}
+debug_by!(RpcServerBuilder: provider);
 
 /// A running endpoint. It ends when it is dropped.
 #[derive(Debug)]

@@ -131,11 +131,7 @@ type OnEvent = dyn Fn(&RpcServerEvent) + Send + Sync;
 #[derive(Clone, Default)]
 pub(super) struct Events(pub(super) Option<Arc<OnEvent>>);
 
-impl fmt::Debug for Events {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Events")
-    }
-}
+debug_by!(Events:);
 
 impl Events {
     pub(super) fn log(&self, event: &RpcServerEvent) {
