@@ -131,6 +131,7 @@ mod tests {
     use std::thread;
 
     use super::{Flights, Shares};
+    use crate::stop::lock;
 
     #[test]
     fn the_shares_are_the_budget() {
