@@ -53,13 +53,8 @@ enum StoredIn {
 /// ```
 #[must_use]
 pub struct Builder {
-    chain: NetworkParams,
+    pool: PoolConfig,
     peers: Vec<String>,
-    others: bool,
-    use_seeds: bool,
-    max_peers: usize,
-    proxy: Option<SocketAddr>,
-    user_agent: Option<String>,
     stored_in: StoredIn,
     updates: usize,
     wallets: Vec<(WalletId, Wallet)>,
@@ -67,15 +62,7 @@ pub struct Builder {
     log: Option<Log>,
 }
 
-impl std::fmt::Debug for Builder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Builder")
-            .field("chain", &self.chain)
-            .field("peers", &self.peers)
-            .field("config", &self.config)
-            .finish_non_exhaustive()
-    }
-}
+debug_by!(Builder: peers, config);
 
 impl Builder {
     /// Creates a builder for a network, or for a [custom signet](NetworkParams::signet).
@@ -90,13 +77,8 @@ impl Builder {
                 block_time: chain.block_time,
                 ..Config::new(chain.network, [0; 16])
             },
-            chain,
+            pool: PoolConfig::new(chain),
             peers: Vec::new(),
-            others: false,
-            use_seeds: true,
-            max_peers: 4,
-            proxy: None,
-            user_agent: None,
             stored_in: StoredIn::Memory,
             updates: UPDATES,
             wallets: Vec::new(),
@@ -104,154 +86,102 @@ impl Builder {
         }
     }
 
-    /// Adds a peer to connect to: `HOST`, `HOST:PORT`, an IPv6 or onion address.
-    ///
-    /// If at least one peer is named, the client connects to no other peers unless
-    /// [`other_peers`](Self::other_peers) is called. This holds also while no new block arrives.
-    pub fn peer(mut self, address: impl Into<String>) -> Self {
-        self.peers.push(address.into());
-        self
-    }
+    setters! { self:
+        /// Adds a peer to connect to: `HOST`, `HOST:PORT`, an IPv6 or onion address.
+        ///
+        /// If at least one peer is named, the client connects to no other peers unless
+        /// [`other_peers`](Self::other_peers) is called. This holds also while no new block arrives.
+        peer(address: impl Into<String>) { self.peers.push(address.into()); }
 
-    /// Allows connections to other peers in addition to the named ones.
-    pub fn other_peers(mut self) -> Self {
-        self.others = true;
-        self
-    }
+        /// Allows connections to other peers in addition to the named ones.
+        other_peers() { self.pool.others = true; }
 
-    /// Disables DNS seeds, so that only the named peers and peers of the address book are used.
-    pub fn no_seeds(mut self) -> Self {
-        self.use_seeds = false;
-        self
-    }
+        /// Disables DNS seeds, so that only the named peers and peers of the address book are used.
+        no_seeds() { self.pool.use_seeds = false; }
 
-    /// Sets the maximum number of simultaneous connections, from 1 to 8 (default: 4). Other values
-    /// are clamped to this range.
-    ///
-    /// While no new block arrives for half an hour, the client connects to one more peer, and then
-    /// disconnects the one whose last new block is the oldest. Every two minutes on average, a
-    /// connection of a few seconds tests an address that no peer was found at before.
-    pub fn max_peers(mut self, count: usize) -> Self {
-        self.max_peers = count.clamp(1, 8);
-        self
-    }
+        /// Sets the maximum number of simultaneous connections, from 1 to 8 (default: 4). Other values
+        /// are clamped to this range.
+        ///
+        /// While no new block arrives for half an hour, the client connects to one more peer, and then
+        /// disconnects the one whose last new block is the oldest. Every two minutes on average, a
+        /// connection of a few seconds tests an address that no peer was found at before.
+        max_peers(count: usize) { self.pool.max_peers = count.clamp(1, 8); }
 
-    /// Connects to peers through a SOCKS5 proxy, for example Tor's.
-    ///
-    /// Each connection uses different credentials, so that Tor uses a separate circuit for each
-    /// peer. Only the proxy resolves host names.
-    pub fn proxy(mut self, address: SocketAddr) -> Self {
-        self.proxy = Some(address);
-        self
-    }
+        /// Connects to peers through a SOCKS5 proxy, for example Tor's.
+        ///
+        /// Each connection uses different credentials, so that Tor uses a separate circuit for each
+        /// peer. Only the proxy resolves host names.
+        proxy(address: SocketAddr) { self.pool.proxy = Some(address); }
 
-    /// Sets the user agent that the client sends to peers (BIP14). The user agent may have at most
-    /// 256 bytes, because Bitcoin Core rejects a `version` message with a longer user agent.
-    pub fn user_agent(mut self, agent: impl Into<String>) -> Self {
-        self.user_agent = Some(agent.into());
-        self
-    }
+        /// Sets the user agent that the client sends to peers (BIP14). The user agent may have at most
+        /// 256 bytes, because Bitcoin Core rejects a `version` message with a longer user agent.
+        user_agent(agent: impl Into<String>) { self.pool.user_agent = agent.into(); }
 
-    /// Sets the protocol by which blocks are scanned (default: BIP157).
-    pub fn protocol(mut self, protocol: Protocol) -> Self {
-        self.config.protocol = protocol;
-        self
-    }
+        /// Sets the protocol by which blocks are scanned (default: BIP157).
+        protocol(protocol: Protocol) { self.config.protocol = protocol; }
 
-    /// Stores all state in this folder, so that the next run continues where this one stops.
-    ///
-    /// The folder is created if it does not exist. Only one client at a time can use the folder.
-    pub fn data_dir(mut self, path: impl AsRef<Path>) -> Self {
-        self.stored_in = StoredIn::Folder(path.as_ref().to_owned());
-        self
-    }
+        /// Stores all state in this folder, so that the next run continues where this one stops.
+        ///
+        /// The folder is created if it does not exist. Only one client at a time can use the folder.
+        data_dir(path: impl AsRef<Path>) {
+            self.stored_in = StoredIn::Folder(path.as_ref().to_owned());
+        }
 
-    /// Stores all state in a storage that the caller implements.
-    pub fn storage(mut self, storage: impl Storage + 'static) -> Self {
-        self.stored_in = StoredIn::Other(Box::new(storage));
-        self
-    }
+        /// Stores all state in a storage that the caller implements.
+        storage(storage: impl Storage + 'static) {
+            self.stored_in = StoredIn::Other(Box::new(storage));
+        }
 
-    /// Adds a wallet to watch. More wallets can be added while the client runs.
-    pub fn wallet(mut self, id: impl Into<WalletId>, wallet: Wallet) -> Self {
-        self.wallets.push((id.into(), wallet));
-        self
-    }
+        /// Adds a wallet to watch. More wallets can be added while the client runs.
+        wallet(id: impl Into<WalletId>, wallet: Wallet) { self.wallets.push((id.into(), wallet)); }
 
-    /// Scans blocks from this birthday on, even if no wallet needs blocks that early.
-    pub fn start_at(mut self, first: Birthday) -> Self {
-        self.config.first = Some(first);
-        self
-    }
+        /// Scans blocks from this birthday on, even if no wallet needs blocks that early.
+        start_at(first: Birthday) { self.config.first = Some(first); }
 
-    /// Scans no block above this height.
-    pub fn end_at(mut self, last: u32) -> Self {
-        self.config.last = Some(last);
-        self
-    }
+        /// Scans no block above this height.
+        end_at(last: u32) { self.config.last = Some(last); }
 
-    /// Sets the work of a chain below which the client is not caught up and starts no scan. The
-    /// default is that of a block of the network some time before this version; zero for a custom
-    /// signet. A made-up chain, such as that of a test node, needs zero.
-    pub fn minimum_work(mut self, work: Work) -> Self {
-        self.config.minimum_work = work;
-        self
-    }
+        /// Sets the work of a chain below which the client is not caught up and starts no scan. The
+        /// default is that of a block of the network some time before this version; zero for a custom
+        /// signet. A made-up chain, such as that of a test node, needs zero.
+        minimum_work(work: Work) { self.config.minimum_work = work; }
 
-    /// Sets the timeout after which a request is sent to another peer (default: 30 s).
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.config.timeout = timeout;
-        self
-    }
+        /// Sets the timeout after which a request is sent to another peer (default: 30 s).
+        timeout(timeout: Duration) { self.config.timeout = timeout; }
 
-    /// BIP157: adds a trusted filter header at a height, which must be a multiple of 1,000. A peer
-    /// that claims a different filter header at this height is banned.
-    pub fn checkpoint(mut self, height: u32, header: FilterHeader) -> Self {
-        self.config.checkpoints.insert(height, header);
-        self
-    }
+        /// BIP157: adds a trusted filter header at a height, which must be a multiple of 1,000. A peer
+        /// that claims a different filter header at this height is banned.
+        checkpoint(height: u32, header: FilterHeader) {
+            self.config.checkpoints.insert(height, header);
+        }
 
-    /// BIP157: sets the rate of audits: one block in `one_in` is fetched to audit its filter
-    /// (default: 1,000). The value 0 disables audits.
-    pub fn spot_audits(mut self, one_in: u32) -> Self {
-        self.config.spot_audits = one_in;
-        self
-    }
+        /// BIP157: sets the rate of audits: one block in `one_in` is fetched to audit its filter
+        /// (default: 1,000). The value 0 disables audits.
+        spot_audits(one_in: u32) { self.config.spot_audits = one_in; }
 
-    /// BIP157: sets the maximum size of stored filters in bytes. With 0, the default, no filters
-    /// are stored.
-    ///
-    /// Stored filters are not downloaded again for a new wallet or a rescan. When the size is
-    /// exceeded, the filters of the lowest heights are dropped first.
-    pub fn keep_filters(mut self, bytes: u64) -> Self {
-        self.config.kept_filters = bytes;
-        self
-    }
+        /// BIP157: sets the maximum size of stored filters in bytes. With 0, the default, no filters
+        /// are stored.
+        ///
+        /// Stored filters are not downloaded again for a new wallet or a rescan. When the size is
+        /// exceeded, the filters of the lowest heights are dropped first.
+        keep_filters(bytes: u64) { self.config.kept_filters = bytes; }
 
-    /// BIP37: sets the false-positive rate of the Bloom filter, in (0, 1) (default: 1e-5).
-    ///
-    /// A higher rate hides better which elements are the wallet's, and costs more bandwidth. A rate
-    /// that no filter can meet is reported as
-    /// [`Finding::NoFilter`](crate::Finding::NoFilter).
-    pub fn false_positive_rate(mut self, rate: f64) -> Self {
-        self.config.fpr = rate;
-        self
-    }
+        /// BIP37: sets the false-positive rate of the Bloom filter, in (0, 1) (default: 1e-5).
+        ///
+        /// A higher rate hides better which elements are the wallet's, and costs more bandwidth. A rate
+        /// that no filter can meet is reported as
+        /// [`Finding::NoFilter`](crate::Finding::NoFilter).
+        false_positive_rate(rate: f64) { self.config.fpr = rate; }
 
-    /// Sets the number of queued updates at which the client stops reading from its peers
-    /// (default: 1,024, at least 1).
-    pub fn max_updates(mut self, count: usize) -> Self {
-        self.updates = count;
-        self
-    }
+        /// Sets the number of queued updates at which the client stops reading from its peers
+        /// (default: 1,024, at least 1).
+        max_updates(count: usize) { self.updates = count; }
 
-    /// Sets a callback that receives notes about connections, for a log.
-    ///
-    /// The client's thread runs the callback. The callback must not wait for updates. If the
-    /// callback calls methods of [`Client`], they fail with [`Stopped`](crate::Stopped).
-    pub fn log(mut self, log: impl FnMut(&PeerNote) + Send + 'static) -> Self {
-        self.log = Some(Box::new(log));
-        self
+        /// Sets a callback that receives notes about connections, for a log.
+        ///
+        /// The client's thread runs the callback. The callback must not wait for updates. If the
+        /// callback calls methods of [`Client`], they fail with [`Stopped`](crate::Stopped).
+        log(log: impl FnMut(&PeerNote) + Send + 'static) { self.log = Some(Box::new(log)); }
     }
 
     /// Starts the client in a thread of its own.
@@ -261,21 +191,15 @@ impl Builder {
     /// read, or if the system provides no random numbers or no thread. After an error, no thread
     /// runs.
     pub fn start(self) -> Result<Client, StartError> {
-        let Self { chain, stored_in, mut config, wallets, .. } = self;
+        let Self { mut pool, stored_in, mut config, wallets, .. } = self;
         for (id, wallet) in &wallets {
             check(id, wallet, config.protocol)?;
         }
         let target = |peer: &String| {
-            let target = Target::parse(peer, chain.port);
+            let target = Target::parse(peer, pool.chain.port);
             target.map_err(|cause| StartError::Peer { peer: peer.clone(), cause })
         };
-        let mut pool = PoolConfig::new(chain.clone());
         pool.peers = self.peers.iter().map(target).collect::<Result<_, _>>()?;
-        (pool.others, pool.use_seeds) = (self.others, self.use_seeds);
-        (pool.max_peers, pool.proxy) = (self.max_peers, self.proxy);
-        if let Some(agent) = self.user_agent {
-            pool.user_agent = agent;
-        }
         let random = || Random::seed().map_err(|error| StartError::Random(error.to_string()));
         config.seed = random()?;
         let mut storage: Box<dyn Storage> = match stored_in {
@@ -285,13 +209,13 @@ impl Builder {
         };
         // The pool connects to one peer more while no new block arrives. Beyond its limit, the
         // machine would disconnect this peer.
-        config.filter_limits.peers = config.filter_limits.peers.max(self.max_peers + 1);
-        let protocol = config.protocol;
+        config.filter_limits.peers = config.filter_limits.peers.max(pool.max_peers + 1);
+        let (protocol, magic) = (config.protocol, pool.chain.magic);
         let machine = LightClient::new(config, &storage.load()?)?;
         pool.services = ServiceFlags::NETWORK | ServiceFlags::WITNESS | machine.services();
         pool.start_height = machine.chain().tip().height;
         // A damaged address book is no error: seeds and peers provide addresses again.
-        let book = storage.addresses().and_then(|it| AddressBook::decode(&it, chain.magic).ok());
+        let book = storage.addresses().and_then(|it| AddressBook::decode(&it, magic).ok());
         let pool = Pool::new(pool, book.unwrap_or_default(), random()?)?;
         let shared = Arc::new(Shared::new(self.updates, pool.waker()));
         let mut driver = Driver::new(machine, pool, storage, Arc::clone(&shared), self.log);

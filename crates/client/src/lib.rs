@@ -1,11 +1,49 @@
 #![doc = include_str!("../README.md")]
 
+/// Defines methods of a builder: each changes the builder, and returns it.
+macro_rules! setters {
+    ($self:ident: $(
+        $(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*) $change:block
+    )+) => {$(
+        $(#[$doc])*
+        pub fn $name(mut $self, $($argument: $type),*) -> Self {
+            $change
+            $self
+        }
+    )+};
+}
+
+/// Implements `Debug` by some members of a type, because others are secret or have none.
+macro_rules! debug_by {
+    ($type:ty: $($member:ident),*) => {
+        impl std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let mut shown = f.debug_struct(stringify!($type));
+                $(shown.field(stringify!($member), &self.$member);)*
+                shown.finish_non_exhaustive()
+            }
+        }
+    };
+}
+
 mod builder;
 mod client;
 mod driver;
 mod error;
 #[doc(hidden)]
-pub mod peers;
+pub mod peers {
+    //! Bitcoin's peer-to-peer protocol over TCP: connections, handshakes, addresses, and the pool of
+    //! peers that owns them.
+
+    pub mod address;
+    pub mod book;
+    pub mod connection;
+    pub mod dial;
+    pub mod frame;
+    pub mod handshake;
+    pub mod pool;
+    pub mod socks;
+}
 mod shared;
 mod storage;
 pub mod testnode;

@@ -2,7 +2,6 @@
 //! commands, and the readers of updates: a blocking iterator and a stream.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 #[cfg(feature = "tokio")]
 use std::task::Poll;
@@ -66,11 +65,7 @@ pub(crate) struct Shared {
     waker: Waker,
 }
 
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("capacity", &self.capacity).finish_non_exhaustive()
-    }
-}
+debug_by!(Shared: capacity);
 
 impl Shared {
     pub(crate) fn new(capacity: usize, waker: Waker) -> Self {

@@ -205,15 +205,13 @@ impl Folder {
             fs::create_dir_all(shared)?;
             OpenOptions::new().create(true).append(true).open(shared.join("lock"))
         };
-        let lock = open()
-            .map_err(|error| StorageError::new("open", shared.display().to_string(), &error))?;
+        let lock = open().map_err(at("open", shared))?;
         // Other errors are ignored: on a file system without locks, the folder is used unlocked.
         if let Err(TryLockError::WouldBlock) = lock.try_lock() {
             let error = io::Error::new(ErrorKind::WouldBlock, "another process uses this folder");
-            return Err(StorageError::new("lock", shared.display().to_string(), &error));
+            return Err(at("lock", shared)(error));
         }
-        fs::create_dir_all(path.join("filters"))
-            .map_err(|error| StorageError::new("open", path.display().to_string(), &error))?;
+        fs::create_dir_all(path.join("filters")).map_err(at("open", path))?;
         Ok(Self {
             path: path.to_owned(),
             shared: shared.to_owned(),
@@ -310,18 +308,21 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, StorageError> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(StorageError::new("read", path.display().to_string(), &error)),
+        Err(error) => Err(at("read", path)(error)),
     }
+}
+
+/// Returns what makes an error of a system error: the operation and the path.
+fn at(operation: &'static str, path: &Path) -> impl Fn(io::Error) -> StorageError {
+    move |error| StorageError::new(operation, path.display().to_string(), &error)
 }
 
 impl Storage for Folder {
     fn load(&mut self) -> Result<StoredFiles, StorageError> {
         let mut filters = Vec::new();
         let folder = self.path.join("filters");
-        let error =
-            |error: &io::Error| StorageError::new("read", folder.display().to_string(), error);
-        for entry in fs::read_dir(&folder).map_err(|e| error(&e))? {
-            let entry = entry.map_err(|e| error(&e))?;
+        for entry in fs::read_dir(&folder).map_err(at("read", &folder))? {
+            let entry = entry.map_err(at("read", &folder))?;
             let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
             if let (Some(number), Ok(metadata)) = (number, entry.metadata()) {
                 filters.push((number, metadata.len()));
@@ -366,8 +367,7 @@ impl Storage for Folder {
 
     fn commit(&mut self) -> Result<(), StorageError> {
         self.check()?;
-        let result =
-            self.sync().map_err(|e| StorageError::new("sync", self.path.display().to_string(), &e));
+        let result = self.sync().map_err(at("sync", &self.path));
         self.guard(result)
     }
 
@@ -381,8 +381,7 @@ impl Storage for Folder {
 
     fn keep_addresses(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
         let path = self.shared.join("addresses");
-        Self::replace(&path, bytes)
-            .map_err(|e| StorageError::new("write", path.display().to_string(), &e))
+        Self::replace(&path, bytes).map_err(at("write", &path))
     }
 }
 

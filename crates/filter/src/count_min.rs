@@ -6,7 +6,9 @@ use alloc::vec::Vec;
 use chainsieve_lanes::names;
 use chainsieve_lanes::simd::prefetch;
 
-use super::encoding::{DecodeError, EncodeError, Header, Kind, Opened, Portable, parameter};
+use super::encoding::{
+    DecodeError, EncodeError, Header, Kind, Opened, Portable, parameter, refuse_nonzero, within,
+};
 use super::hashing::{KeyHasher, draw};
 use super::membership::{Filter, Full, Insert, Merge, MergeError, contains_in_chunks};
 use super::sizing::{BuildError, MAX_HASH_FUNCS, classic, distinct, float};
@@ -407,9 +409,7 @@ impl Portable for CountMin {
 /// rule.
 fn checked_params(header: &Header) -> Result<(u64, u32, UpdateRule), DecodeError> {
     let [width, rows, zero] = header.params;
-    if !(1..=MAX_WIDTH).contains(&width) {
-        return Err(parameter("the number of counters per row", width, "from 1 to 2^32"));
-    }
+    within("the number of counters per row", width, 1..=MAX_WIDTH, "from 1 to 2^32")?;
     let update =
         if rows & CONSERVATIVE == 0 { UpdateRule::Plain } else { UpdateRule::Conservative };
     let depth = u32::try_from(rows & !CONSERVATIVE).ok();
@@ -417,8 +417,6 @@ fn checked_params(header: &Header) -> Result<(u64, u32, UpdateRule), DecodeError
         let limit = "from 1 to 128, plus 2^32 if updates are conservative";
         return Err(parameter("the number of rows", rows, limit));
     };
-    if zero != 0 {
-        return Err(DecodeError::NotZero("bytes 56 to 63"));
-    }
+    refuse_nonzero(zero != 0, "bytes 56 to 63")?;
     Ok((width, depth, update))
 }

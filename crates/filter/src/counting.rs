@@ -2,7 +2,9 @@
 
 use alloc::vec::Vec;
 
-use super::encoding::{DecodeError, EncodeError, Header, Kind, Opened, Portable, parameter};
+use super::encoding::{
+    DecodeError, EncodeError, Header, Kind, Opened, Portable, refuse_if, refuse_nonzero, within,
+};
 use super::hashing::{KeyHasher, fmix64};
 use super::membership::{
     Filter, Full, Insert, Merge, MergeError, NotContained, Remove, contains_in_chunks,
@@ -337,17 +339,10 @@ impl Portable for CountingBloomFilter {
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let opened = Opened::read(bytes, Kind::Counting, |header| {
             let [num_blocks, hash_funcs, unused] = header.params;
-            if !(1..=MAX_BLOCKS).contains(&num_blocks) {
-                let limit = "from 1 to 2^47";
-                return Err(parameter("the number of blocks", num_blocks, limit));
-            }
-            if !(1..=u64::from(MAX_HASH_FUNCS)).contains(&hash_funcs) {
-                let what = "the number of hash functions";
-                return Err(parameter(what, hash_funcs, "from 1 to 16"));
-            }
-            if unused != 0 {
-                return Err(DecodeError::NotZero("bytes 56 to 63"));
-            }
+            within("the number of blocks", num_blocks, 1..=MAX_BLOCKS, "from 1 to 2^47")?;
+            let is_wrong = !(1..=u64::from(MAX_HASH_FUNCS)).contains(&hash_funcs);
+            refuse_if(is_wrong, "the number of hash functions", hash_funcs, "from 1 to 16")?;
+            refuse_nonzero(unused != 0, "bytes 56 to 63")?;
             Ok(num_blocks * LINE_WORDS as u64)
         })?;
         let Header { hasher, len, params: [_, hash_funcs, _], .. } = opened.header;

@@ -21,7 +21,7 @@
 //! exactly the length that the parameters require.
 
 use alloc::vec::Vec;
-use core::ops::Range;
+use core::ops::{Range, RangeInclusive};
 
 use chainsieve_lanes::named;
 
@@ -246,8 +246,46 @@ pub enum DecodeError {
     NoMemory(#[from] NoMemory),
 }
 
+impl DecodeError {
+    /// Returns an error unless there are as many bytes as expected.
+    pub(crate) const fn unless_long(found: u64, expected: u64) -> Result<(), Self> {
+        if found < expected {
+            Err(Self::Truncated { found, needed: expected })
+        } else if found > expected {
+            Err(Self::TooLong { found, expected })
+        } else {
+            Ok(())
+        }
+    }
+}
+
 pub(crate) const fn parameter(what: &'static str, value: u64, limit: &'static str) -> DecodeError {
     DecodeError::Parameter { what, value, limit }
+}
+
+/// Returns an error if a parameter is wrong.
+pub(crate) const fn refuse_if(
+    is_wrong: bool,
+    what: &'static str,
+    value: u64,
+    limit: &'static str,
+) -> Result<(), DecodeError> {
+    if is_wrong { Err(parameter(what, value, limit)) } else { Ok(()) }
+}
+
+/// Returns an error unless a parameter is in a range, which `limit` states in words.
+pub(crate) fn within(
+    what: &'static str,
+    value: u64,
+    range: RangeInclusive<u64>,
+    limit: &'static str,
+) -> Result<(), DecodeError> {
+    refuse_if(!range.contains(&value), what, value, limit)
+}
+
+/// Returns an error if unused bytes have a value.
+pub(crate) const fn refuse_nonzero(has_value: bool, what: &'static str) -> Result<(), DecodeError> {
+    if has_value { Err(DecodeError::NotZero(what)) } else { Ok(()) }
 }
 
 /// The 64-byte header of an encoded filter.
@@ -314,9 +352,7 @@ impl Header {
             VERSION => {}
             version => return Err(DecodeError::Version(version)),
         }
-        if zeros != [0; 4] {
-            return Err(DecodeError::NotZero("bytes 12 to 15"));
-        }
+        refuse_nonzero(zeros != [0; 4], "bytes 12 to 15")?;
         let known = Kind::ALL.into_iter().find(|known| *known as u8 == kind);
         let kind = known.ok_or(DecodeError::Kind(kind))?;
         let (function, unused) = match function {
@@ -331,9 +367,7 @@ impl Header {
             5 => (HashFunction::Fnv1a, k0 | k1),
             other => return Err(DecodeError::HashFunction(other)),
         };
-        if unused != 0 {
-            return Err(DecodeError::NotZero("bytes after the seed"));
-        }
+        refuse_nonzero(unused != 0, "bytes after the seed")?;
         Ok(Self { kind, hasher: KeyHasher::new(function), len, params })
     }
 }
@@ -368,12 +402,7 @@ impl<'a> Opened<'a> {
         let around = (HEADER_BYTES + CHECKSUM_BYTES) as u64;
         let expected = words.checked_mul(8).and_then(|body| body.checked_add(around));
         let (found, expected) = (bytes.len() as u64, expected.unwrap_or(u64::MAX));
-        if found < expected {
-            return Err(DecodeError::Truncated { found, needed: expected });
-        }
-        if found > expected {
-            return Err(DecodeError::TooLong { found, expected });
-        }
+        DecodeError::unless_long(found, expected)?;
         let truncated = DecodeError::Truncated { found, needed: expected };
         // The length was checked above, so neither split fails. Returning an error instead of
         // slicing keeps hostile bytes from causing a panic even if the check of the length were

@@ -4,7 +4,9 @@ use alloc::vec::Vec;
 
 use chainsieve_lanes::simd::prefetch;
 
-use super::encoding::{DecodeError, EncodeError, Header, Kind, Opened, Portable, parameter};
+use super::encoding::{
+    DecodeError, EncodeError, Header, Kind, Opened, Portable, parameter, refuse_if, within,
+};
 use super::hashing::{KeyHasher, draw};
 use super::membership::{Filter, Full, Insert, contains_in_chunks};
 use super::sizing::classic::{self, GENERATIONS, Rolling};
@@ -326,9 +328,8 @@ impl Portable for RollingBloomFilter {
             return Err(parameter("the number of insertions in a generation", len, limit));
         }
         // Each number is at most 2⁵⁴, so the sum does not overflow.
-        if lens.iter().sum::<u64>() != len {
-            return Err(parameter("the number of keys", len, "the sum of three generations"));
-        }
+        let is_wrong = lens.iter().sum::<u64>() != len;
+        refuse_if(is_wrong, "the number of keys", len, "the sum of three generations")?;
         let words = opened.some_words(LINE_WORDS..opened.num_words())?;
         let hash_funcs = u32::try_from(hash_funcs).unwrap_or(MAX_HASH_FUNCS);
         let filter = Self { hasher, words, per_generation, hash_funcs, newest, lens };
@@ -344,17 +345,10 @@ impl Portable for RollingBloomFilter {
 
 fn num_words(header: &Header) -> Result<u64, DecodeError> {
     let [per_generation, num_places, hash_funcs] = header.params;
-    if !(1..=MAX_PLACES).contains(&per_generation) {
-        let limit = "from 1 to 2^54";
-        return Err(parameter("the number of keys per generation", per_generation, limit));
-    }
-    if !(64..=MAX_PLACES).contains(&num_places) || num_places % 64 != 0 {
-        let limit = "a multiple of 64 up to 2^54";
-        return Err(parameter("the number of cells", num_places, limit));
-    }
-    if !(1..=u64::from(MAX_HASH_FUNCS)).contains(&hash_funcs) {
-        let limit = "from 1 to 128";
-        return Err(parameter("the number of hash functions", hash_funcs, limit));
-    }
+    within("the number of keys per generation", per_generation, 1..=MAX_PLACES, "from 1 to 2^54")?;
+    let is_wrong = !(64..=MAX_PLACES).contains(&num_places) || num_places % 64 != 0;
+    refuse_if(is_wrong, "the number of cells", num_places, "a multiple of 64 up to 2^54")?;
+    let is_wrong = !(1..=u64::from(MAX_HASH_FUNCS)).contains(&hash_funcs);
+    refuse_if(is_wrong, "the number of hash functions", hash_funcs, "from 1 to 128")?;
     Ok(num_places / 32 + LINE_WORDS as u64)
 }

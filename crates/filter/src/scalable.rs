@@ -6,7 +6,9 @@ use alloc::vec::Vec;
 
 use chainsieve_lanes::simd::prefetch;
 
-use super::encoding::{DecodeError, EncodeError, Header, Kind, Opened, Portable, parameter};
+use super::encoding::{
+    DecodeError, EncodeError, Header, Kind, Opened, Portable, parameter, refuse_if, refuse_nonzero,
+};
 use super::hashing::{KeyHasher, draw};
 use super::membership::{Filter, Full, Insert};
 use super::sizing::classic::{self, Slices};
@@ -381,9 +383,7 @@ impl Portable for ScalableBloomFilter {
             let (value, limit) = (opened.num_words() as u64, "the sum over all stages");
             return Err(parameter("the number of words", value, limit));
         }
-        if filter.len() != len {
-            return Err(parameter("the number of keys", len, "the sum over all stages"));
-        }
+        refuse_if(filter.len() != len, "the number of keys", len, "the sum over all stages")?;
         Ok(filter)
     }
 }
@@ -392,27 +392,21 @@ impl ScalableBloomFilter {
     /// Decodes a stage's entry into a stage without its words.
     fn read_stage(&self, index: u32, line: [u64; LINE]) -> Result<Stage, DecodeError> {
         let [len, capacity, slice_bits, hash_funcs, zeros @ ..] = line;
-        if zeros != [0; 4] {
-            return Err(DecodeError::NotZero("the last four words of a stage's entry"));
-        }
+        refuse_nonzero(zeros != [0; 4], "the last four words of a stage's entry")?;
         let before = self.stages.last();
         let follows = before.map_or(capacity > 0 && capacity < 1 << 56, |before| {
             before.len == before.capacity
                 && before.capacity.checked_mul(Self::GROWTH) == Some(capacity)
         });
-        if !follows {
-            let limit = "twice the capacity of the preceding stage, which must be full";
-            return Err(parameter("the capacity of a stage", capacity, limit));
-        }
+        let limit = "twice the capacity of the preceding stage, which must be full";
+        refuse_if(!follows, "the capacity of a stage", capacity, limit)?;
         let least = u64::from(before.is_some());
-        if len > capacity || len < least {
-            return Err(parameter("the number of keys of a stage", len, "from 1 to its capacity"));
-        }
+        let is_wrong = len > capacity || len < least;
+        refuse_if(is_wrong, "the number of keys of a stage", len, "from 1 to its capacity")?;
         let slices = u32::try_from(hash_funcs).ok();
         let slices = slices.filter(|slices| (1..=MAX_HASH_FUNCS).contains(slices));
-        let Some(hash_funcs) = slices else {
-            return Err(parameter("the number of slices", hash_funcs, "from 1 to 128"));
-        };
+        let wrong = parameter("the number of slices", hash_funcs, "from 1 to 128");
+        let hash_funcs = slices.ok_or(wrong)?;
         if !(64..1 << 48).contains(&slice_bits) || slice_bits % 64 != 0 {
             let limit = "a multiple of 64 below 2^48";
             return Err(parameter("the number of bits of a slice", slice_bits, limit));
@@ -435,9 +429,8 @@ impl ScalableBloomFilter {
 fn checked_params(header: &Header) -> Result<(u32, u32, u64), DecodeError> {
     let [fpr, num_stages, num_words] = header.params;
     let rate = f64::from_bits(fpr);
-    if !(rate > 0.0 && rate < 1.0) {
-        return Err(parameter("the rate's bits", fpr, "those of a number between 0 and 1"));
-    }
+    let is_wrong = !(rate > 0.0 && rate < 1.0);
+    refuse_if(is_wrong, "the rate's bits", fpr, "those of a number between 0 and 1")?;
     let [stages, most] = [num_stages & u64::from(u32::MAX), num_stages >> 32];
     let max = u64::from(ScalableBloomFilter::MAX_STAGES);
     match (u32::try_from(stages), u32::try_from(most)) {

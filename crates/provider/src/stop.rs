@@ -81,7 +81,7 @@ impl Stop {
     /// Waits until the handle is set, `is_done` returns `true`, or the timeout has passed.
     /// `is_done` is called again after each [`ring`](Self::ring).
     pub(crate) fn wait_for(&self, timeout: Option<Duration>, mut is_done: impl FnMut() -> bool) {
-        let gate = self.bell.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        let gate = lock(&self.bell.gate);
         let goes_on = |(): &mut ()| !self.is_set() && !is_done();
         match timeout {
             Some(timeout) => drop(self.bell.rung.wait_timeout_while(gate, timeout, goes_on)),
@@ -91,7 +91,7 @@ impl Stop {
 
     /// Wakes all waiting threads, so that they check their conditions again.
     pub(crate) fn ring(&self) {
-        let _gate = self.bell.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        let _gate = lock(&self.bell.gate);
         self.bell.rung.notify_all();
     }
 }
@@ -113,10 +113,9 @@ struct State<T> {
     task: Option<Waker>,
 }
 
-fn lock<T>(shared: &Mutex<State<T>>) -> MutexGuard<'_, State<T>> {
-    // No code panics while it holds this lock, so the data behind a poisoned lock is still
-    // consistent.
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
+/// Locks a mutex. No code panics while it holds a lock, so the data behind a poisoned lock is still consistent.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<T: Send + 'static> Pending<T> {

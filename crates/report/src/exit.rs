@@ -40,6 +40,15 @@ impl Exit {
         Coded { exit: self, error }.into()
     }
 
+    /// Returns the word for the verdict of a proof; `proven` is the word for [`Yes`](Self::Yes).
+    pub const fn verdict(self, proven: &'static str) -> &'static str {
+        match self {
+            Self::Yes => proven,
+            Self::Wrong => "wrong",
+            _ => "undecided",
+        }
+    }
+
     /// Returns the exit code for an error: the first code that it or one of its causes implies.
     /// `of_cause` has the program's own rules.
     pub(crate) fn of_error(error: &anyhow::Error, of_cause: OfCause) -> Self {

@@ -223,6 +223,14 @@ pub fn write(path: &Path, bytes: &[u8], force: bool) -> anyhow::Result<()> {
     fs::write(path, bytes).with_context(|| format!("cannot write {}", named(path)))
 }
 
+/// Writes bytes as a line of hex; replaces an existing file only if `force` is `true`.
+///
+/// # Errors
+/// Returns an error if the file exists and `force` is `false`, or it cannot be written.
+pub fn write_hex(path: &Path, bytes: &[u8], force: bool) -> anyhow::Result<()> {
+    write(path, format!("{}\n", hex::encode(bytes)).as_bytes(), force)
+}
+
 /// Writes a file that is never visible half written: an interrupted command leaves the old contents.
 ///
 /// # Errors

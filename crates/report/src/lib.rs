@@ -22,7 +22,7 @@ mod text;
 pub use exit::{Exit, OfCause, UsageError};
 pub use input::{
     Input, Reader, as_text, check_overwrite, decode_hex, excerpt, folder_and_name, named, replace,
-    shorten, write,
+    shorten, write, write_hex,
 };
 pub use page::{Lines, Page, Report, json_line, line_of, print_log, print_note};
 pub use program::{on_signals, run};

@@ -34,6 +34,14 @@ impl Report {
         Self { page, json, payload: None, exit: exit.into(), is_last_line: false }
     }
 
+    /// Adds warnings: after the page, and as the member `warnings` of the JSON.
+    #[must_use]
+    pub fn with_warnings(mut self, warnings: Vec<String>) -> Self {
+        self.json["warnings"] = warnings.as_slice().into();
+        self.page.warnings.extend(warnings);
+        self
+    }
+
     /// Prints a payload on standard output; the page is then written to standard error.
     #[must_use]
     pub fn with_payload(self, payload: impl Into<Option<String>>) -> Self {
@@ -193,6 +201,11 @@ enum Part {
 
 /// Each text is one line: line breaks in it are escaped.
 impl Page {
+    /// Returns a page of fields: names on the left, aligned values on the right.
+    pub fn of_fields(fields: Vec<(&'static str, String)>) -> Self {
+        Self { parts: vec![Part::Fields(fields)], warnings: Vec::new() }
+    }
+
     /// Adds a line that a terminal shows in bold.
     pub fn heading(&mut self, text: impl Into<String>) {
         self.parts.push(Part::Heading(text.into()));

@@ -106,11 +106,7 @@ const UPDATES: [Choice<UpdateMode>; 3] = [
 
 /// Returns the word for an update mode, as `--update` accepts it.
 pub(crate) fn update_name(mode: UpdateMode) -> &'static str {
-    match mode {
-        UpdateMode::None => "none",
-        UpdateMode::All => "all",
-        UpdateMode::P2PubkeyOnly => "p2pubkey-only",
-    }
+    UPDATES.iter().find(|(_, own, _)| *own == mode).map_or("", |(word, ..)| word)
 }
 
 pub(super) fn fpr(text: &str) -> Result<f64, String> {

@@ -8,9 +8,11 @@ pub(crate) mod filter;
 
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use chainsieve_report::args::OutputArgs;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use directories::ProjectDirs;
 
 use crate::exit::EXIT_CODES;
 
@@ -46,9 +48,21 @@ const LONG_VERSION: &str = concat!(
     "Filters: Bloom, cuckoo, fuse, ribbon, Parquet, Guava, xor_singleheader"
 );
 
+/// Returns the word for a value, as the command line accepts it.
+pub(crate) fn word(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
 /// Reads a folder that may be created. A folder with the name of a URL would show the URL to whoever lists it.
 fn folder(text: &str) -> Result<PathBuf, &'static str> {
     if text.contains("://") { Err("a folder, not a URL") } else { Ok(text.into()) }
+}
+
+/// Returns the platform's folder for the data of this command, which is used without `--data`.
+pub(crate) fn platform_folder() -> anyhow::Result<PathBuf> {
+    let platform = ProjectDirs::from("", "", "chainsieve");
+    let platform = platform.context("the platform has no data folder: give --data")?;
+    Ok(platform.data_dir().to_owned())
 }
 
 /// Returns the last part of the command's `--help`; `-h` ends with the exit codes.

@@ -7,10 +7,11 @@ use chainsieve::btc::bip37::session::{ADDRESS_POPULATION, PrivacyReport};
 use chainsieve::btc::bip37::{BloomFilter, MAX_BLOOM_FILTER_SIZE, MAX_HASH_FUNCS, UpdateMode};
 use chainsieve_report::{
     Exit, Input, Page, Reader, Report, UsageError, count, grouped, rate, stdin_is_piped, write,
+    write_hex,
 };
 use serde_json::{Value, json};
 
-use super::watch::{Item, Kind, Policy, read_lines};
+use super::watch::{Item, Kind, Policy, read_lines, source_name};
 use crate::args::{InfoArgs, NewArgs, update_name};
 
 /// Minimum length in bytes of a script's push that bitcoinj matches; shorter pushes occur in too
@@ -58,11 +59,8 @@ pub(crate) fn new(args: &NewArgs) -> anyhow::Result<Report> {
     let payload = filter.encode();
     let payload_hex = hex::encode(&payload);
     if let Some(path) = &args.out {
-        if args.raw {
-            write(path, &payload, args.overwrite.force)?;
-        } else {
-            write(path, format!("{payload_hex}\n").as_bytes(), args.overwrite.force)?;
-        }
+        let write = if args.raw { write } else { write_hex };
+        write(path, &payload, args.overwrite.force)?;
     }
     let own = addresses(&items);
     let mut privacy = PrivacyReport::new(&filter, own, ADDRESS_POPULATION);
@@ -80,7 +78,6 @@ pub(crate) fn new(args: &NewArgs) -> anyhow::Result<Report> {
         "target_rate": args.fpr,
         "rate": filter.false_positive_rate(),
         "privacy": {"own": privacy.own, "others": privacy.others},
-        "warnings": warnings,
     });
     let mut page = Page::default();
     item_table(&mut page, &items);
@@ -114,9 +111,8 @@ pub(crate) fn new(args: &NewArgs) -> anyhow::Result<Report> {
         fields.push(("written to", path.display().to_string()));
     }
     page.fields(fields);
-    page.warnings(&warnings);
     let shown = if args.out.is_some() { String::new() } else { payload_hex };
-    Ok(Report::new(page, json, Exit::Yes).with_payload(shown))
+    Ok(Report::new(page, json, Exit::Yes).with_warnings(warnings).with_payload(shown))
 }
 
 fn items(args: &NewArgs) -> anyhow::Result<Vec<Item>> {
@@ -126,12 +122,7 @@ fn items(args: &NewArgs) -> anyhow::Result<Vec<Item>> {
     let mut items = Vec::new();
     let from_file = |path: &std::path::Path| {
         let text = reader.text(path)?;
-        let source = if path.as_os_str() == "-" {
-            "standard input".into()
-        } else {
-            path.display().to_string()
-        };
-        read_lines(&text, &source, |item| Item::detect(item, &policy))
+        read_lines(&text, &source_name(path), |item| Item::detect(item, &policy))
     };
     for item in &args.items {
         if item == "-" {
@@ -316,10 +307,8 @@ pub(crate) fn info(args: &InfoArgs) -> anyhow::Result<Report> {
         "matches_everything": filter.matches_everything(),
         "accepted_by_nodes": accepted,
         "trailing_bytes": rest.len(),
-        "warnings": warnings,
     });
-    let mut page = Page::default();
-    page.fields(vec![
+    let page = Page::of_fields(vec![
         ("size", count(filter.data().len(), "byte")),
         ("hash functions", grouped(filter.hash_funcs())),
         ("tweak", filter.tweak().to_string()),
@@ -343,8 +332,7 @@ pub(crate) fn info(args: &InfoArgs) -> anyhow::Result<Report> {
             },
         ),
     ]);
-    page.warnings(&warnings);
-    Ok(Report::new(page, json, accepted))
+    Ok(Report::new(page, json, accepted).with_warnings(warnings))
 }
 
 fn info_warnings(filter: &BloomFilter, trailing: usize) -> Vec<String> {

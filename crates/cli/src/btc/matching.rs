@@ -4,7 +4,7 @@ use anyhow::{Context as _, bail};
 use chainsieve::bitcoin::{Address, Block, Network, Script, Transaction};
 use chainsieve::btc::bip37::{BlockElements, BloomFilter, Elements, MatchReason, TxMatch};
 use chainsieve::btc::script::pushes;
-use chainsieve_report::{Input, Page, Progress, Reader, Report, count, size, write};
+use chainsieve_report::{Input, Page, Progress, Reader, Report, count, size, write_hex};
 use serde_json::{Value, json};
 
 use super::{decode, load_filter};
@@ -39,11 +39,7 @@ pub(crate) fn run(args: &MatchArgs) -> anyhow::Result<Report> {
     }
     drop(progress);
     if let Some(path) = &args.filter_out {
-        write(
-            path,
-            format!("{}\n", hex::encode(filter.encode())).as_bytes(),
-            args.overwrite.force,
-        )?;
+        write_hex(path, &filter.encode(), args.overwrite.force)?;
     }
     let network = args.network;
     let matched: usize = results.iter().map(|result| result.matches.len()).sum();
@@ -57,7 +53,6 @@ pub(crate) fn run(args: &MatchArgs) -> anyhow::Result<Report> {
         "matched": matched,
         "inserted": inserted,
         "payload": hex::encode(filter.encode()),
-        "warnings": warnings,
     });
     let mut page = Page::default();
     for result in &results {
@@ -69,8 +64,7 @@ pub(crate) fn run(args: &MatchArgs) -> anyhow::Result<Report> {
         format!("{} inserted into the filter", count(inserted, "outpoint"))
     };
     page.line(format!("{} matched; {changed}", count(matched, "transaction")));
-    page.warnings(&warnings);
-    Ok(Report::new(page, json, matched > 0))
+    Ok(Report::new(page, json, matched > 0).with_warnings(warnings))
 }
 
 fn what(contents: Contents) -> &'static str {

@@ -11,7 +11,7 @@ use chainsieve_report::{Exit, Input, Page, Reader, Report, count, grouped};
 use serde_json::json;
 
 use super::for_each_transaction;
-use crate::args::{PolicyName, VerifyArgs};
+use crate::args::{PolicyName, VerifyArgs, word};
 
 /// Returns the difficulty of a block: how much harder its proof of work is than that of the easiest
 /// block of the main chain.
@@ -59,7 +59,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<Report> {
         .collect();
     let not_proven =
         proof.map_or_else(Vec::new, |proof| not_proven(proof, args.block_hash.is_some()));
-    let policy = if args.policy == PolicyName::Core { "core" } else { "strict" };
+    let policy = word(&args.policy);
     let deep = proof.is_some_and(|proof| proof.coinbase.is_some());
     let json = json!({
         "valid": proof.is_some(),
@@ -80,7 +80,6 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<Report> {
         })).collect::<Vec<_>>(),
         "not_in_tree": strangers.iter().map(Txid::to_string).collect::<Vec<_>>(),
         "not_proven": not_proven,
-        "warnings": warnings,
     });
 
     let mut page = Page::default();
@@ -109,12 +108,8 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<Report> {
     for line in &not_proven {
         page.line(format!("not proven  {line}"));
     }
-    page.warnings(&warnings);
-    let exit = match proof {
-        None => Exit::Wrong,
-        Some(_) => Exit::from(strangers.is_empty()),
-    };
-    Ok(Report::new(page, json, exit))
+    let exit = proof.map_or(Exit::Wrong, |_| Exit::from(strangers.is_empty()));
+    Ok(Report::new(page, json, exit).with_warnings(warnings))
 }
 
 /// Returns what a proof shows. `is_named` is `true` if the header is that of a block that the user knows.

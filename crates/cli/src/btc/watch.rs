@@ -12,8 +12,9 @@ use chainsieve::bitcoin::{Address, Network, OutPoint, PublicKey, ScriptBuf, Txid
 use chainsieve::btc::descriptors::{DescriptorScript, descriptor_scripts};
 use chainsieve::btc::script::{is_well_formed, pushes};
 use chainsieve_report::{Reader, decode_hex, named, secret, shorten, stdin_is_piped};
+use clap::ValueEnum;
 
-use crate::args::{Range, WatchArgs};
+use crate::args::{Range, WatchArgs, word};
 
 /// Settings for reading items.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub(crate) struct Policy {
 }
 
 /// The kind of an item; its name is the word before the colon in `kind:value`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
 pub(crate) enum Kind {
     Address,
     Script,
@@ -35,28 +36,10 @@ pub(crate) enum Kind {
     Descriptor,
 }
 
-/// Every kind.
-const KINDS: [Kind; 7] = [
-    Kind::Address,
-    Kind::Script,
-    Kind::Key,
-    Kind::Outpoint,
-    Kind::Txid,
-    Kind::Data,
-    Kind::Descriptor,
-];
-
 impl Kind {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Address => "address",
-            Self::Script => "script",
-            Self::Key => "key",
-            Self::Outpoint => "outpoint",
-            Self::Txid => "txid",
-            Self::Data => "data",
-            Self::Descriptor => "descriptor",
-        }
+    /// Returns the word before the colon.
+    pub(crate) fn name(self) -> String {
+        word(&self)
     }
 
     /// Returns the name of an item of this kind, for errors.
@@ -254,8 +237,7 @@ fn without_comment(line: &str) -> &str {
 
 fn explicit(text: &str) -> Option<(Kind, &str)> {
     let (name, value) = text.split_once(':')?;
-    let kind = KINDS.into_iter().find(|kind| kind.name() == name.trim())?;
-    Some((kind, value.trim()))
+    Some((Kind::from_str(name.trim(), false).ok()?, value.trim()))
 }
 
 /// Returns `true` if a text looks like an address, so that the error should be about addresses.
@@ -336,6 +318,11 @@ pub(crate) fn scripts(
     read_items(args, reader, |kind, text| expand(kind, text, network, range))
 }
 
+/// Returns the name of a file of items, or of standard input, for errors.
+pub(crate) fn source_name(path: &Path) -> String {
+    if path.as_os_str() == "-" { "standard input".into() } else { named(path) }
+}
+
 /// Applies `expand` to every item of the command line; a repeated item is ignored.
 pub(crate) fn read_items<T>(
     args: &WatchArgs,
@@ -346,7 +333,7 @@ pub(crate) fn read_items<T>(
     let mut seen = HashSet::new();
     let mut expand = |text: &str| {
         let (kind, value) = detect(text)?;
-        if !seen.insert((kind.name(), value.to_owned())) {
+        if !seen.insert((kind, value.to_owned())) {
             return Ok(Vec::new());
         }
         expand(kind, value)
@@ -359,7 +346,7 @@ pub(crate) fn read_items<T>(
     let stdin = (is_named || is_piped).then(|| Path::new("-"));
     for path in stdin.into_iter().chain(args.file.iter().map(AsRef::as_ref)) {
         let text = reader.text(path)?;
-        let name = if path.as_os_str() == "-" { "standard input".into() } else { named(path) };
+        let name = source_name(path);
         let items = read_lines(&text, &name, &mut expand)?;
         if items.is_empty() {
             bail!("{name}: the input contains no items");

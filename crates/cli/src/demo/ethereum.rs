@@ -51,18 +51,8 @@ impl Block {
         let header = HeaderView::decode(&self.header)?;
         let verified = self.receipts.verify(header.receipts_root(), header.logs_bloom())?;
         let logs = verified.logs_matching(|log| query.matches(log, Semantics::Geth));
-        let located = logs.map(|found| LocatedLog {
-            log: found.log.clone(),
-            block_number: header.number(),
-            block_hash: self.hash,
-            block_timestamp: Some(header.timestamp()),
-            transaction_hash: None,
-            claimed_transaction_hash: None,
-            transaction_index: found.transaction_index,
-            log_index: found.log_index,
-            removed: false,
-        });
-        Ok(located.collect())
+        let block = BlockRef { number: header.number(), hash: self.hash };
+        Ok(logs.map(|found| found.located(block, header.timestamp())).collect())
     }
 }
 

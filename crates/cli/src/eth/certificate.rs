@@ -1,7 +1,7 @@
 //! The command `eth verify-certificate`.
 
 use anyhow::{Context as _, anyhow};
-use chainsieve::eth::audit::{Audit, AuditQuestion, AuditReport, Status, Undecidable};
+use chainsieve::eth::audit::{Audit, AuditQuestion, AuditReport, Status};
 use chainsieve::eth::certificate::{Certificate, CertificateError};
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log::LocatedLog;
@@ -10,13 +10,10 @@ use chainsieve_report::{Exit, Page, Report, UsageError, count, grouped, named};
 use serde_json::{Value, json};
 
 use super::audit::evidence::read_logs;
-use super::audit::show::undecided_json;
+use super::audit::show::{evidence_fields, undecided_json, undecided_table};
 use super::audit::{read_chain, read_wanted};
 use super::query;
 use crate::args::eth::VerifyCertificateArgs;
-
-/// Maximum number of rows of the table of undecided blocks.
-const ROWS: usize = 20;
 
 pub(crate) fn run(args: &VerifyCertificateArgs) -> anyhow::Result<Report> {
     let paths = args.receipts.iter().chain([&args.certificate]).map(AsRef::as_ref);
@@ -122,7 +119,7 @@ impl Shown<'_> {
             None if complete => Exit::Yes,
             None => Exit::Undecided,
         };
-        Report::new(self.page(exit), self.json(exit), exit)
+        Report::new(self.page(exit), self.json(exit), exit).with_warnings(self.warnings)
     }
 
     fn page(&self, exit: Exit) -> Page {
@@ -142,32 +139,12 @@ impl Shown<'_> {
             ("digest", certificate.digest().to_string()),
         ];
         if let Some(report) = &self.report {
-            let counts = &report.counts;
-            fields.extend([
-                (
-                    "authentic",
-                    match report.anchored_to {
-                        Some(anchored) => format!("blocks up to {}", grouped(anchored)),
-                        None => "none".into(),
-                    },
-                ),
-                ("ruled out", format!("{} by their filter", grouped(counts.absent_by_bloom))),
-                (
-                    "checked",
-                    format!("{} by all their receipts", grouped(counts.checked_by_receipts)),
-                ),
-                ("undecided", grouped(counts.undecidable)),
-            ]);
+            let to = |anchored| format!("blocks up to {}", grouped(anchored));
+            fields.push(("authentic", report.anchored_to.map_or("none".into(), to)));
+            fields.extend(evidence_fields(report));
         }
         page.fields(fields);
-        let undecided: Vec<_> =
-            self.report.iter().flat_map(AuditReport::undecided).take(ROWS).collect();
-        if !undecided.is_empty() {
-            page.line("");
-            let row = |(number, why): (u64, Undecidable)| vec![grouped(number), why.to_string()];
-            page.table(vec!["block", "undecided"], undecided.into_iter().map(row).collect());
-        }
-        page.warnings(&self.warnings);
+        self.report.iter().for_each(|report| undecided_table(&mut page, report));
         page
     }
 
@@ -175,11 +152,7 @@ impl Shown<'_> {
         let certificate = self.certificate;
         let report = self.report.as_ref();
         json!({
-            "status": match exit {
-                Exit::Yes => "complete",
-                Exit::Wrong => "wrong",
-                _ => "undecided",
-            },
+            "status": exit.verdict("complete"),
             "error": self.error,
             "first": report.map(|report| *report.range.start()),
             "last": report.map(|report| *report.range.end()),
@@ -199,7 +172,6 @@ impl Shown<'_> {
                 "last_hash": certificate.last_hash(),
                 "parent_hash": certificate.parent_hash(),
             },
-            "warnings": self.warnings,
         })
     }
 }

@@ -4,14 +4,14 @@ use anyhow::bail;
 use chainsieve::eth::forecast::Forecast;
 use chainsieve::eth::header::LinkedHeaders;
 use chainsieve::eth::log_query::{BlockSelection, LogQuery};
-use chainsieve_provider::{Stop, Warning};
+use chainsieve_provider::Stop;
 use chainsieve_report::{
     Exit, Page, Report, UsageError, bytes, estimate, float, grouped, share, span,
 };
 use serde_json::{Value, json};
 
 use super::headers::{Bounds, for_each_linked};
-use super::{builder, in_words_of_the_command, query, words_of};
+use super::{builder, in_words_of_the_command, query, words_of_all};
 use crate::args::eth::ForecastArgs;
 
 /// Maximum number of values of a clause that the page shows; the JSON lists all.
@@ -54,11 +54,10 @@ pub(crate) fn run(args: &ForecastArgs) -> anyhow::Result<Report> {
     };
     let clauses = query::clauses(&query);
     let warnings = [noted, warnings(&forecast, &clauses)].concat();
-    let page = page(&forecast, (first, last), &clauses, &warnings);
+    let page = page(&forecast, (first, last), &clauses);
     let mut json = json(&forecast, (first, last), &clauses, &query);
     json["semantics"] = json!(args.query.semantics);
-    json["warnings"] = json!(warnings);
-    Ok(Report::new(page, json, Exit::Yes))
+    Ok(Report::new(page, json, Exit::Yes).with_warnings(warnings))
 }
 
 /// Passes the headers of the range from a provider to `add`; returns what the provider warns of.
@@ -75,10 +74,7 @@ fn of_provider(
         true
     });
     let (_, warnings) = added.map_err(in_words_of_the_command)?;
-    // Without --to, the forecast ends at the final block by intent.
-    let open_end = args.query.query.is_none() && args.query.to.is_none();
-    let is_expected = |it: &&Warning| open_end && matches!(it, Warning::EndsAtFinalized { .. });
-    Ok(warnings.iter().filter(|it| !is_expected(it)).map(words_of).collect())
+    Ok(words_of_all(&args.query, &warnings).collect())
 }
 
 type Clauses = [(String, Vec<String>)];
@@ -99,16 +95,10 @@ fn warnings(forecast: &Forecast, clauses: &Clauses) -> Vec<String> {
     warnings
 }
 
-fn page(
-    forecast: &Forecast,
-    (first, last): (u64, u64),
-    clauses: &Clauses,
-    warnings: &[String],
-) -> Page {
-    let mut page = Page::default();
+fn page(forecast: &Forecast, (first, last): (u64, u64), clauses: &Clauses) -> Page {
     let fills = forecast.fills();
     let passed = float(forecast.candidates()) / float(forecast.blocks().max(1));
-    page.fields(vec![
+    let mut page = Page::of_fields(vec![
         ("blocks", span(first, last, forecast.blocks())),
         ("fill", format!("{} in the median block", share(fills.quantile(0.5)))),
         (
@@ -153,7 +143,6 @@ fn page(
         page.line("");
         page.table(vec!["clause", "", "blocks that pass it"], rows);
     }
-    page.warnings(warnings);
     page
 }
 

@@ -24,7 +24,7 @@ use chainsieve::eth::follow::FollowNote;
 use chainsieve_provider::{Builder, Endpoint, FetchError, Note, Provider, RpcError, Stop, Warning};
 use chainsieve_report::{Progress, bytes, count, duration, grouped, print_note};
 
-use crate::args::eth::RpcArgs;
+use crate::args::eth::{QueryArgs, RpcArgs};
 use crate::exit::of_fetch;
 
 /// The progress bar of a provider, and the notes that are printed later.
@@ -148,8 +148,18 @@ pub(crate) fn words_of(warning: &Warning) -> String {
     match warning {
         Warning::EndsAtFinalized { .. } => format!("{warning} (--unfinalized includes it)"),
         Warning::UnknownAnchor { hash } => {
-            format!("no provider has the block of the anchor, {hash}")
+            format!(
+                "no provider has the block of the anchor, {hash}: it may be the hash of a block of another chain"
+            )
         }
         warning => warning.to_string(),
     }
+}
+
+/// Converts the warnings about a query's answer. Without `--to`, the user expects the range to end at the
+/// finalised block, so no warning about this end is needed.
+pub(crate) fn words_of_all(args: &QueryArgs, warnings: &[Warning]) -> impl Iterator<Item = String> {
+    let has_open_end = args.query.is_none() && args.to.is_none();
+    let is_expected = move |it: &&Warning| matches!(it, Warning::EndsAtFinalized { .. });
+    warnings.iter().filter(move |it| !(has_open_end && is_expected(it))).map(words_of)
 }

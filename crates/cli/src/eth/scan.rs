@@ -10,13 +10,13 @@ use chainsieve::eth::forecast::expected_false;
 use chainsieve::eth::header::LinkedHeaders;
 use chainsieve::eth::log_query::{BlockSelection, CompiledQuery, LogQuery};
 use chainsieve::eth::scan::Scanner;
-use chainsieve_provider::{Stop, Warning};
+use chainsieve_provider::Stop;
 use chainsieve_report::{Exit, Lines, Page, Report, float, grouped, json_line, share, span};
 use serde_json::json;
 
 use super::anchor::Trusted;
 use super::headers::{Bounds, for_each_linked};
-use super::{builder, in_words_of_the_command, query, words_of};
+use super::{builder, in_words_of_the_command, query, words_of_all};
 use crate::args::eth::ScanArgs;
 
 pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
@@ -82,11 +82,7 @@ fn of_provider(args: &ScanArgs, query: &LogQuery, json: bool) -> anyhow::Result<
     let compiled = asked.query.compile();
     let mut scan = found.unwrap_or_else(|| Scan::new(args, asked.query, profile));
     scan.provider = provider.nodes().first().map(|node| node.endpoint().to_string());
-    let open_end = args.query.query.is_none() && args.query.to.is_none();
-    let warnings = warnings.iter();
-    let warnings =
-        warnings.filter(|it| !(open_end && matches!(it, Warning::EndsAtFinalized { .. })));
-    scan.noted = warnings.map(words_of).chain(trusted.warnings()).collect();
+    scan.noted = words_of_all(&args.query, &warnings).chain(trusted.warnings()).collect();
     scan.anchors.clone_from(&trusted.anchors);
     scan.trusted = trusted;
     scan.check_coverage(None, None)?;
@@ -251,7 +247,6 @@ impl Scan {
             "semantics": args.query.semantics,
             "chain": self.profile.name(),
             "chain_from": chain_from,
-            "warnings": warnings,
         });
         if let Some(provider) = &self.provider {
             json["provider"] = json!({ "host": provider });
@@ -289,10 +284,9 @@ impl Scan {
                 },
             ),
         ]);
-        page.warnings(&warnings);
         // The user gave an anchor to prove the result, but it does not authenticate all blocks.
         let is_unproven = !self.anchors.is_empty() && self.anchored_to.is_none_or(|at| at < last);
         let exit = if is_unproven { Exit::Undecided } else { Exit::from(self.candidates > 0) };
-        Report::new(page, json, exit).after_lines()
+        Report::new(page, json, exit).with_warnings(warnings).after_lines()
     }
 }

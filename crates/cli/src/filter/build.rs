@@ -16,13 +16,14 @@ use chainsieve_filter::sizing::{BuildError, blocked, classic};
 use chainsieve_filter::split_block::{Bits256, Bits512, BlockShape, SplitBlockFilter};
 use chainsieve_filter::textbook::{CountingBloomFilter, PartitionedBloomFilter};
 use chainsieve_filter::{AnyFilter, Filter as _, Insert, KeyHasher, Kind};
-use chainsieve_report::{Exit, Page, Progress, Report, Status, UsageError, grouped, named, rate};
+use chainsieve_report::{Progress, Reader, Report, Status, UsageError, grouped, named, rate};
 use rayon::slice::ParallelSliceMut as _;
 use serde_json::json;
 
 use super::convert::Asked;
-use super::keys::{KeyLines, hasher, seed_hex, stdin_once};
-use super::{bits_per_key, check_out, is_stdout, param_words, params_json, size_words, write_out};
+use super::keys::{KeyLines, hash_words, hasher, seed_hex};
+use super::{bits_per_key, check_out, param_words, params_json, size_words};
+use super::{write_out, written_report};
 use crate::args::filter::{BuildArgs, HashName, Made};
 
 /// Default false-positive rate of kinds without a rate of their own.
@@ -31,7 +32,7 @@ const RATE: f64 = 0.001;
 const ROOM: u64 = 1024;
 
 pub(crate) fn run(args: &BuildArgs, json: bool) -> anyhow::Result<Report> {
-    stdin_once(args.keys.iter().map(AsRef::as_ref))?;
+    Reader::of(&args.keys)?;
     makes_sense(args)?;
     check_out(&args.out, args.keys.iter().map(AsRef::as_ref), (json, args.overwrite.force))?;
     let (filter, counts, bytes) = match args.kind {
@@ -229,37 +230,24 @@ fn report(args: &BuildArgs, filter: &Asked, counts: &Counts, file_bytes: usize) 
         "bytes": file_bytes,
         "parameters": params_json(filter.params()),
         "out": named(&args.out),
-        "warnings": warnings,
     });
-    let mut page = Page::default();
     let mut keys_words = grouped(keys);
     let left_out = [(duplicates.unwrap_or(0), "duplicates"), (counts.empty, "empty lines")];
     for (count, what) in left_out.into_iter().filter(|(count, _)| *count > 0) {
         keys_words.extend(["; ", what, " left out: ", &grouped(count)]);
     }
-    let seed = match seed_hex(hasher) {
-        Some(seed) if is_drawn => format!("{}, seed {seed}, drawn at random", hasher.name()),
-        Some(seed) => format!("{}, seed {seed}", hasher.name()),
-        None => hasher.name().to_owned(),
-    };
+    let drawn = if is_drawn { ", drawn at random" } else { "" };
     let asked = target_rate.map_or_else(String::new, |fpr| format!(", {} requested", rate(fpr)));
     let mut fields = vec![
         ("kind", filter.kind_name().to_owned()),
         ("keys", keys_words),
-        ("hash", seed),
+        ("hash", format!("{}{drawn}", hash_words(hasher))),
         ("size", size_words(stats.num_bits, keys)),
         ("rate", format!("{} of other keys{asked}", rate(stats.expected_fpr))),
     ];
     let params = filter.params();
     fields.extend(params.into_iter().map(|(name, param)| (name, param_words(param))));
-    if !is_stdout(&args.out) {
-        fields.push(("written to", named(&args.out)));
-    }
-    page.fields(fields);
-    page.warnings(&warnings);
-    // With `--out -`, the filter is on standard output, so the page must not be printed there.
-    let payload = is_stdout(&args.out).then(String::new);
-    Report::new(page, json, Exit::Yes).with_payload(payload)
+    written_report(&args.out, fields, json, warnings)
 }
 
 /// Returns `true` for kinds whose fingerprints have a fixed size, which determines the rate.

@@ -3,18 +3,18 @@
 use anyhow::{Context as _, bail};
 use chainsieve_filter::any::Param;
 use chainsieve_filter::bloom::{CompressedBloomFilter, OpenedBloomFilter};
-use chainsieve_filter::fuse::{BinaryFuse8, BinaryFuse16};
 use chainsieve_filter::hashing::KeyHash as _;
 use chainsieve_filter::interop::guava::GuavaBloomFilter;
 use chainsieve_filter::interop::{parquet, xor_singleheader};
 use chainsieve_filter::membership::Stats;
 use chainsieve_filter::{AnyFilter, Filter as _, Fold, KeyHasher};
-use chainsieve_report::{Exit, Input, Page, Reader, Report, UsageError, count, named, rate};
+use chainsieve_report::{Input, Reader, Report, UsageError, count, named, rate};
 use serde_json::json;
 
 use super::keys::hasher;
-use super::{check_out, is_stdout, params_json, size_words, write_out};
+use super::{check_out, params_json, size_words, write_out, written_report};
 use crate::args::filter::{ConvertArgs, Format, KeyHashArgs, Target};
+use crate::args::word;
 
 pub(crate) fn run(args: &ConvertArgs, json: bool) -> anyhow::Result<Report> {
     let key_hasher = key_hasher(args.format, &args.key_hash)?;
@@ -116,8 +116,8 @@ fn report(
     (folds, bytes): (u32, usize),
 ) -> Report {
     let after = filter.stats();
-    let from = format_name(args.format);
-    let to = target_name(args.to.unwrap_or(Target::Native));
+    let from = word(&args.format);
+    let to = word(&args.to.unwrap_or(Target::Native));
     let mut warnings = Vec::new();
     if args.fold_to_fpr.is_some() && folds == 0 {
         warnings.push(
@@ -143,7 +143,6 @@ fn report(
         "folds": folds,
         "parameters": params_json(filter.params()),
         "out": named(&args.out),
-        "warnings": warnings,
     });
     let mut fields = vec![
         ("kind", filter.kind().name().to_owned()),
@@ -157,14 +156,7 @@ fn report(
     let was =
         if folds > 0 { format!(", {} before", rate(before.expected_fpr)) } else { String::new() };
     fields.push(("rate", format!("{} of other keys{was}", rate(after.expected_fpr))));
-    if !is_stdout(&args.out) {
-        fields.push(("written to", named(&args.out)));
-    }
-    let mut page = Page::default();
-    page.fields(fields);
-    page.warnings(&warnings);
-    let payload = is_stdout(&args.out).then(String::new);
-    Report::new(page, json, Exit::Yes).with_payload(payload)
+    written_report(&args.out, fields, json, warnings)
 }
 
 /// A filter that can be queried.
@@ -257,45 +249,17 @@ pub(super) fn read_foreign(
 ) -> anyhow::Result<Asked> {
     let bytes = &input.bytes;
     let hasher = key_hasher.unwrap_or(KeyHasher::xxh3(0));
-    let filter: anyhow::Result<Asked> = match format {
-        Format::Native => AnyFilter::decode(bytes).map(Asked::Any).map_err(Into::into),
-        Format::Parquet => {
-            parquet::decode(bytes).map(|filter| Asked::Any(filter.into())).map_err(Into::into)
-        }
-        Format::Guava => GuavaBloomFilter::read_from(bytes).map(Asked::Guava).map_err(Into::into),
-        Format::Xor8 => xor_singleheader::decode(bytes, hasher)
-            .map(|filter: BinaryFuse8| Asked::Any(filter.into()))
-            .map_err(Into::into),
-        Format::Xor16 => xor_singleheader::decode(bytes, hasher)
-            .map(|filter: BinaryFuse16| Asked::Any(filter.into()))
-            .map_err(Into::into),
+    let read = || -> anyhow::Result<Asked> {
+        Ok(Asked::Any(match format {
+            Format::Native => AnyFilter::decode(bytes)?,
+            Format::Parquet => parquet::decode(bytes)?.into(),
+            Format::Guava => return Ok(Asked::Guava(GuavaBloomFilter::read_from(bytes)?)),
+            Format::Xor8 => xor_singleheader::decode::<u8>(bytes, hasher)?.into(),
+            Format::Xor16 => xor_singleheader::decode::<u16>(bytes, hasher)?.into(),
+        }))
     };
-    filter.with_context(|| match format {
+    read().with_context(|| match format {
         Format::Native => format!("filter, {}", input.source),
-        format => format!("filter, {}, as {}", input.source, format_name(format)),
+        format => format!("filter, {}, as {}", input.source, word(&format)),
     })
-}
-
-/// Returns the name of a format, as `--as` accepts it.
-pub(super) fn format_name(format: Format) -> &'static str {
-    match format {
-        Format::Native => "native",
-        Format::Parquet => "parquet",
-        Format::Guava => "guava",
-        Format::Xor8 => "xor8",
-        Format::Xor16 => "xor16",
-    }
-}
-
-/// Returns the name of a format, as `--to` accepts it.
-pub(super) fn target_name(target: Target) -> &'static str {
-    match target {
-        Target::Native => "native",
-        Target::Compressed => "compressed",
-        Target::Bloom => "bloom",
-        Target::Parquet => "parquet",
-        Target::Guava => "guava",
-        Target::Xor8 => "xor8",
-        Target::Xor16 => "xor16",
-    }
 }

@@ -7,9 +7,10 @@ use std::path::Path;
 use anyhow::{Context as _, anyhow, bail};
 use chainsieve_filter::KeyHasher;
 use chainsieve_filter::hashing::HashFunction;
-use chainsieve_report::{Source, UsageError, decode_hex, named};
+use chainsieve_report::{Source, decode_hex, named};
 
 use crate::args::filter::HashName;
+use crate::args::word;
 
 /// Maximum length of a line in bytes. A file with a longer line is not a list of keys.
 const LONGEST: u64 = 1 << 20;
@@ -92,16 +93,6 @@ impl KeyLines {
     }
 }
 
-/// Returns an error if the arguments contain standard input (`-`) more than once.
-pub(super) fn stdin_once<'a>(
-    arguments: impl IntoIterator<Item = &'a std::ffi::OsStr>,
-) -> Result<(), UsageError> {
-    match arguments.into_iter().filter(|argument| *argument == "-").count() {
-        0 | 1 => Ok(()),
-        _ => Err(UsageError("standard input (-) can be read only once")),
-    }
-}
-
 /// Concatenated keys that are tested together.
 #[derive(Debug, Default)]
 pub(super) struct KeyBatch {
@@ -148,7 +139,7 @@ fn of_seed(name: HashName, seed: &str) -> anyhow::Result<HashFunction> {
         let number = Some(digits).filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
         let number = number.and_then(|digits| u64::from_str_radix(digits, 16).ok());
         number.filter(|number| *number <= most).with_context(|| {
-            format!("not a number in hex up to {most:x}, the limit of {}", function_name(name))
+            format!("not a number in hex up to {most:x}, the limit of {}", word(&name))
         })
     };
     Ok(match name {
@@ -194,14 +185,10 @@ pub(super) fn seed_hex(hasher: &KeyHasher) -> Option<String> {
     }
 }
 
-fn function_name(name: HashName) -> &'static str {
-    match name {
-        HashName::Siphash13 => "siphash13",
-        HashName::Xxh3 => "xxh3",
-        HashName::Xxh64 => "xxh64",
-        HashName::Murmur3 => "murmur3",
-        HashName::Fnv1a => "fnv1a",
-    }
+/// Returns the name of a hash function, and its seed if it has one.
+pub(super) fn hash_words(hasher: &KeyHasher) -> String {
+    let seed = seed_hex(hasher).map(|seed| format!(", seed {seed}"));
+    format!("{}{}", hasher.name(), seed.unwrap_or_default())
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the low half")]
@@ -223,7 +210,7 @@ mod tests {
             HashName::Fnv1a,
         ] {
             let drawn = hasher(name, None).expect("random");
-            assert_eq!(drawn.name(), function_name(name));
+            assert_eq!(drawn.name(), word(&name));
             let again = hasher(name, seed_hex(&drawn).as_deref()).expect("its own seed");
             assert_eq!(again, drawn);
             assert_eq!(drawn == hasher(name, None).expect("random"), name == HashName::Fnv1a);

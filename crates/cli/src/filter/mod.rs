@@ -14,8 +14,8 @@ use std::path::Path;
 use anyhow::{Context as _, ensure};
 use chainsieve_filter::any::Param;
 use chainsieve_report::{
-    Input, Reader, Report, UsageError, bytes, check_overwrite, folder_and_name, grouped, named,
-    replace,
+    Exit, Input, Page, Reader, Report, UsageError, bytes, check_overwrite, folder_and_name,
+    grouped, named, replace,
 };
 use serde_json::{Map, Value, json};
 
@@ -108,6 +108,22 @@ pub(super) fn check_out<'a>(
 /// Returns `true` for `-`, which stands for standard output.
 pub(super) fn is_stdout(out: &Path) -> bool {
     out.as_os_str() == "-"
+}
+
+/// Returns the report of a command that wrote a filter to `out`. If that is standard output, the page must
+/// not be printed there.
+fn written_report(
+    out: &Path,
+    mut fields: Vec<(&'static str, String)>,
+    json: Value,
+    warnings: Vec<String>,
+) -> Report {
+    let payload = is_stdout(out).then(String::new);
+    if payload.is_none() {
+        fields.push(("written to", named(out)));
+    }
+    let report = Report::new(Page::of_fields(fields), json, Exit::Yes);
+    report.with_warnings(warnings).with_payload(payload)
 }
 
 /// Writes a filter.

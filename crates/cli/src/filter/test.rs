@@ -1,5 +1,7 @@
 //! The commands `filter test` and `filter info`.
 
+use std::ffi::OsStr;
+
 use chainsieve_filter::KeyHasher;
 use chainsieve_report::{
     Exit, Lines, Page, Progress, Reader, Report, UsageError, count, decode_hex, estimate, grouped,
@@ -7,17 +9,18 @@ use chainsieve_report::{
 };
 use serde_json::json;
 
-use super::convert::{Asked, format_name, key_hasher, read_foreign, says_hasher, says_len};
-use super::keys::{KeyBatch, KeyLines, seed_hex, stdin_once};
+use super::convert::{Asked, key_hasher, read_foreign, says_hasher, says_len};
+use super::keys::{KeyBatch, KeyLines, hash_words, seed_hex};
 use super::{bits_per_key, param_words, params_json, size_words};
 use crate::args::filter::{Answers, Format, InfoArgs, TestArgs};
+use crate::args::word;
 
 pub(crate) fn test(args: &TestArgs, json: bool) -> anyhow::Result<Report> {
-    let files = args.file.iter().map(AsRef::as_ref);
+    let files = args.file.iter().map(AsRef::<OsStr>::as_ref);
     let arguments = [&args.filter].into_iter().chain(&args.keys).map(AsRef::as_ref);
-    stdin_once(arguments.chain(files))?;
+    let reader = Reader::of(arguments.chain(files))?;
     let key_hasher = key_hasher(args.format, &args.key_hash)?;
-    let input = super::read(&Reader::default(), &args.filter)?;
+    let input = super::read(&reader, &args.filter)?;
     let filter = read_foreign(args.format, &input, key_hasher)?;
     let mut asking = Asking {
         filter: &filter,
@@ -142,14 +145,12 @@ impl Asking<'_> {
             "empty": self.empty,
             "rate": fpr,
             "expected_by_chance": by_chance,
-            "warnings": warnings,
         });
-        let mut page = Page::default();
         let empty = match self.empty {
             0 => String::new(),
             lines => format!("; empty lines: {}", grouped(lines)),
         };
-        page.fields(vec![
+        let page = Page::of_fields(vec![
             ("asked", format!("{}{empty}", grouped(self.asked))),
             ("maybe", grouped(self.maybe)),
             ("no", format!("{}, certain", grouped(no))),
@@ -163,10 +164,10 @@ impl Asking<'_> {
                 ),
             ),
         ]);
-        page.warnings(&warnings);
         // The answers are on standard output, so the page is printed on standard error: a program
         // that reads the answers must not read the page as further answers.
-        Report::new(page, json, self.maybe > 0).with_payload(String::new()).after_lines()
+        let report = Report::new(page, json, self.maybe > 0).with_warnings(warnings);
+        report.with_payload(String::new()).after_lines()
     }
 }
 
@@ -189,7 +190,7 @@ pub(crate) fn info(args: &InfoArgs) -> anyhow::Result<Report> {
         ));
     }
     let json = json!({
-        "format": format_name(format),
+        "format": word(&format),
         "kind": filter.kind_name(),
         "version": is_native.then_some(1),
         "checksum": is_native.then_some("fits"),
@@ -203,18 +204,10 @@ pub(crate) fn info(args: &InfoArgs) -> anyhow::Result<Report> {
         "fill": stats.fill,
         "rate": stats.expected_fpr,
         "parameters": params_json(filter.params()),
-        "warnings": warnings,
     });
-    let mut page = Page::default();
-    let format =
-        if is_native { "native, version 1; the checksum matches" } else { format_name(format) };
-    let hash = match hasher {
-        None => "unknown: the format does not store the hash function".into(),
-        Some(hasher) => match seed_hex(hasher) {
-            Some(seed) => format!("{}, seed {seed}", hasher.name()),
-            None => hasher.name().to_owned(),
-        },
-    };
+    let checked = if is_native { ", version 1; the checksum matches" } else { "" };
+    let hash = hasher
+        .map_or_else(|| "unknown: the format does not store the hash function".into(), hash_words);
     let estimated = stats.estimated_len.filter(|keys| keys.is_finite());
     let about = estimated.map(|keys| format!("about {} estimated from the fill", estimate(keys)));
     let keys = match (is_len_known, about) {
@@ -225,7 +218,7 @@ pub(crate) fn info(args: &InfoArgs) -> anyhow::Result<Report> {
     };
     let mut fields = vec![
         ("kind", filter.kind_name().to_owned()),
-        ("format", format.to_owned()),
+        ("format", format!("{}{checked}", word(&format))),
         ("hash", hash),
         ("keys", keys),
         ("size", size_words(stats.num_bits, stats.len)),
@@ -234,7 +227,5 @@ pub(crate) fn info(args: &InfoArgs) -> anyhow::Result<Report> {
         ("rate", format!("{} of other keys match too", rate(stats.expected_fpr))),
     ];
     fields.extend(filter.params().into_iter().map(|(name, param)| (name, param_words(param))));
-    page.fields(fields);
-    page.warnings(&warnings);
-    Ok(Report::new(page, json, Exit::Yes))
+    Ok(Report::new(Page::of_fields(fields), json, Exit::Yes).with_warnings(warnings))
 }

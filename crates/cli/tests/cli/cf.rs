@@ -58,8 +58,7 @@ impl Drop for Folder {
 fn lines_of(args: &[&str], code: i32) -> (Vec<Value>, Value) {
     let output = run(&[args, &["--json"]].concat());
     assert_eq!(output.code, code, "{args:?}: {}", output.stderr);
-    let mut lines: Vec<Value> =
-        output.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let mut lines = output.lines();
     let last = lines.pop().expect("a summary");
     (lines, last)
 }

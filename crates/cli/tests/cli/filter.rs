@@ -70,25 +70,6 @@ fn damaged_filters_are_named() {
 }
 
 #[test]
-fn beginnings_of_every_format_are_survived() {
-    let beginnings: [&[u8]; 7] = [
-        b"just text\n",
-        b"\x15\xfe\xff\xff\xff\x0f\x1c\x1c\x00\x00\x1c\x1c\x00\x00\x1c\x1c\x00\x00\x00",
-        b"\x01\x05\x7f\xff\xff\xff",
-        b"\x01\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00",
-        &[0xff; 28],
-        &[0; 28],
-        b"CHSIEVEF",
-    ];
-    for beginning in beginnings {
-        for more in [0, 1, 64] {
-            let bytes = [beginning, &vec![0xa5; more]].concat();
-            ends_well(&TempFile::new("hostile-beginning", bytes));
-        }
-    }
-}
-
-#[test]
 fn size_draws_a_line_for_each_layout() {
     let svg = TempFile::absent("sizes.svg");
     let args = ["filter", "size", "--keys", "20000", "--fpr", "1e-4", "--svg", svg.path()];
@@ -160,38 +141,4 @@ fn a_reader_that_goes_away_ends_it() {
     let output = child.wait_with_output().expect("it ends");
     assert!([Some(YES), Some(NO)].contains(&output.status.code()));
     assert!(!String::from_utf8_lossy(&output.stderr).contains("error"));
-}
-
-/// Bytes that Guava has written have Guava's own false positives.
-#[test]
-fn filters_of_guava_are_asked() {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/filters/guava.json");
-    let cases: Value = serde_json::from_slice(&fs::read(path).expect("fixture")).expect("JSON");
-    let case = &cases[1];
-    let bytes = hex::decode(text(&case["bytes"])).expect("hex");
-    let file = TempFile::new("guava.bin", bytes);
-    let key = |number: u64| {
-        let mut key = format!("key {number}").into_bytes();
-        let padding = 0x80 | number.to_le_bytes()[0];
-        key.extend((0..number % 7).map(|_| padding));
-        format!("{}\n", hex::encode(key))
-    };
-    let until = case["until"].as_u64().expect("a number");
-    let asked: String = (0..until).map(key).collect();
-    let args =
-        ["filter", "test", file.path(), "--as", "guava", "--hex", "-", "--show", "maybe", "--json"];
-    let output = run_with(&args, asked.as_bytes()).stdout;
-    let found: Vec<String> = output
-        .lines()
-        .filter_map(|line| {
-            serde_json::from_str::<Value>(line).ok()?["key"].as_str().map(str::to_owned)
-        })
-        .collect();
-    let keys = 0..case["keys"].as_u64().expect("a number");
-    let by_chance = case["false_positives"].as_array().expect("a list").iter();
-    let expected: Vec<String> = keys
-        .chain(by_chance.map(|key| key.as_u64().expect("a number")))
-        .map(|n| key(n).trim().to_owned())
-        .collect();
-    assert_eq!(found, expected);
 }

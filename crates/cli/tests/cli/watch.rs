@@ -63,8 +63,7 @@ fn a_peer_of_no_use_makes_room() {
     let servers = [Server::start(&folder, &["--no-bip157"]), Server::start(&folder, &[])];
     let peers = servers.each_ref().map(|server| server.address.to_string());
     let data = Data::new("room");
-    let output = watch(&data, &peers, "--once --max-peers 1 --give-up 60");
-    assert_eq!(output.code, YES, "{}", output.stderr);
+    let output = watch(&data, &peers, "--once --max-peers 1 --give-up 60").exits(YES);
     let end = end(&output);
     assert_eq!((&end["ended"], &end["answered_to"]), (&"caught_up".into(), &20.into()));
 }
@@ -76,8 +75,7 @@ fn another_set_of_items_starts_over_and_says_so() {
     let server = Server::start(&folder, &[]);
     let (peers, data) = ([server.address.to_string()], Data::new("set"));
     for (byte, is_told) in [(0x11, false), (0x11, false), (0x22, true), (0x22, false)] {
-        let output = watch_script(&data, &peers, "--once --give-up 60", byte);
-        assert_eq!(output.code, YES, "{}", output.stderr);
+        let output = watch_script(&data, &peers, "--once --give-up 60", byte).exits(YES);
         assert_eq!(output.stderr.contains("note: no earlier run"), is_told, "{}", output.stderr);
     }
 }
@@ -101,8 +99,7 @@ fn a_watch_ends_when_every_peer_is_banned() {
         drop(std::io::copy(&mut stream, &mut std::io::sink()));
     });
     let data = Data::new("banned");
-    let output = watch(&data, &[peer], "");
-    assert_eq!(output.code, UNDECIDED, "{}", output.stderr);
+    let output = watch(&data, &[peer], "").exits(UNDECIDED);
     assert_eq!(end(&output)["warnings"][1], "gave up: every peer is banned");
     garbage.join().expect("it ends");
 }
@@ -125,8 +122,7 @@ fn a_custom_signet_is_named_by_its_challenge() {
         run(&fixed.into_iter().chain(options).collect::<Vec<_>>())
     };
     let own = format!("--network signet --signet-challenge {challenge} --signet-block-time 30");
-    let output = sync(&own);
-    assert_eq!(output.code, YES, "{}", output.stderr);
+    let output = sync(&own).exits(YES);
     let report: Value = serde_json::from_str(&output.stdout).expect("JSON");
     assert_eq!(report["peers"][0]["state"], "connected");
     for options in [

@@ -332,30 +332,22 @@ pub struct TooMany {
 /// # Errors
 /// Returns [`TooMany`] if the message contains more than [`MAX_HEARD`] addresses.
 pub fn heard(message: &NetworkMessage) -> Option<Result<Vec<Heard>, TooMany>> {
-    let count = match message {
-        NetworkMessage::Addr(list) => list.len(),
-        NetworkMessage::AddrV2(list) => list.len(),
-        _ => return None,
-    };
-    if count > MAX_HEARD {
-        return Some(Err(TooMany { count }));
-    }
     let heard = |host, port, services, time: u32| {
         let target = Target { host, port };
         Heard { target, services, seen: time.into() }
     };
-    Some(Ok(match message {
+    let (count, found) = match message {
         NetworkMessage::Addr(list) => {
-            let parts = list.iter().map(|(time, address)| {
+            let parts = list.iter().take(MAX_HEARD).map(|(time, address)| {
                 // OnionCat addresses (Tor version 2) need no test here: they are not routable, and
                 // the book rejects them.
                 let host = ip(Ipv6Addr::from(address.address));
                 heard(host, address.port, address.services, *time)
             });
-            parts.collect()
+            (list.len(), parts.collect())
         }
         NetworkMessage::AddrV2(list) => {
-            let parts = list.iter().filter_map(|message| {
+            let parts = list.iter().take(MAX_HEARD).filter_map(|message| {
                 let host = match &message.addr {
                     AddrV2::Ipv4(v4) => Host::Ip((*v4).into()),
                     AddrV2::Ipv6(v6) => ip(*v6),
@@ -364,10 +356,11 @@ pub fn heard(message: &NetworkMessage) -> Option<Result<Vec<Heard>, TooMany>> {
                 };
                 Some(heard(host, message.port, message.services, message.time))
             });
-            parts.collect()
+            (list.len(), parts.collect())
         }
-        _ => Vec::new(),
-    }))
+        _ => return None,
+    };
+    Some(if count > MAX_HEARD { Err(TooMany { count }) } else { Ok(found) })
 }
 
 /// Returns the IPv4 address if `v6` is an IPv4-mapped address, and otherwise `v6`.

@@ -835,22 +835,10 @@ fn put_count(out: &mut Vec<u8>, count: usize) {
 
 fn put_host(out: &mut Vec<u8>, host: &Host) {
     match host {
-        Host::Ip(IpAddr::V4(ip)) => {
-            out.push(1);
-            out.extend(ip.octets());
-        }
-        Host::Ip(IpAddr::V6(ip)) => {
-            out.push(2);
-            out.extend(ip.octets());
-        }
-        Host::Onion(key) => {
-            out.push(4);
-            out.extend(key);
-        }
-        Host::Name(name) => {
-            out.push(0);
-            put(out, name);
-        }
+        Host::Ip(IpAddr::V4(ip)) => put(out, &(1_u8, ip.octets())),
+        Host::Ip(IpAddr::V6(ip)) => put(out, &(2_u8, ip.octets())),
+        Host::Onion(key) => put(out, &(4_u8, *key)),
+        Host::Name(name) => put(out, &(0_u8, name.clone())),
     }
 }
 

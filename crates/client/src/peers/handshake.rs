@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use chainsieve::bitcoin::p2p::address::Address;
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
@@ -10,8 +10,8 @@ use chainsieve::bitcoin::p2p::message_network::VersionMessage;
 use chainsieve::bitcoin::p2p::{Magic, ServiceFlags};
 use chainsieve::btc::protocol::{BIP37_VERSION, MAX_SUBVERSION_LENGTH, PROTOCOL_VERSION};
 
-use super::frame::Timed;
-use super::frame::{FrameError, read_message, write_message};
+use super::frame::{FrameError, Timed, read_message, write_message};
+use crate::driver::unix_time;
 
 /// Minimum protocol version of a peer to which `sendaddrv2` is sent, as in Core: some older nodes
 /// disconnect when they receive an unknown message.
@@ -198,7 +198,7 @@ fn dial(
 
 impl Ours {
     fn version(&self, receiver: Option<SocketAddr>) -> VersionMessage {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let now = unix_time().as_secs();
         // As in Core, the sender's address is left empty, so that peers do not learn our address.
         let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         VersionMessage {

@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use std::{fmt, io, thread};
 
 use chainsieve::bitcoin::p2p::ServiceFlags;
@@ -39,6 +39,7 @@ use super::book::{
 use super::connection::{Connection, EndReason, Incoming};
 use super::dial::{CallError, Dialled, Route, ask_seed, call, fetch};
 use super::handshake::{HandshakeError, Ours, Theirs};
+use crate::driver::unix_time;
 use crate::error::StartError;
 
 /// A peer that has sent nothing for this time is pinged.
@@ -176,9 +177,8 @@ impl fmt::Display for PeerNote {
 /// Reports of the threads to the pool.
 #[derive(Debug)]
 enum Told {
-    Called(AddressId, Result<Dialled, CallError>),
-    /// The result of a short connection that tests an address.
-    Tested(AddressId, Result<Dialled, CallError>),
+    /// The result of a connection to an address; the flag is `true` for a short one that tests it.
+    Called(AddressId, bool, Result<Dialled, CallError>),
     Incoming(PeerId, Incoming),
     Seeded(Vec<(Group, Vec<Heard>)>),
     Fetched(String, Result<Vec<Heard>, CallError>),
@@ -382,8 +382,7 @@ impl Pool {
     }
 
     fn moment(&self) -> Moment {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH);
-        Moment { elapsed: self.now(), unix: unix.map_or(0, |since| since.as_secs()) }
+        Moment { elapsed: self.now(), unix: unix_time().as_secs() }
     }
 
     /// Waits for an event. Meanwhile the pool dials due addresses and pings silent peers.
@@ -539,12 +538,7 @@ impl Pool {
     /// Returns `true` if every address that may be dialled is connected or banned, and no seed will
     /// be asked. In this case no other peer can be connected.
     pub fn all_up(&self) -> bool {
-        let unix = self.moment().unix;
-        self.seeds_due.is_none()
-            && self.places().all(|place| {
-                self.book.state(place, unix) == AddressState::Banned
-                    || self.peers.values().any(|peer| peer.place == place)
-            })
+        self.all_banned_or(|place| self.peers.values().any(|peer| peer.place == place))
     }
 
     /// Returns `true` if the maximum number of peers is connected and a further address could be
@@ -561,9 +555,13 @@ impl Pool {
 
     /// Returns `true` if every address that may be dialled is banned, and no seed will be asked.
     pub fn all_banned(&self) -> bool {
+        self.all_banned_or(|_| false)
+    }
+
+    fn all_banned_or(&self, is_other: impl Fn(AddressId) -> bool) -> bool {
         let unix = self.moment().unix;
-        self.seeds_due.is_none()
-            && self.places().all(|place| self.book.state(place, unix) == AddressState::Banned)
+        let is_banned = |place| self.book.state(place, unix) == AddressState::Banned;
+        self.seeds_due.is_none() && self.places().all(|place| is_banned(place) || is_other(place))
     }
 
     fn places(&self) -> impl Iterator<Item = AddressId> {
@@ -583,7 +581,7 @@ impl Pool {
 
     /// Returns the maximum number of connections at this time.
     fn limit(&self) -> usize {
-        self.config.max_peers + usize::from(self.extra.is_allowed())
+        self.config.max_peers + usize::from(self.extra.is_allowed)
     }
 
     /// Queues a message to a peer. Does nothing if the peer is not connected.
@@ -662,18 +660,16 @@ impl Pool {
                 };
                 self.ready.push_back(PoolEvent::Note(note));
             }
-            Told::Called(place, result) => {
-                self.calling = self.calling.saturating_sub(1);
-                match result.and_then(|answered| self.connected(place, answered)) {
-                    Ok(()) => {}
-                    Err(why) => self.call_failed(place, why),
-                }
-            }
-            Told::Tested(place, result) => {
-                self.is_testing = false;
-                match result.and_then(|answered| self.tested(place, &answered)) {
-                    Ok(()) => {}
-                    Err(why) => self.call_failed(place, why),
+            Told::Called(place, is_test, result) => {
+                let taken = if is_test {
+                    self.is_testing = false;
+                    result.and_then(|answered| self.tested(place, &answered))
+                } else {
+                    self.calling = self.calling.saturating_sub(1);
+                    result.and_then(|answered| self.connected(place, answered))
+                };
+                if let Err(why) = taken {
+                    self.call_failed(place, why);
                 }
             }
             Told::Incoming(id, Incoming::Frame(frame, credit)) => {
@@ -877,7 +873,7 @@ impl Pool {
             if !self.book.is_named(place) {
                 self.call_after = now + CALL_EVERY;
             }
-            self.call(place);
+            self.call(place, false);
         }
         // Seeds are asked if no peer is connected, or if the book has no address that is due.
         if lacks_addresses && self.seeds_due.is_some_and(|due| due <= now) {
@@ -915,7 +911,8 @@ impl Pool {
             last_block: peer.last_block,
         };
         if let Some(id) = worst(self.peers.iter().map(candidate)) {
-            self.extra.done();
+            // The next one too many is allowed after a while.
+            self.extra.is_allowed = false;
             self.end(id, EndReason::Replaced);
             self.ready.push_back(PoolEvent::Disconnected(id));
         }
@@ -936,26 +933,19 @@ impl Pool {
         self.test_after = now + between(TEST_EVERY, &mut self.random);
         let (at, wish) = (self.moment(), self.wish());
         let Some(place) = self.book.untried(at, wish, &mut self.random) else { return };
-        let Some(target) = self.book.target(place).cloned() else { return };
-        self.book.calls(place);
-        self.is_testing = true;
-        let (sender, ours, route) = (self.sender.clone(), self.ours(), self.route());
-        let run = move || drop(sender.send(Told::Tested(place, call(&target, &ours, route))));
-        if let Err(error) = spawn("peer test", run) {
-            self.is_testing = false;
-            self.call_failed(place, CallError::Thread(error));
-        }
+        self.call(place, true);
     }
 
-    fn call(&mut self, place: AddressId) {
+    fn call(&mut self, place: AddressId, is_test: bool) {
         let Some(target) = self.book.target(place).cloned() else { return };
         self.book.calls(place);
-        self.calling += 1;
+        self.is_testing |= is_test;
+        self.calling += usize::from(!is_test);
         let (sender, ours, route) = (self.sender.clone(), self.ours(), self.route());
-        let run = move || drop(sender.send(Told::Called(place, call(&target, &ours, route))));
-        if let Err(error) = spawn("peer call", run) {
-            self.calling -= 1;
-            self.call_failed(place, CallError::Thread(error));
+        let told = move |result| Told::Called(place, is_test, result);
+        let run = move || drop(sender.send(told(call(&target, &ours, route))));
+        if let Err(error) = spawn(if is_test { "peer test" } else { "peer call" }, run) {
+            self.take(told(Err(CallError::Thread(error))));
         }
     }
 
@@ -991,12 +981,9 @@ impl Pool {
                     .and_then(|target| fetch(&target, &ours, route));
                 drop(sender.send(Told::Fetched(name, result)));
             };
-            match spawn("seed", run) {
-                Ok(()) => self.fetching += 1,
-                Err(error) => {
-                    let why = CallError::Thread(error);
-                    self.ready.push_back(PoolEvent::Note(PeerNote::SeedFailed { seed, why }));
-                }
+            self.fetching += 1;
+            if let Err(error) = spawn("seed", run) {
+                self.take(Told::Fetched(seed, Err(CallError::Thread(error))));
             }
         }
     }
@@ -1025,6 +1012,7 @@ const TIME_TO_SHOW: Duration = Duration::from_secs(45);
 /// Decides when one peer more than the maximum may be connected.
 #[derive(Debug, Default)]
 struct ExtraPeer {
+    /// `true` if one peer more than the maximum may be connected.
     is_allowed: bool,
     /// Time before which no further peer is allowed.
     next: Duration,
@@ -1038,16 +1026,6 @@ impl ExtraPeer {
         } else if now >= self.next {
             *self = Self { is_allowed: true, next: now + EXTRA_AGAIN };
         }
-    }
-
-    /// Returns `true` if one peer more than the maximum may be connected.
-    fn is_allowed(&self) -> bool {
-        self.is_allowed
-    }
-
-    /// Notes that a peer too many was disconnected. The next one is allowed after a while.
-    fn done(&mut self) {
-        self.is_allowed = false;
     }
 }
 

@@ -115,11 +115,7 @@ pub struct NodeBuilder {
     log: Option<Log>,
 }
 
-impl std::fmt::Debug for NodeBuilder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NodeBuilder").field("listen", &self.listen).finish_non_exhaustive()
-    }
-}
+debug_by!(NodeBuilder: listen);
 
 impl NodeBuilder {
     /// Creates a builder for a node that serves this chain.
@@ -136,35 +132,24 @@ impl NodeBuilder {
         }
     }
 
-    /// Sets the services and limits of the node (default: `Config::default()`).
-    pub fn config(mut self, config: Config) -> Self {
-        self.config = config;
-        self
-    }
+    setters! { self:
+        /// Sets the services and limits of the node (default: `Config::default()`).
+        config(config: Config) { self.config = config; }
 
-    /// Sets the address to listen on (default: a free port of 127.0.0.1).
-    pub fn listen(mut self, address: SocketAddr) -> Self {
-        self.listen = address;
-        self
-    }
+        /// Sets the address to listen on (default: a free port of 127.0.0.1).
+        listen(address: SocketAddr) { self.listen = address; }
 
-    /// Sets the first four bytes of each message, for a custom signet (default: the network's).
-    pub fn magic(mut self, magic: Magic) -> Self {
-        self.magic = magic;
-        self
-    }
+        /// Sets the first four bytes of each message, for a custom signet (default: the network's).
+        magic(magic: Magic) { self.magic = magic; }
 
-    /// Sets the maximum number of simultaneous connections (default: 125).
-    pub fn max_connections(mut self, count: usize) -> Self {
-        self.max_connections = count;
-        self
-    }
+        /// Sets the maximum number of simultaneous connections (default: 125).
+        max_connections(count: usize) { self.max_connections = count; }
 
-    /// Sets a callback that receives notes about connections, for a log. Several threads call this
-    /// callback.
-    pub fn log(mut self, log: impl Fn(&ConnectionNote<'_>) + Send + Sync + 'static) -> Self {
-        self.log = Some(Box::new(log));
-        self
+        /// Sets a callback that receives notes about connections, for a log. Several threads call this
+        /// callback.
+        log(log: impl Fn(&ConnectionNote<'_>) + Send + Sync + 'static) {
+            self.log = Some(Box::new(log));
+        }
     }
 
     /// Starts the node: it listens, and answers all peers that connect.
@@ -204,11 +189,7 @@ pub struct Node {
     thread: Option<JoinHandle<()>>,
 }
 
-impl std::fmt::Debug for Node {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Node").field("address", &self.address).finish_non_exhaustive()
-    }
-}
+debug_by!(Node: address);
 
 impl Node {
     /// Starts a regtest node whose chain is the genesis block. The node accepts transactions of its
@@ -338,11 +319,10 @@ pub fn next_block(parent: &Header, height: u32, script: &Script, txs: Vec<Transa
         }],
         output: vec![TxOut { value: Amount::from_sat(50 * COIN), script_pubkey: script.into() }],
     };
+    let has_witness = |tx: &Transaction| tx.input.iter().any(|input| !input.witness.is_empty());
+    let is_committed = txs.iter().any(has_witness);
     let mut txdata = vec![coinbase];
     txdata.extend(txs);
-    if txdata.iter().skip(1).any(|tx| tx.input.iter().any(|input| !input.witness.is_empty())) {
-        commit_to_witnesses(&mut txdata);
-    }
     let header = Header {
         version: Version::from_consensus(0x2000_0000),
         prev_blockhash: parent.block_hash(),
@@ -352,24 +332,19 @@ pub fn next_block(parent: &Header, height: u32, script: &Script, txs: Vec<Transa
         nonce: 0,
     };
     let mut block = Block { header, txdata };
+    if is_committed {
+        commit_to_witnesses(&mut block);
+    }
     block.header.merkle_root = block.compute_merkle_root().expect("it has a coinbase transaction");
     solve(&mut block.header, parent.time + 1);
     block
 }
 
 /// Adds the witness commitment of BIP141, in a second output of the coinbase transaction.
-fn commit_to_witnesses(txdata: &mut [Transaction]) {
+fn commit_to_witnesses(block: &mut Block) {
     let reserved = [0; 32];
-    let header = Header {
-        version: Version::ONE,
-        prev_blockhash: chainsieve::bitcoin::BlockHash::all_zeros(),
-        merkle_root: TxMerkleNode::all_zeros(),
-        time: 0,
-        bits: CompactTarget::from_consensus(EASIEST),
-        nonce: 0,
-    };
-    let root = Block { header, txdata: txdata.to_vec() }.witness_root();
-    let (Some(root), Some(coinbase)) = (root, txdata.first_mut()) else { return };
+    let root = block.witness_root();
+    let (Some(root), Some(coinbase)) = (root, block.txdata.first_mut()) else { return };
     let commitment = Block::compute_witness_commitment(&root, &reserved);
     let mut script = vec![0x6a, 0x24, 0xaa, 0x21, 0xa9, 0xed];
     script.extend(commitment.as_byte_array());

@@ -10,7 +10,7 @@ use crate::encoding::{DecodeError, EncodeError, Portable};
 use crate::hashing::{KeyHash, KeyHasher};
 use crate::membership::Filter;
 use crate::sizing::{BuildError, check_hash, classic, in_words};
-use crate::words::{NoMemory, Words, count_ones};
+use crate::words::{NoMemory, Words, count_ones, reserved};
 
 /// A classic Bloom filter that any number of threads can insert into and query at the same time,
 /// without locks.
@@ -268,11 +268,8 @@ impl<H: KeyHash> Portable for AtomicBloomFilter<H> {
 }
 
 fn atoms(count: u64, words: impl Iterator<Item = u64>) -> Result<Vec<AtomicU64>, NoMemory> {
-    let no_memory = NoMemory { words: count };
-    let mut atoms = Vec::new();
-    atoms
-        .try_reserve_exact(usize::try_from(count).map_err(|_| no_memory)?)
-        .map_err(|_| no_memory)?;
+    let len = usize::try_from(count).map_err(|_| NoMemory { words: count })?;
+    let mut atoms = reserved(len)?;
     atoms.extend(words.map(AtomicU64::new));
     Ok(atoms)
 }

@@ -8,7 +8,9 @@ use chainsieve_lanes::bits::golomb_rice;
 
 use super::positions::{Positions, word_and_bit};
 use super::{BloomFilter, MAX_RANGE, check_set, positions_of};
-use crate::encoding::{DecodeError, EncodeError, Header, Kind, Opened, Portable, parameter};
+use crate::encoding::{
+    DecodeError, EncodeError, Header, Kind, Opened, Portable, parameter, refuse_if,
+};
 use crate::hashing::KeyHasher;
 use crate::membership::Filter;
 use crate::sizing::{BuildError, classic};
@@ -138,22 +140,15 @@ impl CompressedBloomFilter {
     fn check(&self) -> Result<(), DecodeError> {
         let (mut count, mut bits, mut next) = (0, 0u64, 0);
         for position in self.codes() {
-            if position >= self.num_bits() {
-                return Err(parameter("a position", position, "below the number of bits"));
-            }
+            let is_wrong = position >= self.num_bits();
+            refuse_if(is_wrong, "a position", position, "below the number of bits")?;
             bits = bits.saturating_add(golomb_rice::code_bits(position - next, self.rice));
             (count, next) = (count + 1, position + 1);
         }
-        if count < self.num_set {
-            return Err(parameter(
-                "the number of bits that are set",
-                self.num_set,
-                "the number of bits in the code",
-            ));
-        }
-        if bits.div_ceil(64) != self.code.len() as u64 / 8 {
-            return Err(parameter("the code's length", self.coded_bits(), "as long as its codes"));
-        }
+        let limit = "the number of bits in the code";
+        refuse_if(count < self.num_set, "the number of bits that are set", self.num_set, limit)?;
+        let is_wrong = bits.div_ceil(64) != self.code.len() as u64 / 8;
+        refuse_if(is_wrong, "the code's length", self.coded_bits(), "as long as its codes")?;
         let last = self.code.last_chunk().map_or(0, |last| u64::from_be_bytes(*last));
         let over = bits % 64;
         if over != 0 && last.unbounded_shl(u32::try_from(over).unwrap_or(64)) != 0 {
@@ -197,9 +192,8 @@ impl Portable for CompressedBloomFilter {
             let [range, shape, num_set] = header.params;
             let (hash_funcs, rice) = (shape & 0xff, shape >> 8 & 0xff);
             let positions = positions_of::<false>([range, hash_funcs, 0])?;
-            let Some(rice) = u8::try_from(rice).ok().filter(|rice| *rice <= 32) else {
-                return Err(parameter("the Rice parameter", rice, "from 0 to 32"));
-            };
+            let wrong = parameter("the Rice parameter", rice, "from 0 to 32");
+            let rice = u8::try_from(rice).ok().filter(|rice| *rice <= 32).ok_or(wrong)?;
             if num_set > range.min(MAX_RANGE) {
                 return Err(parameter(
                     "the number of bits that are set",

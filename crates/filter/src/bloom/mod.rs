@@ -16,7 +16,9 @@ pub use atomic::AtomicBloomFilter;
 pub use compressed::{CompressedBloomFilter, OpenedBloomFilter};
 use positions::{Positions, count_between, fold, pairs};
 
-use super::encoding::{DecodeError, EncodeError, Header, Kind, Opened, Portable, parameter};
+use super::encoding::{
+    DecodeError, EncodeError, Header, Kind, Opened, Portable, parameter, refuse_if, refuse_nonzero,
+};
 use super::hashing::{KeyHash, KeyHasher};
 use super::membership::{Filter, Fold, Full, Insert, Merge, MergeError};
 use super::sizing::{BuildError, MAX_HASH_FUNCS, check_hash, classic, in_words};
@@ -238,9 +240,7 @@ impl<const PARTITIONED: bool, H: KeyHash, S: AsRef<[u64]>> Bloom<PARTITIONED, H,
             .as_ref()
             .last()
             .map_or(0, |last| last.unbounded_shr(if over == 0 { 64 } else { over as u32 }));
-        if behind != 0 {
-            return Err(DecodeError::NotZero("bits after the last position"));
-        }
+        refuse_nonzero(behind != 0, "bits after the last position")?;
         Ok(filter)
     }
 }
@@ -367,15 +367,10 @@ fn positions_of<const PARTITIONED: bool>(
     [range, hash_funcs, zero]: [u64; 3],
 ) -> Result<Positions<PARTITIONED>, DecodeError> {
     let checked = u32::try_from(hash_funcs).ok().filter(|k| (1..=MAX_HASH_FUNCS).contains(k));
-    let Some(hash_funcs) = checked else {
-        return Err(parameter("the number of hash functions", hash_funcs, "from 1 to 128"));
-    };
-    if range == 0 || range > MAX_RANGE {
-        return Err(parameter("the number of bits", range, "from 1 to 2^56"));
-    }
-    if zero != 0 {
-        return Err(DecodeError::NotZero("the third parameter"));
-    }
+    let wrong = parameter("the number of hash functions", hash_funcs, "from 1 to 128");
+    let hash_funcs = checked.ok_or(wrong)?;
+    refuse_if(range == 0 || range > MAX_RANGE, "the number of bits", range, "from 1 to 2^56")?;
+    refuse_nonzero(zero != 0, "the third parameter")?;
     Ok(Positions { range, hash_funcs })
 }
 
@@ -398,10 +393,8 @@ const MAX_RANGE: u64 = 1 << 56;
 
 fn open<H: KeyHash, const PARTITIONED: bool>(bytes: &[u8]) -> Result<Opened<'_>, DecodeError> {
     Opened::read(bytes, kind::<H>(PARTITIONED), |header| {
-        if header.hasher.bits() < H::BITS {
-            let (what, value) = ("the width of the hash", header.hasher.bits().into());
-            return Err(parameter(what, value, "128 bits"));
-        }
+        let is_wrong = header.hasher.bits() < H::BITS;
+        refuse_if(is_wrong, "the width of the hash", header.hasher.bits().into(), "128 bits")?;
         let [range, hash_funcs, width] = header.params;
         let known = hash_width::<H, PARTITIONED>();
         if PARTITIONED && width != known {

@@ -6,7 +6,9 @@ mod tests;
 
 use alloc::vec::Vec;
 
-use super::encoding::{DecodeError, EncodeError, Header, Kind, Opened, Portable, parameter};
+use super::encoding::{
+    DecodeError, EncodeError, Header, Kind, Opened, Portable, refuse_if, refuse_nonzero, within,
+};
 use super::hashing::KeyHasher;
 use super::membership::{Filter, Full, Insert, Merge, MergeError, NotContained, Remove};
 use super::sizing::{BuildError, cuckoo};
@@ -392,12 +394,8 @@ impl<const BITS: u32, S: AsRef<[u64]>> CuckooFilter<BITS, S> {
 fn open<const BITS: u32>(bytes: &[u8]) -> Result<Opened<'_>, DecodeError> {
     Opened::read(bytes, CuckooFilter::<BITS>::KIND, |header| {
         let [buckets, rest @ ..] = header.params;
-        if rest != [0; 2] {
-            return Err(DecodeError::NotZero("parameters after the number of buckets"));
-        }
-        if !(1..=MAX_BUCKETS).contains(&buckets) {
-            return Err(parameter("number of buckets", buckets, "from 1 to 2^32"));
-        }
+        refuse_nonzero(rest != [0; 2], "parameters after the number of buckets")?;
+        within("number of buckets", buckets, 1..=MAX_BUCKETS, "from 1 to 2^32")?;
         Ok(words_for::<BITS>(buckets))
     })
 }
@@ -409,8 +407,6 @@ fn check_body<const BITS: u32>(words: &[u64], buckets: u64, len: u64) -> Result<
     }
     #[expect(clippy::cast_possible_truncation, reason = "bucket indices are below 2^32")]
     let taken: u64 = (0..buckets).map(|at| u64::from(load::<BITS>(words, at as u32).taken())).sum();
-    if taken != len {
-        return Err(parameter("number of keys", len, "the number of taken slots"));
-    }
+    refuse_if(taken != len, "number of keys", len, "the number of taken slots")?;
     Ok(())
 }

@@ -53,7 +53,9 @@ pub use shard::FuseFingerprint;
 pub(super) use shard::Segments;
 use shard::{Peeled, mixed};
 
-use super::encoding::{DecodeError, EncodeError, Header, Opened, Portable, parameter};
+use super::encoding::{
+    DecodeError, EncodeError, Header, Opened, Portable, parameter, refuse_if, refuse_nonzero,
+};
 use super::hashing::KeyHasher;
 use super::membership::Filter;
 use super::sizing::BuildError;
@@ -301,12 +303,10 @@ impl<F: FuseFingerprint, S: AsRef<[u64]>> BinaryFuse<F, S> {
         for [_, shape, at, keys] in entries.as_chunks::<ENTRY_WORDS>().0 {
             let shape = Segments::of_word(*shape);
             let shape = Segments::new(shape.segment_length, shape.segment_count)?;
-            if *at != start as u64 {
-                return Err(parameter("start of a shard", *at, "the end of the preceding shard"));
-            }
-            if *keys > u64::from(shape.cells()) {
-                return Err(parameter("number of keys", *keys, "at most one for each fingerprint"));
-            }
+            let is_wrong = *at != start as u64;
+            refuse_if(is_wrong, "start of a shard", *at, "the end of the preceding shard")?;
+            let is_wrong = *keys > u64::from(shape.cells());
+            refuse_if(is_wrong, "number of keys", *keys, "at most one for each fingerprint")?;
             start = start.saturating_add(words_of_cells::<F>(shape.cells()));
             let end = cells.get(..start);
             let used = shape.cells() as usize * size_of::<F>() % (8 * LINE_WORDS);
@@ -322,12 +322,9 @@ impl<F: FuseFingerprint, S: AsRef<[u64]>> BinaryFuse<F, S> {
                 Some(false) => len = len.saturating_add(*keys),
             }
         }
-        if start != cells.len() {
-            return Err(parameter("number of words", body.len() as u64, "the sum over all shards"));
-        }
-        if len != header.len {
-            return Err(parameter("number of keys", header.len, "the sum over all shards"));
-        }
+        let is_wrong = start != cells.len();
+        refuse_if(is_wrong, "number of words", body.len() as u64, "the sum over all shards")?;
+        refuse_if(len != header.len, "number of keys", header.len, "the sum over all shards")?;
         Ok(Self::of_words(words, num_shards, len, header.hasher))
     }
 }
@@ -450,9 +447,7 @@ fn words_of_cells<F>(cells: u32) -> usize {
 /// into them.
 fn words_in_header(header: &Header) -> Result<u64, DecodeError> {
     let [num_shards, words, zero] = header.params;
-    if zero != 0 {
-        return Err(DecodeError::NotZero("the third parameter"));
-    }
+    refuse_nonzero(zero != 0, "the third parameter")?;
     if num_shards == 0 || num_shards > words / (ENTRY_WORDS as u64) {
         return Err(parameter(
             "number of shards",

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use bytemuck::Pod;
 
-use super::super::encoding::{DecodeError, Kind, parameter};
+use super::super::encoding::{DecodeError, Kind, parameter, refuse_if};
 use super::super::hashing::fmix64;
 use super::super::sizing::BuildError;
 use super::super::static_build::{distinct, mul_high, split_mix};
@@ -108,10 +108,8 @@ impl Segments {
 
     /// Checks a segment length and a segment count from untrusted bytes.
     pub(crate) fn new(segment_length: u32, segment_count: u32) -> Result<Self, DecodeError> {
-        if !segment_length.is_power_of_two() || segment_length > MAX_SEGMENT_LENGTH {
-            let limit = "a power of two up to 2^18";
-            return Err(parameter("segment length", segment_length.into(), limit));
-        }
+        let is_wrong = !segment_length.is_power_of_two() || segment_length > MAX_SEGMENT_LENGTH;
+        refuse_if(is_wrong, "segment length", segment_length.into(), "a power of two up to 2^18")?;
         let segments = segment_count.checked_add(2);
         let cells = segments.and_then(|segments| segments.checked_mul(segment_length));
         if segment_count == 0 || cells.is_none() {

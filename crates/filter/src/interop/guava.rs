@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 
 use chainsieve_lanes::names;
 
-use crate::encoding::{DecodeError, parameter};
+use crate::encoding::{DecodeError, refuse_if};
 use crate::hashing::{HashFunction, KeyHash as _, KeyHasher};
 use crate::membership::{Filter, Full, Insert, Merge, MergeError};
 use crate::sizing::{BuildError, checked, classic};
@@ -122,20 +122,11 @@ impl GuavaBloomFilter {
             1 => Strategy::Murmur128Mitz64,
             other => return Err(DecodeError::Kind(other)),
         };
-        if hash_funcs == 0 {
-            return Err(parameter("the number of hash functions", 0, "from 1 to 255"));
-        }
+        refuse_if(hash_funcs == 0, "the number of hash functions", 0, "from 1 to 255")?;
         let num_words = u64::from(u32::from_be_bytes(words));
-        if num_words == 0 || num_words > MAX_WORDS {
-            return Err(parameter("the number of words", num_words, "from 1 to 2^31 - 1"));
-        }
-        let expected = needed + num_words * 8;
-        if found < expected {
-            return Err(DecodeError::Truncated { found, needed: expected });
-        }
-        if found > expected {
-            return Err(DecodeError::TooLong { found, expected });
-        }
+        let is_wrong = num_words == 0 || num_words > MAX_WORDS;
+        refuse_if(is_wrong, "the number of words", num_words, "from 1 to 2^31 - 1")?;
+        DecodeError::unless_long(found, needed + num_words * 8)?;
         let mut words = Words::zeroed(num_words)?;
         for (word, bytes) in words.as_mut().iter_mut().zip(body.as_chunks::<8>().0) {
             *word = u64::from_be_bytes(*bytes);

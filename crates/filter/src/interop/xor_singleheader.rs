@@ -23,7 +23,7 @@
 
 use alloc::vec::Vec;
 
-use super::super::encoding::{DecodeError, EncodeError, parameter};
+use super::super::encoding::{DecodeError, EncodeError, parameter, refuse_if};
 use super::super::fuse::{BinaryFuse, FuseFingerprint, Segments};
 use super::super::hashing::KeyHasher;
 use super::super::membership::Filter;
@@ -80,16 +80,9 @@ pub fn decode<F: FuseFingerprint>(
             "the product of segment length and segment count",
         ));
     }
-    if cells != shape.cells() {
-        return Err(parameter(
-            "array length",
-            cells.into(),
-            "the segment count length plus two segment lengths",
-        ));
-    }
-    if keys > cells {
-        return Err(parameter("number of keys", keys.into(), "at most one for each fingerprint"));
-    }
+    let limit = "the segment count length plus two segment lengths";
+    refuse_if(cells != shape.cells(), "array length", cells.into(), limit)?;
+    refuse_if(keys > cells, "number of keys", keys.into(), "at most one for each fingerprint")?;
     let expected = u64::from(cells) * size_of::<F>() as u64;
     let Some((fingerprints, behind)) =
         usize::try_from(expected).ok().and_then(|expected| rest.split_at_checked(expected))

@@ -43,11 +43,13 @@ mod tests;
 
 use alloc::vec::Vec;
 
-use chainsieve_lanes::simd::{Backend, Kernel, Lanes, prefetch};
+use chainsieve_lanes::simd::{Backend, Kernel, prefetch};
 
 use shard::{Columns, Equation, MAX_COLUMNS, Solved, WIDTH, mixed, starts};
 
-use super::encoding::{DecodeError, EncodeError, Header, Kind, Opened, Portable, parameter};
+use super::encoding::{
+    DecodeError, EncodeError, Header, Kind, Opened, Portable, parameter, refuse_if,
+};
 use super::hashing::KeyHasher;
 use super::membership::Filter;
 use super::sizing::{BuildError, checked};
@@ -263,25 +265,15 @@ impl<S: AsRef<[u64]>> RibbonFilter<S> {
         let (mut start, mut slots) = (0, 0_u64);
         for entry in entries {
             let shard = ShardEntry::of_word(*entry);
-            if shard.start != start {
-                return Err(parameter(
-                    "start of a shard",
-                    shard.start as u64,
-                    "the end of the preceding shard",
-                ));
-            }
-            if shard.blocks == 0 {
-                return Err(parameter("blocks of a shard", 0, "at least 1"));
-            }
+            let limit = "the end of the preceding shard";
+            refuse_if(shard.start != start, "start of a shard", shard.start as u64, limit)?;
+            refuse_if(shard.blocks == 0, "blocks of a shard", 0, "at least 1")?;
             start += columns.words_of(shard.blocks);
             slots += u64::from(shard.blocks * WIDTH);
         }
-        if start.checked_mul(2) != Some(solution.len()) {
-            return Err(parameter("number of words", body.len() as u64, "the sum over all shards"));
-        }
-        if header.len > slots {
-            return Err(parameter("number of keys", header.len, "at most the number of slots"));
-        }
+        let is_wrong = start.checked_mul(2) != Some(solution.len());
+        refuse_if(is_wrong, "number of words", body.len() as u64, "the sum over all shards")?;
+        refuse_if(header.len > slots, "number of keys", header.len, "at most the number of slots")?;
         Ok(Self::of_words(words, columns, num_shards, header.params[2], header.len, header.hasher))
     }
 }
@@ -364,11 +356,6 @@ impl<S: AsRef<[u64]>> Kernel for One<'_, S> {
         let Self { filter, hash } = self;
         filter.lookup(filter.directory(), hash).holds(filter.words.as_ref().as_chunks().0)
     }
-
-    #[inline(always)]
-    fn vector<L: Lanes>(self, _: L) -> bool {
-        self.scalar()
-    }
 }
 
 struct Batch<'a, S> {
@@ -396,11 +383,6 @@ impl<S: AsRef<[u64]>> Kernel for Batch<'_, S> {
                 *answer = lookup.holds(words.as_chunks().0);
             }
         }
-    }
-
-    #[inline(always)]
-    fn vector<L: Lanes>(self, _: L) {
-        self.scalar();
     }
 }
 

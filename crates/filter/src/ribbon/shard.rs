@@ -4,7 +4,7 @@
 
 use alloc::vec::Vec;
 
-use chainsieve_lanes::simd::{Backend, Kernel, Lanes};
+use chainsieve_lanes::simd::{Backend, Kernel};
 
 use super::super::encoding::{DecodeError, parameter};
 use super::super::hashing::fmix64;
@@ -285,11 +285,6 @@ impl Kernel for Elimination<'_> {
         let starts = self.starts;
         self.order.iter().all(|mixed| self.system.add(Equation::of(*mixed, starts)))
     }
-
-    #[inline(always)]
-    fn vector<L: Lanes>(self, _: L) -> bool {
-        self.scalar()
-    }
 }
 
 struct Solution<'a> {
@@ -305,11 +300,6 @@ impl Kernel for Solution<'_> {
     #[inline(always)]
     fn scalar(self) {
         self.system.solve_into(self.blocks, self.columns, self.words);
-    }
-
-    #[inline(always)]
-    fn vector<L: Lanes>(self, _: L) {
-        self.scalar();
     }
 }
 

@@ -47,7 +47,9 @@ use chainsieve_lanes::simd::Backend;
 pub use kernels::{Bits256, Bits512};
 use kernels::{Contains, Fill, Layout, low, place};
 
-use super::encoding::{DecodeError, EncodeError, Header, Opened, Portable, parameter};
+use super::encoding::{
+    DecodeError, EncodeError, Header, Opened, Portable, parameter, refuse_nonzero, within,
+};
 use super::hashing::KeyHasher;
 use super::membership::{Filter, Fold, Full, Insert, Merge, MergeError};
 use super::sizing::{BuildError, blocked, classic, distinct, float};
@@ -371,12 +373,8 @@ impl<B: BlockShape, S: AsRef<[u64]>> SplitBlockFilter<B, S> {
 fn open<B: BlockShape>(bytes: &[u8]) -> Result<Opened<'_>, DecodeError> {
     Opened::read(bytes, B::KIND, |header| {
         let [num_blocks, unused @ ..] = header.params;
-        if unused != [0; 2] {
-            return Err(DecodeError::NotZero("bytes 48 to 63"));
-        }
-        if !(1..=MAX_BLOCKS).contains(&num_blocks) {
-            return Err(parameter("the number of blocks", num_blocks, "from 1 to 2^28"));
-        }
+        refuse_nonzero(unused != [0; 2], "bytes 48 to 63")?;
+        within("the number of blocks", num_blocks, 1..=MAX_BLOCKS, "from 1 to 2^28")?;
         Ok(num_blocks * words_of_block::<B>())
     })
 }

@@ -310,16 +310,19 @@ impl<S: KeyStore> WatchSet<S> {
     }
 
     fn ask_hashed(&self, hash: u64, key: &[u8]) -> WatchAnswer {
-        match &*self.read(stripe_of(hash)) {
-            Body::InStore => self.ask_store(hash, key),
+        self.ask_body(&self.read(stripe_of(hash)), hash, key)
+    }
+
+    /// Queries the body of the key's stripe. Returns [`WatchAnswer::Maybe`] if the store has to answer,
+    /// and fails.
+    fn ask_body(&self, body: &Body, hash: u64, key: &[u8]) -> WatchAnswer {
+        match body {
+            Body::InStore => {
+                self.store.holds(hash, key).map_or(WatchAnswer::Maybe, WatchAnswer::exact)
+            }
             Body::Exact(table) => WatchAnswer::exact(table.contains(hash, key)),
             Body::Shards(shards) => WatchAnswer::of_filter(shards.of(hash).contains(hash)),
         }
-    }
-
-    /// Queries the store. Returns [`WatchAnswer::Maybe`] if the store fails.
-    fn ask_store(&self, hash: u64, key: &[u8]) -> WatchAnswer {
-        self.store.holds(hash, key).map_or(WatchAnswer::Maybe, WatchAnswer::exact)
     }
 
     /// Returns `true` if the key is in the set. The answer is exact: if the filters may contain the

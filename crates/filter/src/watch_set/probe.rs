@@ -105,16 +105,10 @@ impl<S: KeyStore> WatchSet<S> {
                         hit(*index, WatchAnswer::of_filter(is_hit));
                     }
                 }
-                Body::Exact(table) => {
+                exact => {
                     for index in indices {
                         let (key, hash) = (&keys[*index as usize], hashes[*index as usize]);
-                        hit(*index, WatchAnswer::exact(table.contains(hash, key.as_ref())));
-                    }
-                }
-                Body::InStore => {
-                    for index in indices {
-                        let (key, hash) = (&keys[*index as usize], hashes[*index as usize]);
-                        hit(*index, self.ask_store(hash, key.as_ref()));
+                        hit(*index, self.ask_body(exact, hash, key.as_ref()));
                     }
                 }
             }

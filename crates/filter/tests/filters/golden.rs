@@ -1,6 +1,34 @@
 //! Golden files, and mutated bytes as an attacker would send them.
 
+use std::fmt::Debug;
 use std::path::PathBuf;
+
+use chainsieve_filter::{Insert, KeyHasher, Portable};
+
+/// SipHash-1-3 with the key of bytes 0 to 15.
+pub(crate) const HASHER: KeyHasher =
+    KeyHasher::siphash_1_3([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]);
+
+/// Returns the keys of the golden files: the numbers 0 to 99 in eight bytes, little-endian.
+pub(crate) fn keys() -> Vec<[u8; 8]> {
+    (0..100_u64).map(u64::to_le_bytes).collect()
+}
+
+/// Inserts the keys of the golden files.
+pub(crate) fn filled<F: Insert>(mut filter: F) -> F {
+    for key in keys() {
+        filter.insert(&key).expect("room");
+    }
+    filter
+}
+
+/// Checks that a filter is encoded as its golden file, and decoded from it. The test of all golden
+/// files asks them for their keys.
+#[track_caller]
+pub(crate) fn check<F: Portable + PartialEq + Debug>(name: &str, filter: &F) {
+    let bytes = compare(name, &filter.encode().expect("no secret"));
+    assert_eq!(F::decode(&bytes).as_ref(), Ok(filter));
+}
 
 /// Compares the golden file `fixtures/filters/NAME.chsieve` with `made`, and returns its bytes.
 ///
@@ -19,6 +47,12 @@ pub(crate) fn compare(name: &str, made: &[u8]) -> Vec<u8> {
     golden
 }
 
+/// Returns the bytes with a correct checksum, as an attacker would compute it.
+pub(crate) fn mended(mut bytes: Vec<u8>) -> Vec<u8> {
+    mend(&mut bytes);
+    bytes
+}
+
 /// Corrects the checksum, as an attacker who changes bytes would.
 pub(crate) fn mend(bytes: &mut [u8]) {
     let (summed, checksum) = bytes.split_last_chunk_mut::<8>().expect("a checksum");
@@ -27,17 +61,20 @@ pub(crate) fn mend(bytes: &mut [u8]) {
 
 /// Returns the XXH3 of the bytes without a seed, computed by the library's own hasher.
 fn xxh3(bytes: &[u8]) -> u64 {
-    chainsieve_filter::KeyHasher::xxh3(0).hash(bytes)
+    KeyHasher::xxh3(0).hash(bytes)
 }
 
 /// Returns the bytes with the parameters replaced by `params`, and with a corrected checksum.
 pub(crate) fn with_params(bytes: &[u8], params: [u64; 3]) -> Vec<u8> {
+    let word = |bytes: Vec<u8>, (at, param)| with_word(&bytes, at, param);
+    [40, 48, 56].into_iter().zip(params).fold(bytes.to_vec(), word)
+}
+
+/// Returns the bytes with another word at this place, and with a corrected checksum.
+pub(crate) fn with_word(bytes: &[u8], at: usize, word: u64) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
-    for (place, param) in bytes[40..64].as_chunks_mut::<8>().0.iter_mut().zip(params) {
-        *place = param.to_le_bytes();
-    }
-    mend(&mut bytes);
-    bytes
+    bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+    mended(bytes)
 }
 
 /// Calls `with` with the bytes at an address that is a multiple of eight, like the address of

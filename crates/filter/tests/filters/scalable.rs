@@ -4,7 +4,7 @@ use chainsieve_filter::encoding::DecodeError;
 use chainsieve_filter::scalable::ScalableBloomFilter;
 use chainsieve_filter::sizing::BuildError;
 use chainsieve_filter::sizing::classic;
-use chainsieve_filter::{Filter, Insert, KeyHasher, Kind, Portable};
+use chainsieve_filter::{Filter, Insert, KeyHasher, Portable};
 
 use crate::golden;
 use crate::key_families::{Family, SEEDS};
@@ -187,21 +187,15 @@ fn sizes_that_are_none() {
 }
 
 fn golden() -> ScalableBloomFilter {
-    let hasher = KeyHasher::siphash_1_3([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]);
-    let mut filter = ScalableBloomFilter::with_fpr(15, 0.01, hasher).expect("a size");
-    for at in 0..100_u64 {
-        filter.insert(&at.to_le_bytes()).expect("room");
-    }
-    filter
+    golden::filled(ScalableBloomFilter::with_fpr(15, 0.01, golden::HASHER).expect("a size"))
 }
 
 #[test]
 fn golden_bytes() {
-    let bytes = golden::compare("scalable", &golden().encode().expect("a key of ours"));
-    let filter = ScalableBloomFilter::decode(&bytes).expect("golden");
-    assert_eq!((&filter, filter.num_stages()), (&golden(), 3));
-    assert!((0..100_u64).all(|at| filter.contains(&at.to_le_bytes())));
-    assert_eq!(Kind::of(&bytes), Ok(Kind::Scalable));
+    golden::check("scalable", &golden());
+    assert_eq!(golden().num_stages(), 3);
+    let filter =
+        ScalableBloomFilter::decode(&golden().encode().expect("a key of ours")).expect("ours");
     // The decoded filter keeps growing exactly as the encoded one does.
     let (mut read, mut written) = (filter, golden());
     for at in 100..1_000_u64 {
@@ -262,10 +256,7 @@ fn hostile_bytes() {
         (32, 99),
         (32, 101),
     ] {
-        let mut bytes = bytes.clone();
-        bytes[at..at + 8].copy_from_slice(&u64::to_le_bytes(value));
-        golden::mend(&mut bytes);
-        let error = decode(&bytes);
+        let error = decode(&golden::with_word(&bytes, at, value));
         let named = matches!(error, Err(DecodeError::Parameter { .. } | DecodeError::NotZero(_)));
         assert!(named, "{value} at {at}: {error:?}");
     }

@@ -1,43 +1,29 @@
 //! Encodings of split-block filters: golden files and malformed bytes.
 
-use crate::golden::{compare, mend};
+use crate::golden::{HASHER, check, filled, with_word};
 use chainsieve_filter::encoding::DecodeError;
 use chainsieve_filter::split_block::{
     Bits256, BlockShape, SplitBlockFilter, SplitBlockFilter256, SplitBlockFilter512,
 };
-use chainsieve_filter::{Filter, Insert, KeyHasher, Kind, Portable};
+use chainsieve_filter::{KeyHasher, Portable};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The keys of the golden files: the numbers 0 to 99 in eight bytes, little-endian.
 fn golden<B: BlockShape>(num_blocks: u64, hasher: KeyHasher) -> SplitBlockFilter<B> {
-    let mut filter = SplitBlockFilter::with_blocks(num_blocks, hasher).expect("small");
-    for key in 0..100_u64 {
-        filter.insert(&key.to_le_bytes()).expect("no limit");
-    }
-    filter
+    filled(SplitBlockFilter::with_blocks(num_blocks, hasher).expect("small"))
 }
 
 fn golden_512() -> SplitBlockFilter512 {
-    golden(3, KeyHasher::siphash_1_3([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]))
+    golden(3, HASHER)
 }
 
 fn golden_256() -> SplitBlockFilter256 {
     golden(5, chainsieve_filter::interop::parquet::HASHER)
 }
 
-fn check_golden<B: BlockShape>(filter: &SplitBlockFilter<B>, kind: Kind, name: &str) {
-    let expected = compare(name, &filter.encode().expect("no secret"));
-    assert_eq!(Kind::of(&expected), Ok(kind));
-    let decoded = SplitBlockFilter::<B>::decode(&expected).expect("the golden file");
-    assert_eq!(decoded, *filter);
-    assert_eq!(decoded.len(), 100);
-    assert!((0..100_u64).all(|key| decoded.contains(&key.to_le_bytes())));
-}
-
 #[test]
 fn golden_files() {
-    check_golden(&golden_512(), Kind::SplitBlock512, "split_block_512");
-    check_golden(&golden_256(), Kind::SplitBlock256, "split_block_256");
+    check("split_block_512", &golden_512());
+    check("split_block_256", &golden_256());
 }
 
 /// Compares the header with the documentation, byte by byte.
@@ -58,10 +44,7 @@ fn the_header_is_as_documented() {
 fn parameters_that_no_filter_has() {
     let bytes = golden_512().encode().expect("no secret");
     let with = |at: usize, value: u64| {
-        let mut changed = bytes.clone();
-        changed[at..at + 8].copy_from_slice(&value.to_le_bytes());
-        mend(&mut changed);
-        SplitBlockFilter512::decode(&changed).expect_err("no filter")
+        SplitBlockFilter512::decode(&with_word(&bytes, at, value)).expect_err("no filter")
     };
     for num_blocks in [0, (1 << 28) + 1, 1 << 61, u64::MAX / 64, u64::MAX] {
         let (what, value) = ("the number of blocks", num_blocks);
@@ -99,12 +82,10 @@ fn bytes_that_are_not_aligned_are_not_read_in_place() {
 #[test]
 fn keys_without_bits_are_refused() {
     let empty = SplitBlockFilter512::with_blocks(2, KeyHasher::xxh3(7)).expect("small");
-    let mut bytes = empty.encode().expect("no secret");
+    let bytes = empty.encode().expect("no secret");
     assert_eq!(SplitBlockFilter512::decode(&bytes), Ok(empty));
     for len in [1, u64::MAX] {
-        bytes[32..40].copy_from_slice(&u64::to_le_bytes(len));
-        mend(&mut bytes);
-        let error = SplitBlockFilter512::decode(&bytes);
+        let error = SplitBlockFilter512::decode(&with_word(&bytes, 32, len));
         assert!(matches!(error, Err(DecodeError::Parameter { .. })), "{len}: {error:?}");
     }
 }

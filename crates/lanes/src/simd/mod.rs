@@ -25,7 +25,7 @@ pub fn prefetch<T>(value: &T) {
 }
 
 /// An algorithm over slices with a scalar and a vector version, which return equal results.
-pub trait Kernel {
+pub trait Kernel: Sized {
     /// Result of the algorithm.
     type Output;
 
@@ -34,8 +34,13 @@ pub trait Kernel {
 
     /// Runs the vector version on the given lanes. The implementation must be `#[inline(always)]`,
     /// and so must everything that it calls with lanes: it is compiled into a function that has the
-    /// CPU features enabled.
-    fn vector<L: Lanes>(self, lanes: L) -> Self::Output;
+    /// CPU features enabled. Without one, the scalar version is compiled there: it then uses the
+    /// instructions that these features add, such as the one that counts bits.
+    #[inline(always)]
+    fn vector<L: Lanes>(self, lanes: L) -> Self::Output {
+        let _ = lanes;
+        self.scalar()
+    }
 }
 
 /// Sixteen lanes of `u32`. In memory they are `[u32; 16]`, whatever the width of the registers.

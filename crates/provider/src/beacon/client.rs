@@ -3,8 +3,8 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ use crate::error::BuildError;
 use crate::nodes::RpcError;
 use crate::nodes::transport::unix_time;
 use crate::report::{Note, Stage};
-use crate::stop::Stop;
+use crate::stop::{Stop, lock};
 
 /// Minimum time between two rounds of [`BeaconClient::watch`].
 const SHORTEST_WAIT: Duration = Duration::from_millis(100);
@@ -145,11 +145,7 @@ impl BeaconClient {
 
     /// Returns a copy of the light client; `None` until a server has sent the bootstrap.
     pub fn light_client(&self) -> Option<LightClient> {
-        self.state().syncer.client().cloned()
-    }
-
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state).syncer.client().cloned()
     }
 
     /// Asks every server for newer headers, and stores what became known. If the servers were asked
@@ -180,8 +176,8 @@ impl BeaconClient {
 
     /// Asks the servers. If `is_prompt`, those that answer are not delayed by the others.
     fn ask(&self, is_prompt: bool) -> Result<BeaconRound, BeaconError> {
-        let mut requests = self.round.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut state = self.state();
+        let mut requests = lock(&self.round);
+        let mut state = lock(&self.state);
         let mut failures = Vec::new();
         let mut from = None;
         while let Ok(came) = requests.came.try_recv() {
@@ -231,7 +227,7 @@ impl BeaconClient {
                     requests.receive(wait, &self.stop)?
                 }
             };
-            state = self.state();
+            state = lock(&self.state);
             match (came, state.syncer.open()) {
                 (Some(came), _) => self.take(&mut state, came, &mut failures)?,
                 (None, open) => {
@@ -324,7 +320,7 @@ impl BeaconClient {
                 Err(BeaconError::Stopped) => return Ok(()),
                 Err(error) => return Err(error),
             }
-            let wake_at = self.state().syncer.wake_at().unwrap_or_default();
+            let wake_at = lock(&self.state).syncer.wake_at().unwrap_or_default();
             let wait = wake_at.saturating_sub(unix_time()).min(self.poll);
             self.stop.wait_timeout(wait.max(SHORTEST_WAIT));
         }

@@ -1,8 +1,6 @@
 //! Links from the newest finalised block to an earlier one, fetched from nodes, beacon servers and
 //! archives that nobody trusts.
 
-use std::fmt;
-
 use chainsieve::alloy_primitives::{B256, Bytes};
 use chainsieve::eth::anchor::account_proof::AccountProof;
 use chainsieve::eth::anchor::header_proof::HeaderProof;
@@ -62,14 +60,7 @@ pub struct LinkOptions<'a> {
     pub max_headers: u64,
 }
 
-impl fmt::Debug for LinkOptions<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LinkOptions")
-            .field("nodes", &self.nodes)
-            .field("max_headers", &self.max_headers)
-            .finish_non_exhaustive()
-    }
-}
+debug_by!(LinkOptions<'_>: nodes, max_headers);
 
 impl<'a> LinkOptions<'a> {
     /// Returns the options for links from these nodes alone.

@@ -21,7 +21,7 @@ use crate::durable_file::{DurableFile, FileError};
 use crate::nodes::{Endpoint, Node, NoteSink, Options};
 use crate::provider::builder::Endpoints;
 use crate::report::Note;
-use crate::stop::Stop;
+use crate::stop::{Stop, lock};
 
 pub use client::{BeaconClient, BeaconError, BeaconRound, ServerFailure};
 pub use link::{FindProof, LinkOptions, LinkedBlock};
@@ -59,88 +59,59 @@ pub struct BeaconBuilder {
 }
 
 impl BeaconBuilder {
-    /// Adds a server of the Beacon API by its http or https URL. Without servers, the light client in
-    /// the folder is used as it is.
-    ///
-    /// With several servers, each is asked, so that one of them cannot hide newer blocks.
-    pub fn url(mut self, url: &str) -> Self {
-        self.endpoints.add(Endpoint::new(url));
-        self
-    }
+    setters! { self:
+        /// Adds a server of the Beacon API by its http or https URL. Without servers, the light
+        /// client in the folder is used as it is.
+        ///
+        /// With several servers, each is asked, so that one of them cannot hide newer blocks.
+        url(url: &str) { self.endpoints.add(Endpoint::new(url)); }
 
-    /// Adds a server by its endpoint. In all other respects, this is the same as [`url`](Self::url).
-    pub fn endpoint(mut self, endpoint: Endpoint) -> Self {
-        self.endpoints.add(Ok(endpoint));
-        self
-    }
+        /// Adds a server by its endpoint. In all other respects, this is the same as
+        /// [`url`](Self::url).
+        endpoint(endpoint: Endpoint) { self.endpoints.add(Ok(endpoint)); }
 
-    /// Adds an HTTP header, `Name: value`, to the requests for the last URL. If there is no URL yet,
-    /// [`build`](Self::build) returns an error.
-    pub fn header(mut self, header: &str) -> Self {
-        self.endpoints.add_header(header);
-        self
-    }
+        /// Adds an HTTP header, `Name: value`, to the requests for the last URL. If there is no URL
+        /// yet, [`build`](Self::build) returns an error.
+        header(header: &str) { self.endpoints.add_header(header); }
 
-    /// Sets the root of a finalised beacon block that the caller trusts. It is needed unless the
-    /// folder has a light client.
-    pub fn checkpoint(mut self, root: B256) -> Self {
-        self.checkpoint = Some(root);
-        self
-    }
+        /// Sets the root of a finalised beacon block that the caller trusts. It is needed unless the
+        /// folder has a light client.
+        checkpoint(root: B256) { self.checkpoint = Some(root); }
 
-    /// Sets the folder in which the light client is stored, to go on later. It is created if it does
-    /// not exist. Only one process at a time can use it. Another one can read it: without servers,
-    /// the folder is only read.
-    pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.folder = Some(folder.into());
-        self
-    }
+        /// Sets the folder in which the light client is stored, to go on later. It is created if it
+        /// does not exist. Only one process at a time can use it. Another one can read it: without
+        /// servers, the folder is only read.
+        folder(folder: impl Into<PathBuf>) { self.folder = Some(folder.into()); }
 
-    /// Starts from the checkpoint even if the folder has a light client, which is replaced.
-    pub fn restart(mut self) -> Self {
-        self.restart = true;
-        self
-    }
+        /// Starts from the checkpoint even if the folder has a light client, which is replaced.
+        restart() { self.restart = true; }
 
-    /// Sets the time after which the servers are asked for newer headers again (default: 2 minutes).
-    pub fn poll(mut self, poll: Duration) -> Self {
-        self.poll = Some(poll);
-        self
-    }
+        /// Sets the time after which the servers are asked for newer headers again (default: 2
+        /// minutes).
+        poll(poll: Duration) { self.poll = Some(poll); }
 
-    /// Asks each server for its newest signed header, too: one more request in each round. That header
-    /// is not final. It is returned as [`BeaconRound::optimistic`](crate::BeaconRound::optimistic),
-    /// and changes no anchor. The newest one that two thirds signed is the
-    /// [`head`](crate::AnchorSource::head) of the client. A server without such headers is one of the
-    /// [failures](crate::BeaconRound::failures).
-    pub fn optimistic(mut self) -> Self {
-        self.optimistic = true;
-        self
-    }
+        /// Asks each server for its newest signed header, too: one more request in each round. That
+        /// header is not final. It is returned as
+        /// [`BeaconRound::optimistic`](crate::BeaconRound::optimistic), and changes no anchor. The
+        /// newest one that two thirds signed is the [`head`](crate::AnchorSource::head) of the
+        /// client. A server without such headers is one of the
+        /// [failures](crate::BeaconRound::failures).
+        optimistic() { self.optimistic = true; }
 
-    /// Sets the timeout of each request (default: 30 s).
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.options.timeout = timeout;
-        self
-    }
+        /// Sets the timeout of each request (default: 30 s).
+        timeout(timeout: Duration) { self.options.timeout = timeout; }
 
-    /// Sets the maximum number of retries of a failed request, with growing back-off (default: 5).
-    pub fn retries(mut self, retries: u32) -> Self {
-        self.options.retries = retries;
-        self
-    }
+        /// Sets the maximum number of retries of a failed request, with growing back-off (default: 5).
+        retries(retries: u32) { self.options.retries = retries; }
 
-    /// Sets the handle that stops all requests and waits.
-    pub fn stop(mut self, stop: Stop) -> Self {
-        self.options.stop = stop;
-        self
-    }
+        /// Sets the handle that stops all requests and waits.
+        stop(stop: Stop) { self.options.stop = stop; }
 
-    /// Sets a callback that receives notes, for a log or a progress bar, with the endpoint of the
-    /// server that the note describes.
-    pub fn on_note(mut self, sink: impl Fn(&Endpoint, &Note) + Send + Sync + 'static) -> Self {
-        self.options.on_note = Some(NoteSink(Arc::new(sink)));
-        self
+        /// Sets a callback that receives notes, for a log or a progress bar, with the endpoint of the
+        /// server that the note describes.
+        on_note(sink: impl Fn(&Endpoint, &Note) + Send + Sync + 'static) {
+            self.options.on_note = Some(NoteSink(Arc::new(sink)));
+        }
     }
 
     /// Creates the light client. No request is sent yet; the light client in the folder is read.
@@ -235,7 +206,7 @@ impl AnchorSource for BeaconClient {
     /// [asks for optimistic headers](BeaconBuilder::optimistic). A newer one that fewer signed does not
     /// take it back.
     fn head(&self) -> Option<B256> {
-        let state = self.state();
+        let state = lock(&self.state);
         let client = state.syncer.client().filter(|_| self.optimistic)?;
         let newest = client.supermajority();
         match newest.evidence {

@@ -60,13 +60,11 @@ impl BeaconServer {
         let what = || format!("the bootstrap of block {root}");
         let path = format!("/eth/v1/beacon/light_client/bootstrap/{root}");
         let preset = self.network.preset();
-        self.object(what, &path, MAX_BOOTSTRAP, |form| match form {
-            Form::Ssz(bytes, fork) => {
-                Bootstrap::from_ssz(bytes, fork?, preset).map_err(|error| error.to_string())
-            }
-            Form::Json(text) => {
-                Bootstrap::from_json(text, preset).map_err(|error| error.to_string())
-            }
+        self.object(what, &path, MAX_BOOTSTRAP, |form| {
+            Ok(match form {
+                Form::Ssz(bytes, fork) => Bootstrap::from_ssz(bytes, fork?, preset)?,
+                Form::Json(text) => Bootstrap::from_json(text, preset)?,
+            })
         })
     }
 
@@ -80,13 +78,12 @@ impl BeaconServer {
             "/eth/v1/beacon/light_client/updates?start_period={start_period}&count={count}"
         );
         let limit = count.clamp(1, 128) * MAX_UPDATE;
-        self.object(what, &path, limit, |form| match form {
-            // Each update has the digest of its fork.
-            Form::Ssz(bytes, _) => {
-                Update::list_from_ssz(bytes, &self.network).map_err(|error| error.to_string())
-            }
-            Form::Json(text) => Update::list_from_json(text, self.network.preset())
-                .map_err(|error| error.to_string()),
+        self.object(what, &path, limit, |form| {
+            Ok(match form {
+                // Each update has the digest of its fork.
+                Form::Ssz(bytes, _) => Update::list_from_ssz(bytes, &self.network)?,
+                Form::Json(text) => Update::list_from_json(text, self.network.preset())?,
+            })
         })
     }
 
@@ -113,13 +110,11 @@ impl BeaconServer {
             || what.to_owned(),
             &path,
             MAX_SMALL,
-            |form| match form {
-                Form::Ssz(bytes, fork) => {
-                    Update::from_ssz(bytes, kind, fork?, preset).map_err(|error| error.to_string())
-                }
-                Form::Json(text) => {
-                    Update::from_json(text, kind, preset).map_err(|error| error.to_string())
-                }
+            |form| {
+                Ok(match form {
+                    Form::Ssz(bytes, fork) => Update::from_ssz(bytes, kind, fork?, preset)?,
+                    Form::Json(text) => Update::from_json(text, kind, preset)?,
+                })
             },
         )
     }
@@ -134,13 +129,11 @@ impl BeaconServer {
         for before in SUMMARIES {
             let what = || format!("the historical summaries of state {state_root}");
             let path = format!("{before}{state_root}/historical_summaries");
-            let read = self.object(what, &path, MAX_SUMMARIES, |form| match form {
-                Form::Ssz(bytes, _) => {
-                    SummariesProof::from_ssz(bytes).map_err(|error| error.to_string())
-                }
-                Form::Json(text) => {
-                    SummariesProof::from_json(text).map_err(|error| error.to_string())
-                }
+            let read = self.object(what, &path, MAX_SUMMARIES, |form| {
+                Ok(match form {
+                    Form::Ssz(bytes, _) => SummariesProof::from_ssz(bytes)?,
+                    Form::Json(text) => SummariesProof::from_json(text)?,
+                })
             });
             match read {
                 Ok(summaries) => return Ok(summaries),
@@ -157,7 +150,7 @@ impl BeaconServer {
         what: impl Fn() -> String,
         path: &str,
         limit: u64,
-        read: impl Fn(Form<'_>) -> Result<T, String>,
+        read: impl Fn(Form<'_>) -> Result<T, Unreadable>,
     ) -> Result<T, RpcError> {
         self.transport.retried(|| {
             loop {
@@ -177,7 +170,7 @@ impl BeaconServer {
                 };
                 let form = Form::of(&bytes);
                 let is_ssz = matches!(form, Ok(Form::Ssz(..)));
-                match form.and_then(&read) {
+                match form.map_err(Unreadable::from).and_then(&read) {
                     Ok(object) => return Ok(object),
                     // Some servers do not name the fork of SSZ, which JSON always contains.
                     Err(_) if is_ssz && !only_json => self.only_json.store(true, Ordering::Relaxed),
@@ -190,6 +183,9 @@ impl BeaconServer {
         })
     }
 }
+
+/// Reason why a body cannot be read.
+type Unreadable = Box<dyn std::error::Error>;
 
 /// The body of an answer.
 enum Form<'a> {

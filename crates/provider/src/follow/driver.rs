@@ -24,7 +24,7 @@ use crate::nodes::ask::once;
 use crate::nodes::{Node, RpcError, unix_time};
 use crate::provider::{Provider, logs};
 use crate::report::Note;
-use crate::stop::Stop;
+use crate::stop::{Stop, lock};
 
 pub(super) struct Driver {
     provider: Provider,
@@ -74,7 +74,7 @@ impl Driver {
     /// Runs until the follower is stopped or ends by itself, and reports the result.
     pub(super) fn run(&mut self) {
         let ended = self.go();
-        self.shared.state().status = self.status();
+        lock(&self.shared.state).status = self.status();
         self.shared.end(ended);
     }
 
@@ -87,18 +87,18 @@ impl Driver {
                 // Acknowledgements that were sent before the stop are still stored: without these
                 // acknowledgements, the next run would deliver the same updates again. All other
                 // pending actions are dropped.
-                let acknowledged = self.shared.state().acknowledged.take();
+                let acknowledged = lock(&self.shared.state).acknowledged.take();
                 if let Some(id) = acknowledged {
                     actions.extend(self.handle(Event::Acknowledged(id)));
                 }
                 actions.retain(|action| matches!(action, Action::Store(..) | Action::End(_)));
                 actions.extend(self.handle(Event::Stop));
             }
-            let newer = std::mem::take(&mut self.shared.state().anchors);
+            let newer = std::mem::take(&mut lock(&self.shared.state).anchors);
             for hash in newer {
                 actions.extend(self.handle(Event::Anchor(hash)));
             }
-            self.shared.state().status = self.status();
+            lock(&self.shared.state).status = self.status();
             match actions.pop_front() {
                 Some(Action::End(ended)) => return ended.map_err(|fault| self.fault(fault)),
                 Some(action) => match self.act(action) {
@@ -112,7 +112,7 @@ impl Driver {
                     let wait = self.follower.wake_at();
                     let wait = wait.map(|at| at.saturating_sub(unix_time()));
                     self.provider.stop().wait_for(wait, || self.shared.has_event());
-                    let id = self.shared.state().acknowledged.take();
+                    let id = lock(&self.shared.state).acknowledged.take();
                     actions.extend(self.handle(id.map_or(Event::Tick, Event::Acknowledged)));
                 }
             }
@@ -434,7 +434,7 @@ impl NewerAnchors {
                     let newer: Vec<_> = blocks.iter().copied().filter(is_newer).collect();
                     self.known = blocks;
                     if !newer.is_empty() {
-                        self.shared.state().anchors = newer;
+                        lock(&self.shared.state).anchors = newer;
                         self.stop.ring();
                     }
                 }

@@ -4,7 +4,6 @@ mod driver;
 pub(crate) mod index;
 mod updates;
 
-use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use chainsieve::eth::log_query::{BlockTag, LogQuery};
 
 use crate::durable_file::{DurableFile, FileError};
 use crate::provider::Provider;
-use crate::stop::Stop;
+use crate::stop::{Stop, lock};
 use driver::{Driver, NewerAnchors};
 use updates::Shared;
 
@@ -40,15 +39,7 @@ pub struct FollowBuilder {
     adjust: Config,
 }
 
-impl fmt::Debug for FollowBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FollowBuilder")
-            .field("provider", &self.provider)
-            .field("query", &self.adjust.query)
-            .field("file", &self.file)
-            .finish_non_exhaustive()
-    }
-}
+debug_by!(FollowBuilder: provider, file);
 
 impl Provider {
     /// Returns a builder for a follower of a query's logs, past and live.
@@ -83,82 +74,56 @@ impl Provider {
 }
 
 impl FollowBuilder {
-    /// Sets the first block to follow, which replaces the first block of the query.
-    pub fn start_at(mut self, block: impl Into<BlockTag>) -> Self {
-        self.adjust.query = self.adjust.query.from_block(block);
-        self
-    }
+    setters! { self:
+        /// Sets the first block to follow, which replaces the first block of the query.
+        start_at(block: impl Into<BlockTag>) {
+            self.adjust.query = self.adjust.query.from_block(block);
+        }
 
-    /// Adds a query that is answered in the same pass, over the same blocks.
-    /// [`Config::queries_of`] of [`Following::config`] returns the queries that a log matches.
-    pub fn also(mut self, query: &LogQuery) -> Self {
-        self.adjust.more_queries.push(query.clone());
-        self
-    }
+        /// Adds a query that is answered in the same pass, over the same blocks.
+        /// [`Config::queries_of`] of [`Following::config`] returns the queries that a log matches.
+        also(query: &LogQuery) { self.adjust.more_queries.push(query.clone()); }
 
-    /// Resumes at this cursor. If a [`cursor_file`](Self::cursor_file) is set and exists, that file
-    /// is used instead.
-    pub fn cursor(mut self, cursor: Cursor) -> Self {
-        self.cursor = Some(cursor);
-        self
-    }
+        /// Resumes at this cursor. If a [`cursor_file`](Self::cursor_file) is set and exists, that file
+        /// is used instead.
+        cursor(cursor: Cursor) { self.cursor = Some(cursor); }
 
-    /// Stores the cursor in this file, and resumes at it. Only one process at a time can use the
-    /// file.
-    ///
-    /// The file is written before each update is delivered and after it is acknowledged. So after a
-    /// kill at any moment, each log is delivered at least once, and delivered logs of blocks that
-    /// left the chain are reported as removed.
-    ///
-    /// After a kill, a log may be delivered twice, or reported as removed although it was not
-    /// delivered. If this matters, store [`LogUpdate::cursor`] together with the logs instead.
-    pub fn cursor_file(mut self, path: impl AsRef<Path>) -> Self {
-        self.file = Some(path.as_ref().to_owned());
-        self
-    }
+        /// Stores the cursor in this file, and resumes at it. Only one process at a time can use the
+        /// file.
+        ///
+        /// The file is written before each update is delivered and after it is acknowledged. So after a
+        /// kill at any moment, each log is delivered at least once, and delivered logs of blocks that
+        /// left the chain are reported as removed.
+        ///
+        /// After a kill, a log may be delivered twice, or reported as removed although it was not
+        /// delivered. If this matters, store [`LogUpdate::cursor`] together with the logs instead.
+        cursor_file(path: impl AsRef<Path>) { self.file = Some(path.as_ref().to_owned()); }
 
-    /// Sets an index that finds the candidates among past blocks, without headers from nodes: an
-    /// [`Index`](chainsieve::eth::index::Index) with block hashes, for example.
-    ///
-    /// Its newest blocks are not used, as many as [`keep`](Self::keep) says: a reorganisation may remove
-    /// them, and the follower must then know their headers. An index proves nothing: whoever built it
-    /// vouches for it.
-    pub fn index(mut self, index: impl CandidateIndex + 'static) -> Self {
-        self.index = Some(Box::new(index));
-        self
-    }
+        /// Sets an index that finds the candidates among past blocks, without headers from nodes: an
+        /// [`Index`](chainsieve::eth::index::Index) with block hashes, for example.
+        ///
+        /// Its newest blocks are not used, as many as [`keep`](Self::keep) says: a reorganisation
+        /// may remove them, and the follower must then know their headers. An index proves nothing:
+        /// whoever built it vouches for it.
+        index(index: impl CandidateIndex + 'static) { self.index = Some(Box::new(index)); }
 
-    /// Sets the number of confirmations: a block is delivered when this many blocks follow it
-    /// (default: 0).
-    pub fn confirmations(mut self, blocks: u64) -> Self {
-        self.adjust.confirmations = blocks;
-        self
-    }
+        /// Sets the number of confirmations: a block is delivered when this many blocks follow it
+        /// (default: 0).
+        confirmations(blocks: u64) { self.adjust.confirmations = blocks; }
 
-    /// Sets the number of delivered blocks that are remembered, so that they can be reported as
-    /// removed if they leave the chain (default: 256).
-    pub fn keep(mut self, blocks: usize) -> Self {
-        self.adjust.keep = blocks;
-        self
-    }
+        /// Sets the number of delivered blocks that are remembered, so that they can be reported as
+        /// removed if they leave the chain (default: 256).
+        keep(blocks: usize) { self.adjust.keep = blocks; }
 
-    /// Ends the follower at the head, instead of waiting for new blocks.
-    pub fn once(mut self) -> Self {
-        self.adjust.once = true;
-        self
-    }
+        /// Ends the follower at the head, instead of waiting for new blocks.
+        once() { self.adjust.once = true; }
 
-    /// Sets the interval at which the nodes are asked for the head (default: 2 s).
-    pub fn poll(mut self, interval: Duration) -> Self {
-        self.adjust.poll = interval;
-        self
-    }
+        /// Sets the interval at which the nodes are asked for the head (default: 2 s).
+        poll(interval: Duration) { self.adjust.poll = interval; }
 
-    /// Sets the number of wrong or missing answers in a row after which the follower ends with an
-    /// error (default: 10). Failed connections are counted only with [`once`](Self::once).
-    pub fn tries(mut self, tries: u32) -> Self {
-        self.adjust.tries = tries;
-        self
+        /// Sets the number of wrong or missing answers in a row after which the follower ends with an
+        /// error (default: 10). Failed connections are counted only with [`once`](Self::once).
+        tries(tries: u32) { self.adjust.tries = tries; }
     }
 
     /// Starts the follower. Asks the nodes for the chain's id, unless it is known.
@@ -285,12 +250,12 @@ impl Following {
 
     /// Returns the follower's progress.
     pub fn status(&self) -> FollowStatus {
-        self.shared.state().status
+        lock(&self.shared.state).status
     }
 
     /// Returns `false` once the follower has ended.
     pub fn is_running(&self) -> bool {
-        self.shared.state().ended.is_none()
+        lock(&self.shared.state).ended.is_none()
     }
 
     /// Stops the follower, and waits until its cursor is stored. Returns the follower's progress.
@@ -299,7 +264,7 @@ impl Following {
     /// Returns the reason if the follower had already ended by itself with an error.
     pub fn shutdown(mut self) -> Result<FollowStatus, FollowError> {
         self.end()?;
-        Ok(self.shared.state().status)
+        Ok(lock(&self.shared.state).status)
     }
 
     fn end(&mut self) -> Result<(), FollowError> {
@@ -311,7 +276,7 @@ impl Following {
         if thread.is_some_and(|thread| thread.join().is_err()) {
             return Err(FollowError::Panicked);
         }
-        self.shared.state().ended.clone().unwrap_or(Ok(()))
+        lock(&self.shared.state).ended.clone().unwrap_or(Ok(()))
     }
 }
 

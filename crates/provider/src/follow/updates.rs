@@ -1,7 +1,7 @@
 //! What a follower reports: updates, its progress and its end. Readers of updates are a blocking iterator and a
 //! stream.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use crate::durable_file::FileError;
 use crate::error::FetchError;
+use crate::stop::lock;
 
 /// An update of a follower.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -172,32 +173,26 @@ pub(super) struct State {
 /// The state that the follower's thread and its users share.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
     /// Wakes readers, threads and tasks: notified when there is an update, and when the follower
     /// ends.
     readers: Event,
 }
 
 impl Shared {
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        // No code panics while it holds this lock, so the data behind a poisoned lock is still
-        // consistent.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Makes an update available to the readers, and wakes them.
     pub(super) fn give(&self, update: LogUpdate) {
-        self.state().update = Some(update);
+        lock(&self.state).update = Some(update);
         self.readers.notify(usize::MAX);
     }
 
     pub(super) fn end(&self, ended: Result<(), FollowError>) {
-        self.state().ended.get_or_insert(ended);
+        lock(&self.state).ended.get_or_insert(ended);
         self.readers.notify(usize::MAX);
     }
 
     pub(super) fn acknowledge(&self, id: UpdateId) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         // An acknowledgement that arrives late must not replace the acknowledgement of a later
         // update.
         state.acknowledged = state.acknowledged.max(Some(id));
@@ -205,7 +200,7 @@ impl Shared {
 
     /// Returns `true` if there is an acknowledgement or an anchor for the follower's thread.
     pub(super) fn has_event(&self) -> bool {
-        let state = self.state();
+        let state = lock(&self.state);
         state.acknowledged.is_some() || !state.anchors.is_empty()
     }
 
@@ -229,7 +224,7 @@ impl Shared {
 
     /// Takes the next update; `Ready(None)` if there will be no further one.
     fn take(&self) -> Poll<Option<LogUpdate>> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         // An update that was delivered before the end is returned before the end is reported.
         match state.update.take() {
             None if state.ended.is_none() => Poll::Pending,

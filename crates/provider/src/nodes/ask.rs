@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
@@ -15,7 +15,7 @@ use thiserror::Error;
 use super::{Node, RpcError};
 use crate::anchor::AnchorSource;
 use crate::error::FetchError;
-use crate::stop::Stop;
+use crate::stop::{Stop, lock};
 
 /// Settings of a provider: what is trusted, and the limits of an operation.
 #[derive(Debug, Clone)]
@@ -318,7 +318,7 @@ pub(crate) fn in_order<I: Send, O: Send, E>(
             scope.spawn(move || {
                 loop {
                     let next = {
-                        let mut source = source.lock().unwrap_or_else(PoisonError::into_inner);
+                        let mut source = lock(&source);
                         let (permits, items) = &mut *source;
                         // The channel is closed when the receiver of the results has ended: no more
                         // work is needed.

@@ -40,15 +40,9 @@ impl Node {
     /// # Errors
     /// Returns an [`RpcError`] if the request fails, or if the answer has another hash.
     pub fn header_by_hash(&self, hash: B256) -> Result<Option<HeaderBuf>, RpcError> {
-        let call = Call::new("eth_getBlockByHash", &json!([hash, false]));
-        let header = self.caller.call(&call, |result| from_json(result, "a block by its hash"))?;
-        match header {
-            Some(header) if header.hash() != hash => Err(RpcError::Malformed(format!(
-                "the header of block {hash} was requested, the answer's header has hash {}",
-                header.hash()
-            ))),
-            header => Ok(header),
-        }
+        let read = |result: &str| from_json(result, "a block by its hash");
+        let header = self.caller.call(&call(hash, false), read)?;
+        header.map(|header| of_hash(header, hash)).transpose()
     }
 
     /// Requests the header of the block that a tag or number currently names; returns `None` if
@@ -121,19 +115,13 @@ impl Node {
         mut take: impl FnMut(HeaderBuf),
     ) -> Result<(), RpcError> {
         let work = |hashes: &[B256]| -> Result<Vec<HeaderBuf>, RpcError> {
-            let call = |hash: &B256| Call::new("eth_getBlockByHash", &json!([hash, false]));
-            let calls: Vec<Call> = hashes.iter().map(call).collect();
-            let headers = self
-                .caller
-                .calls(&calls, |at, result| from_json(result, &format!("block {}", hashes[at])))?;
-            let found = headers.into_iter().zip(hashes).map(|(header, hash)| {
-                let what = || format!("block {hash}");
-                let header = header?.ok_or_else(|| RpcError::NotFound { what: what() })?;
-                let is = header.hash();
-                let words = format!("{} was requested, the answer is block {is}", what());
-                if is == *hash { Ok(header) } else { Err(RpcError::Malformed(words)) }
+            let calls: Vec<Call> = hashes.iter().map(|hash| call(*hash, false)).collect();
+            let headers = self.caller.calls(&calls, |at, result| {
+                let what = format!("block {}", hashes[at]);
+                let header = from_json(result, &what)?;
+                of_hash(header.ok_or(RpcError::NotFound { what })?, hashes[at])
             });
-            found.collect()
+            headers?.into_iter().collect()
         };
         let chunks = hashes.chunks(self.options().batch.max(1));
         in_order(self.options().parallel, chunks, work, |headers| {
@@ -236,12 +224,18 @@ fn raw(result: &str, number: u64) -> Result<Option<HeaderBuf>, RpcError> {
 fn of_number(header: HeaderBuf, number: u64) -> Result<HeaderBuf, RpcError> {
     let found = header.view().number();
     // A node may answer with the header of another block, whose hash is valid too.
-    if found != number {
-        return Err(RpcError::Malformed(format!(
-            "the header of block {number} was requested, the answer is that of block {found}"
-        )));
-    }
-    Ok(header)
+    if found == number { Ok(header) } else { Err(other_header(number, found)) }
+}
+
+fn of_hash(header: HeaderBuf, hash: B256) -> Result<HeaderBuf, RpcError> {
+    let found = header.hash();
+    if found == hash { Ok(header) } else { Err(other_header(hash, found)) }
+}
+
+fn other_header<T: std::fmt::Display>(asked: T, found: T) -> RpcError {
+    RpcError::Malformed(format!(
+        "the header of block {asked} was requested, the answer is that of block {found}"
+    ))
 }
 
 /// The transactions of a block as a node gives them; `None` if it does not have the block.
@@ -251,9 +245,10 @@ pub(crate) type ReceivedTransactions = Result<Option<BlockTransactions>, RpcErro
 /// to refuse the answer for its size.
 const AT_A_TIME: usize = 8;
 
-/// Returns the call for the block with this hash, with whole transactions.
-pub(super) fn call(hash: B256) -> Call {
-    Call::new("eth_getBlockByHash", &json!([hash, true]))
+/// Returns the call for the block with this hash. `is_whole` asks for transactions instead of their
+/// hashes.
+pub(super) fn call(hash: B256, is_whole: bool) -> Call {
+    Call::new("eth_getBlockByHash", &json!([hash, is_whole]))
 }
 
 fn read(result: &str, hash: B256) -> ReceivedTransactions {
@@ -298,7 +293,7 @@ impl Node {
         blocks: &[BlockRef],
         are_batches_accepted: &AtomicBool,
     ) -> Vec<ReceivedTransactions> {
-        let calls: Vec<Call> = blocks.iter().map(|block| call(block.hash)).collect();
+        let calls: Vec<Call> = blocks.iter().map(|block| call(block.hash, true)).collect();
         let read = |at: usize, result: &str| read(result, blocks[at].hash);
         if calls.len() > 1 && are_batches_accepted.load(Ordering::Relaxed) {
             match self.caller.batch_of(&calls, read) {

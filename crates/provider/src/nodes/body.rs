@@ -79,7 +79,8 @@ impl Node {
     /// The encodings of transactions of an unknown type are requested, too. If the node does not give them,
     /// they stay unknown.
     pub(crate) fn body(&self, hash: B256) -> Result<Option<Body>, RpcError> {
-        let body: Option<Body> = self.caller.call(&call(hash), |result| read(result, hash))?;
+        let body: Option<Body> =
+            self.caller.call(&call(hash, true), |result| read(result, hash))?;
         let Some(mut body) = body else { return Ok(None) };
         let unknown: Vec<usize> = body.transactions.unknown().map(|(index, _)| index).collect();
         if !unknown.is_empty() {
@@ -135,7 +136,7 @@ impl Node {
             blocks.iter().map(|wanted| self.receipts_call(wanted.block)).collect();
         let Some(receipts) = receipts else { return Vec::new() };
         let (calls, are_encoded): (Vec<_>, Vec<_>) = receipts.into_iter().unzip();
-        let bodies = blocks.iter().map(|wanted| call(wanted.block.hash));
+        let bodies = blocks.iter().map(|wanted| call(wanted.block.hash, true));
         let calls: Vec<Call> = calls.into_iter().chain(bodies).collect();
         let answers = self.caller.batch_of(&calls, |at, result| {
             let Wanted { block, room } = blocks[at % blocks.len()];

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::io::{self, BufReader, Read};
 use std::marker::PhantomData;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::de::{
@@ -14,7 +14,7 @@ use serde::de::{
 use serde_json::value::RawValue;
 use serde_json::{Error, Value};
 
-use crate::stop::Stop;
+use crate::stop::{Stop, lock};
 
 /// Reads a JSON list of at most `most` elements.
 ///
@@ -157,7 +157,7 @@ pub(super) struct Permit(Arc<Large>);
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        *self.0.left() += 1;
+        *lock(&self.0.left) += 1;
         self.0.freed.notify_one();
     }
 }
@@ -168,14 +168,10 @@ impl Large {
         Arc::new(Self { left: Mutex::new(permits), freed: Condvar::new() })
     }
 
-    fn left(&self) -> MutexGuard<'_, usize> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits for a permit, at most so long and until the operation is stopped.
     pub(super) fn wait(self: &Arc<Self>, timeout: Duration, stop: &Stop) -> Option<Permit> {
         let began = Instant::now();
-        let mut left = self.left();
+        let mut left = lock(&self.left);
         while *left == 0 {
             if stop.is_set() || began.elapsed() >= timeout {
                 return None;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::Read;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use chainsieve::alloy_primitives::U64;
 use serde::Deserialize;
@@ -15,6 +15,7 @@ use super::bounded::{StreamedReply, id_of};
 use super::error::RpcError;
 use super::limit::Limit;
 use super::transport::{Body, Lengths, Streamed, Transport, of_status};
+use crate::stop::lock;
 
 /// One call of a JSON-RPC method.
 #[derive(Debug, Clone)]
@@ -100,13 +101,9 @@ impl Caller {
             Ok(id.to())
         })?;
         if self.chain.get().is_none_or(|expected| *expected == id) {
-            *self.named() = Some(id);
+            *lock(&self.named) = Some(id);
         }
         Ok(id)
-    }
-
-    fn named(&self) -> MutexGuard<'_, Option<u64>> {
-        self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks the node for its chain again before its next answer, if it could not be reached.
@@ -115,7 +112,7 @@ impl Caller {
             matches!(error.origin(), RpcError::Transport(_) | RpcError::Timeout { .. })
         };
         if answer.as_ref().is_err_and(is_lost) {
-            *self.named() = None;
+            *lock(&self.named) = None;
         }
         answer
     }
@@ -124,7 +121,7 @@ impl Caller {
     /// the start is asked now, so that no answer about another chain is taken.
     fn check_chain(&self) -> Result<(), RpcError> {
         let Some(&expected) = self.chain.get() else { return Ok(()) };
-        let named = *self.named();
+        let named = *lock(&self.named);
         let found = match named.map_or_else(|| self.chain_id(), Ok) {
             Ok(found) => found,
             Err(error @ RpcError::Stopped) => return Err(error),
@@ -207,29 +204,16 @@ impl Caller {
                     let not_one = |_: &str| Err(RpcError::Http { status: body.status });
                     self.single(&body, id, call, not_one)
                 }
-                Streamed::Read(reply, body) => self.streamed(reply, id, call, &body),
+                Streamed::Read(reply, _) if reply.error.is_none() && reply.id != Some(id) => {
+                    Err(other_id())
+                }
+                Streamed::Read(reply, body) => {
+                    self.result(reply.error.as_deref(), reply.result, call, &body)
+                }
             }
             .map_err(|error| self.clean(error))
         });
         self.note_lost(answer)
-    }
-
-    fn streamed<T>(
-        &self,
-        reply: StreamedReply<T>,
-        sent: u64,
-        call: &Call,
-        body: &Body,
-    ) -> Result<T, RpcError> {
-        if let Some(error) = reply.error {
-            return Err(self.node_error(error.get(), call.method, body));
-        }
-        if reply.id != Some(sent) {
-            return Err(RpcError::Malformed("the answer has another id than the call".into()));
-        }
-        reply.result.ok_or_else(|| {
-            RpcError::Malformed("the answer has neither a result nor an error".into())
-        })
     }
 
     /// Sends any call once, and returns its result or its error, both as the node wrote them but for
@@ -356,7 +340,8 @@ impl Caller {
                 let answer = match reply {
                     None => Err(RpcError::Malformed("a call of the batch is not answered".into())),
                     Some(reply) => {
-                        self.result(&reply, &calls[at], &body).and_then(|result| read(at, result))
+                        let result = self.result(reply.error, reply.result, &calls[at], &body);
+                        result.and_then(|result| read(at, result.get()))
                     }
                 };
                 match answer.map_err(|error| self.clean(error)) {
@@ -460,17 +445,24 @@ impl Caller {
                 return Err(of_status(body.status, body.retry_after));
             }
             if id(&reply) != Some(sent) {
-                return Err(RpcError::Malformed("the answer has another id than the call".into()));
+                return Err(other_id());
             }
         }
-        read(self.result(&reply, call, body)?)
+        read(self.result(reply.error, reply.result, call, body)?.get())
     }
 
-    fn result<'a>(&self, reply: &Reply<'a>, call: &Call, body: &Body) -> Result<&'a str, RpcError> {
-        if let Some(error) = reply.error {
+    /// Returns the result of an answer, or the error that it has in its place.
+    fn result<T>(
+        &self,
+        error: Option<&RawValue>,
+        result: Option<T>,
+        call: &Call,
+        body: &Body,
+    ) -> Result<T, RpcError> {
+        if let Some(error) = error {
             return Err(self.node_error(error.get(), call.method, body));
         }
-        reply.result.map(RawValue::get).ok_or_else(|| {
+        result.ok_or_else(|| {
             RpcError::Malformed("the answer has neither a result nor an error".into())
         })
     }
@@ -539,6 +531,10 @@ fn object(text: &str) -> Result<Reply<'_>, serde_json::Error> {
     } else {
         Err(serde::de::Error::custom("an answer must be an object"))
     }
+}
+
+fn other_id() -> RpcError {
+    RpcError::Malformed("the answer has another id than the call".into())
 }
 
 fn request(id: u64, call: &Call) -> String {

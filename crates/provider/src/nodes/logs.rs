@@ -1,19 +1,19 @@
 //! Requests logs by `eth_getLogs`. The answers are returned unverified: audits check the answers.
 
 use std::ops::RangeInclusive;
-use std::sync::PoisonError;
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::LogQuery;
-use serde_json::json;
 
 use super::Node;
 use super::ask::in_order;
+use super::blocks::call;
 use super::calls::Call;
 use super::error::RpcError;
 use super::limit::Limit;
 use super::windows::{WindowSize, Windows};
+use crate::stop::lock;
 
 const GET_LOGS: &str = "eth_getLogs";
 
@@ -88,7 +88,7 @@ impl Node {
         let lags = |error: &RpcError| matches!(error.origin(), RpcError::NotFound { .. });
         // Both calls are in one request, so that usually one node answers both, even if the address
         // leads to several nodes.
-        let calls = [Call::new("eth_getBlockByHash", &json!([hash, false])), at_hash(query, hash)];
+        let calls = [call(hash, false), at_hash(query, hash)];
         self.caller.transport.retried_while(lags, || {
             let answers = self.caller.calls(&calls, |at, result| match at {
                 0 if result == "null" => Err(missing()),
@@ -125,11 +125,11 @@ impl Node {
     }
 
     fn window_size(&self) -> WindowSize {
-        *self.windows.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.windows)
     }
 
     fn keep_window_size(&self, size: WindowSize) {
-        *self.windows.lock().unwrap_or_else(PoisonError::into_inner) = size;
+        *lock(&self.windows) = size;
     }
 }
 

@@ -19,7 +19,6 @@ mod receipts;
 pub(crate) mod transport;
 mod windows;
 
-use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -53,11 +52,7 @@ type OnNote = dyn Fn(&Endpoint, &Note) + Send + Sync;
 #[derive(Clone)]
 pub(crate) struct NoteSink(pub(crate) Arc<OnNote>);
 
-impl fmt::Debug for NoteSink {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("NoteSink")
-    }
-}
+debug_by!(NoteSink:);
 
 /// Options for requests to nodes.
 #[derive(Debug, Clone)]

@@ -10,6 +10,7 @@ use serde::de::DeserializeSeed as _;
 use serde_json::json;
 
 use super::ask::in_order;
+use super::blocks::call;
 use super::calls::{Call, Caller};
 use super::error::RpcError;
 use super::limit::Limit;
@@ -323,8 +324,7 @@ impl Node {
         struct Block {
             transactions: Vec<B256>,
         }
-        let call = Call::new("eth_getBlockByHash", &json!([hash, false]));
-        let block: Option<Block> = self.caller.call(&call, |result| {
+        let block: Option<Block> = self.caller.call(&call(hash, false), |result| {
             serde_json::from_str(result).map_err(|error| malformed(number, &error))
         })?;
         let Some(Block { transactions }) = block else { return Ok(None) };

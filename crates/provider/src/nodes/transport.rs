@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ureq::http::{HeaderMap, Response};
@@ -14,6 +14,7 @@ use super::error::RpcError;
 use super::limit::Limit;
 use super::pacing::{Retry, Spending};
 use super::{Note, Options};
+use crate::stop::lock;
 
 /// Default for the maximum size of an answer in bytes, after decompression.
 const MAX_BODY: u64 = 256 << 20;
@@ -241,7 +242,7 @@ impl Transport {
         send: impl FnOnce() -> Result<Response<ureq::Body>, Error>,
     ) -> Result<Response<ureq::Body>, RpcError> {
         if let Some(spending) = &self.spending {
-            let mut spending = spending.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut spending = lock(&spending);
             let now = self.started.elapsed();
             let waits = methods.iter().map(|method| spending.spend(method, 1, now));
             let wait = waits.max().unwrap_or_default();
@@ -408,18 +409,14 @@ struct State {
 }
 
 impl Rest {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Records an answer of any kind: the node does not rest any more.
     pub(super) fn answered(&self) {
-        *self.state() = State::default();
+        *lock(&self.0) = State::default();
     }
 
     /// Records that a request got no answer, although it was repeated.
     pub(super) fn failed(&self, now: Instant, why: &RpcError) {
-        let mut state = self.state();
+        let mut state = lock(&self.0);
         state.why = Some(why.origin().clone());
         // The pause that the node asks for.
         if let Some(asked) = why.retry_after() {
@@ -435,7 +432,7 @@ impl Rest {
 
     /// Returns why the node rests; `None` if it does not.
     pub(super) fn why(&self, now: Instant) -> Option<RpcError> {
-        let state = self.state();
+        let state = lock(&self.0);
         state.why.clone().filter(|_| state.until.is_some_and(|until| now < until))
     }
 }

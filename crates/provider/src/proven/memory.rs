@@ -3,11 +3,13 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use chainsieve::alloy_primitives::B256;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+
+use crate::stop::lock;
 
 /// The shares of a budget in bytes.
 ///
@@ -84,16 +86,12 @@ impl<K: Clone + Eq + Hash, V: Clone> Flights<K, V> {
         Self { open: Mutex::default() }
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<K, Arc<OnceLock<V>>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the result of `work`. If another thread does the same work now, its result is awaited
     /// instead.
     pub(crate) fn run(&self, key: &K, work: impl FnOnce() -> V) -> V {
-        let flight = Arc::clone(self.open().entry(key.clone()).or_default());
+        let flight = Arc::clone(lock(&self.open).entry(key.clone()).or_default());
         let value = flight.get_or_init(work).clone();
-        let mut open = self.open();
+        let mut open = lock(&self.open);
         if open.get(key).is_some_and(|now| Arc::ptr_eq(now, &flight)) {
             open.remove(key);
         }
@@ -133,6 +131,7 @@ mod tests {
     use std::thread;
 
     use super::{Flights, Shares};
+    use crate::stop::lock;
 
     #[test]
     fn the_shares_are_the_budget() {
@@ -145,7 +144,7 @@ mod tests {
     #[test]
     fn all_that_ask_together_get_one_result() {
         let (flights, count) = (Flights::new(), AtomicU32::new(0));
-        let waiting = || flights.open().get(&7).map_or(0, Arc::strong_count);
+        let waiting = || lock(&flights.open).get(&7).map_or(0, Arc::strong_count);
         thread::scope(|scope| {
             let first = scope.spawn(|| {
                 flights.run(&7, || {

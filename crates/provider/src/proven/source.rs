@@ -4,7 +4,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use chainsieve::alloy_primitives::{B256, Bytes, U256};
 use chainsieve::eth::chain_profile::{ChainProfile, ProfileRange};
@@ -15,6 +15,7 @@ use chainsieve::eth::transactions::ClaimedTransactions;
 use super::store::{Kind, Store};
 use crate::nodes::Node;
 use crate::nodes::ask::Unanswered;
+use crate::stop::lock;
 
 /// A part of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,17 +168,13 @@ impl FilterTrust {
         self.are_refuted.load(Ordering::SeqCst)
     }
 
-    fn refuting(&self) -> MutexGuard<'_, Vec<BlockRef>> {
-        self.refuting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Notes a block whose filter lacks bits of a log. Where the profile does not rule that out, it says
     /// nothing.
     pub(super) fn lacks_bits(&self, block: BlockRef, log_index: u64, observer: &dyn Observer) {
         if !self.profile.at(block.number).bloom.proves_absence() {
             return;
         }
-        let mut refuting = self.refuting();
+        let mut refuting = lock(&self.refuting);
         if refuting.contains(&block) {
             return;
         }
@@ -192,7 +189,7 @@ impl FilterTrust {
     /// Believes the filters again, if all blocks that refuted them have left the chain: under a head that a
     /// node names, such a block may be made up. Returns those that have left now.
     pub(super) fn forget(&self, removed: &[B256]) -> Vec<B256> {
-        let mut refuting = self.refuting();
+        let mut refuting = lock(&self.refuting);
         if refuting.is_empty() || refuting.len() >= MOST_REFUTING {
             return Vec::new();
         }

@@ -40,161 +40,105 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Adds a node by its http or https URL.
-    ///
-    /// With several nodes, the next one is asked if one fails, and audits compare their answers.
-    pub fn url(mut self, url: &str) -> Self {
-        self.endpoints.add(Endpoint::new(url));
-        self
-    }
+    setters! { self:
+        /// Adds a node by its http or https URL.
+        ///
+        /// With several nodes, the next one is asked if one fails, and audits compare their answers.
+        url(url: &str) { self.endpoints.add(Endpoint::new(url)); }
 
-    /// Adds a node by its endpoint. In all other respects, this is the same as [`url`](Self::url).
-    pub fn endpoint(mut self, endpoint: Endpoint) -> Self {
-        self.endpoints.add(Ok(endpoint));
-        self
-    }
+        /// Adds a node by its endpoint. In all other respects, this is the same as [`url`](Self::url).
+        endpoint(endpoint: Endpoint) { self.endpoints.add(Ok(endpoint)); }
 
-    /// Adds an HTTP header, `Name: value`, to the requests for the last URL. If there is no URL
-    /// yet, [`build`](Self::build) returns an error.
-    pub fn header(mut self, header: &str) -> Self {
-        self.endpoints.add_header(header);
-        self
-    }
+        /// Adds an HTTP header, `Name: value`, to the requests for the last URL. If there is no URL
+        /// yet, [`build`](Self::build) returns an error.
+        header(header: &str) { self.endpoints.add_header(header); }
 
-    /// Sets the timeout of each request (default: 30 s).
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.options.timeout = timeout;
-        self
-    }
+        /// Sets the timeout of each request (default: 30 s).
+        timeout(timeout: Duration) { self.options.timeout = timeout; }
 
-    /// Sets the maximum number of retries of a failed request, with growing back-off (default: 5).
-    pub fn retries(mut self, retries: u32) -> Self {
-        self.options.retries = retries;
-        self
-    }
+        /// Sets the maximum number of retries of a failed request, with growing back-off (default: 5).
+        retries(retries: u32) { self.options.retries = retries; }
 
-    /// Sets the maximum number of calls in one batch request (default: 100, at least 1).
-    pub fn batch(mut self, calls: usize) -> Self {
-        self.options.batch = calls.max(1);
-        self
-    }
+        /// Sets the maximum number of calls in one batch request (default: 100, at least 1).
+        batch(calls: usize) { self.options.batch = calls.max(1); }
 
-    /// Sets the maximum number of parallel requests to each node (default: 4, at least 1).
-    pub fn parallel(mut self, requests: usize) -> Self {
-        self.options.parallel = requests.max(1);
-        self
-    }
+        /// Sets the maximum number of parallel requests to each node (default: 4, at least 1).
+        parallel(requests: usize) { self.options.parallel = requests.max(1); }
 
-    /// Sets the maximum number of blocks in one `eth_getLogs` call (default: learnt from the node's
-    /// errors).
-    pub fn log_range(mut self, blocks: u64) -> Self {
-        self.options.log_range = Some(blocks);
-        self
-    }
+        /// Sets the maximum number of blocks in one `eth_getLogs` call (default: learnt from the node's
+        /// errors).
+        log_range(blocks: u64) { self.options.log_range = Some(blocks); }
 
-    /// Sets the budget of calls or credits that may be spent at each node (default: no limit).
-    pub fn budget(mut self, budget: Budget) -> Self {
-        self.options.budget = Some(budget);
-        self
-    }
+        /// Sets the budget of calls or credits that may be spent at each node (default: no limit).
+        budget(budget: Budget) { self.options.budget = Some(budget); }
 
-    /// Sets the anchor: a source of trusted block hashes. A provider without an anchor must
-    /// [trust the head](Self::trust_head).
-    pub fn anchor(mut self, anchor: impl AnchorSource + 'static) -> Self {
-        self.settings.anchor = Some(Arc::new(anchor));
-        self
-    }
+        /// Sets the anchor: a source of trusted block hashes. A provider without an anchor must
+        /// [trust the head](Self::trust_head).
+        anchor(anchor: impl AnchorSource + 'static) {
+            self.settings.anchor = Some(Arc::new(anchor));
+        }
 
-    /// Trusts the last block that a node names, unless there is an [anchor](Self::anchor).
-    ///
-    /// Nothing is then authenticated: a node may have made up the whole chain. Results state this by
-    /// [`Trust::NoAnchor`](crate::Trust::NoAnchor).
-    pub fn trust_head(mut self) -> Self {
-        self.trust_head = true;
-        self
-    }
+        /// Trusts the last block that a node names, unless there is an [anchor](Self::anchor).
+        ///
+        /// Nothing is then authenticated: a node may have made up the whole chain. Results state
+        /// this by [`Trust::NoAnchor`](crate::Trust::NoAnchor).
+        trust_head() { self.trust_head = true; }
 
-    /// Sets the profile of the chain, which states what its headers commit to. The default is the
-    /// known profile for the chain's id.
-    pub fn profile(mut self, profile: ChainProfile) -> Self {
-        self.settings.profile = Some(profile);
-        self
-    }
+        /// Sets the profile of the chain, which states what its headers commit to. The default is the
+        /// known profile for the chain's id.
+        profile(profile: ChainProfile) { self.settings.profile = Some(profile); }
 
-    /// Sets the rules by which a log matches a query (default: those of go-ethereum).
-    pub fn semantics(mut self, semantics: Semantics) -> Self {
-        self.settings.semantics = semantics;
-        self
-    }
+        /// Sets the rules by which a log matches a query (default: those of go-ethereum).
+        semantics(semantics: Semantics) { self.settings.semantics = semantics; }
 
-    /// Restricts operations to finalised blocks, because later blocks may still leave the chain.
-    ///
-    /// A range that ends with a tag is cut at the finalised block. A range that ends with a block
-    /// number after the finalised block is an error. Followers ignore this setting: they deliver
-    /// new blocks, and report their logs as removed if the blocks leave the chain.
-    pub fn final_only(mut self) -> Self {
-        self.settings.final_only = true;
-        self
-    }
+        /// Restricts operations to finalised blocks, because later blocks may still leave the chain.
+        ///
+        /// A range that ends with a tag is cut at the finalised block. A range that ends with a block
+        /// number after the finalised block is an error. Followers ignore this setting: they deliver
+        /// new blocks, and report their logs as removed if the blocks leave the chain.
+        final_only() { self.settings.final_only = true; }
 
-    /// Keeps evidence: results contain the RLP of headers and the verified receipts.
-    pub fn keep_evidence(mut self) -> Self {
-        self.settings.keep_evidence = true;
-        self
-    }
+        /// Keeps evidence: results contain the RLP of headers and the verified receipts.
+        keep_evidence() { self.settings.keep_evidence = true; }
 
-    /// Leaves the transaction hashes of logs unproven, in [`Provider::logs`] and followers, and fetches
-    /// no transactions.
-    ///
-    /// By default, all transactions of each block with a matching log are fetched and checked against
-    /// the transactions root of its header. With this setting, the `transaction_hash` of each log is
-    /// `None`, and `claimed_transaction_hash` has the node's claim, if the node makes one.
-    ///
-    /// # What it saves
-    /// Measured over 10,000 blocks, 500 of them candidates with 150 transactions and 450 logs each
-    /// (`cargo bench -p benches --bench logs`): with the hashes, [`Provider::logs`] takes 1 %
-    /// longer if 10 candidates match and 14 % longer if all match, at a node 20 ms away. At a node that
-    /// answers from memory on the same two cores, it takes 3 % and 54 % longer.
-    pub fn without_transaction_hashes(mut self) -> Self {
-        self.settings.transaction_hashes = false;
-        self
-    }
+        /// Leaves the transaction hashes of logs unproven, in [`Provider::logs`] and followers, and
+        /// fetches no transactions.
+        ///
+        /// By default, all transactions of each block with a matching log are fetched and checked
+        /// against the transactions root of its header. With this setting, the `transaction_hash`
+        /// of each log is `None`, and `claimed_transaction_hash` has the node's claim, if the node
+        /// makes one.
+        ///
+        /// # What it saves
+        /// Measured over 10,000 blocks, 500 of them candidates with 150 transactions and 450 logs
+        /// each (`cargo bench -p benches --bench logs`): with the hashes, [`Provider::logs`] takes
+        /// 1 % longer if 10 candidates match and 14 % longer if all match, at a node 20 ms away. At
+        /// a node that answers from memory on the same two cores, it takes 3 % and 54 % longer.
+        without_transaction_hashes() { self.settings.transaction_hashes = false; }
 
-    /// Sets the maximum number of headers that one operation may hold, at about 500 bytes each
-    /// (default: 2,000,000).
-    pub fn max_headers(mut self, headers: u64) -> Self {
-        self.settings.max_headers = headers;
-        self
-    }
+        /// Sets the maximum number of headers that one operation may hold, at about 500 bytes each
+        /// (default: 2,000,000).
+        max_headers(headers: u64) { self.settings.max_headers = headers; }
 
-    /// Sets the maximum number of blocks whose receipts one operation may fetch (default: 10,000).
-    pub fn max_receipts(mut self, blocks: u64) -> Self {
-        self.settings.max_receipts = blocks;
-        self
-    }
+        /// Sets the maximum number of blocks whose receipts one operation may fetch (default: 10,000).
+        max_receipts(blocks: u64) { self.settings.max_receipts = blocks; }
 
-    /// Sets the maximum number of bytes that one operation may hold in memory (default: 2 GiB). The
-    /// maximum applies separately to each kind of data: RLP of headers, logs, and receipts.
-    ///
-    /// Each answer that is being processed takes up to 256 MiB in addition.
-    pub fn max_held(mut self, bytes: u64) -> Self {
-        self.options.max_held = bytes;
-        self
-    }
+        /// Sets the maximum number of bytes that one operation may hold in memory (default: 2 GiB). The
+        /// maximum applies separately to each kind of data: RLP of headers, logs, and receipts.
+        ///
+        /// Each answer that is being processed takes up to 256 MiB in addition.
+        max_held(bytes: u64) { self.options.max_held = bytes; }
 
-    /// Sets the handle that stops all operations.
-    pub fn stop(mut self, stop: Stop) -> Self {
-        self.options.stop = stop;
-        self
-    }
+        /// Sets the handle that stops all operations.
+        stop(stop: Stop) { self.options.stop = stop; }
 
-    /// Sets a callback that receives notes, for a log or a progress bar. The callback also receives
-    /// the endpoint of the node that the note describes.
-    ///
-    /// The threads that send requests run the callback.
-    pub fn on_note(mut self, sink: impl Fn(&Endpoint, &Note) + Send + Sync + 'static) -> Self {
-        self.options.on_note = Some(NoteSink(Arc::new(sink)));
-        self
+        /// Sets a callback that receives notes, for a log or a progress bar. The callback also receives
+        /// the endpoint of the node that the note describes.
+        ///
+        /// The threads that send requests run the callback.
+        on_note(sink: impl Fn(&Endpoint, &Note) + Send + Sync + 'static) {
+            self.options.on_note = Some(NoteSink(Arc::new(sink)));
+        }
     }
 
     /// Creates the provider. No request is sent yet.

@@ -1,6 +1,5 @@
 //! Configuration of an endpoint.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
@@ -55,11 +54,7 @@ pub struct RpcServerBuilder {
     events: Events,
 }
 
-impl fmt::Debug for RpcServerBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RpcServerBuilder").field("provider", &self.provider).finish_non_exhaustive()
-    }
-}
+debug_by!(RpcServerBuilder: provider);
 
 /// A running endpoint. It ends when it is dropped.
 #[derive(Debug)]
@@ -108,84 +103,63 @@ impl Provider {
 }
 
 impl RpcServerBuilder {
-    /// Keeps proven receipts, transactions and headers in a folder, for later runs.
-    pub fn folder(mut self, folder: impl AsRef<Path>) -> Self {
-        self.folder = Some(folder.as_ref().to_owned());
-        self
-    }
+    setters! { self:
+        /// Keeps proven receipts, transactions and headers in a folder, for later runs.
+        folder(folder: impl AsRef<Path>) { self.folder = Some(folder.as_ref().to_owned()); }
 
-    /// Keeps the filters of final blocks in an [index](chainsieve::eth::index) in a folder: a question
-    /// about these blocks needs only the headers of its candidates, also in later runs.
-    ///
-    /// A folder without an index gets one, which begins at the newest final block, or at
-    /// [`index_from`](Self::index_from). An index with block hashes that was built before is
-    /// continued. It is used up to the newest final block, if it has the same hash for it.
-    pub fn index(mut self, folder: impl AsRef<Path>) -> Self {
-        self.index = Some(folder.as_ref().to_owned());
-        self
-    }
+        /// Keeps the filters of final blocks in an [index](chainsieve::eth::index) in a folder: a
+        /// question about these blocks needs only the headers of its candidates, also in later
+        /// runs.
+        ///
+        /// A folder without an index gets one, which begins at the newest final block, or at
+        /// [`index_from`](Self::index_from). An index with block hashes that was built before is
+        /// continued. It is used up to the newest final block, if it has the same hash for it.
+        index(folder: impl AsRef<Path>) { self.index = Some(folder.as_ref().to_owned()); }
 
-    /// Sets the first block of a new index. The headers from there to the final block are fetched in the
-    /// background: 650 bytes each. Without a source of [links](crate::AnchorSource::link), they must be at
-    /// most [`max_headers`](RpcServerLimits::max_headers).
-    pub fn index_from(mut self, block: u64) -> Self {
-        self.index_from = Some(block);
-        self
-    }
+        /// Sets the first block of a new index. The headers from there to the final block are
+        /// fetched in the background: 650 bytes each. Without a source of
+        /// [links](crate::AnchorSource::link), they must be at most
+        /// [`max_headers`](RpcServerLimits::max_headers).
+        index_from(block: u64) { self.index_from = Some(block); }
 
-    /// Sets the limits.
-    pub fn limits(mut self, limits: RpcServerLimits) -> Self {
-        self.limits = limits;
-        self
-    }
+        /// Sets the limits.
+        limits(limits: RpcServerLimits) { self.limits = limits; }
 
-    /// Sets the interval at which a newer head is asked for (default: 2 s).
-    pub fn poll(mut self, interval: Duration) -> Self {
-        self.poll = interval;
-        self
-    }
+        /// Sets the interval at which a newer head is asked for (default: 2 s).
+        poll(interval: Duration) { self.poll = interval; }
 
-    /// Passes calls whose answers cannot be proven to the upstreams. Such an answer has the member
-    /// `unverified`, which is `true`; over HTTP, the header `chainsieve-unverified: 1` stands beside it.
-    pub fn pass_unverified(mut self) -> Self {
-        self.pass_unverified = true;
-        self
-    }
+        /// Passes calls whose answers cannot be proven to the upstreams. Such an answer has the
+        /// member `unverified`, which is `true`; over HTTP, the header `chainsieve-unverified: 1`
+        /// stands beside it.
+        pass_unverified() { self.pass_unverified = true; }
 
-    /// Sets the age of the verified head from which on `/health` says that the endpoint is not ready. By
-    /// default, a head of any age will do.
-    pub fn max_head_age(mut self, age: Duration) -> Self {
-        self.max_head_age = Some(age);
-        self
-    }
+        /// Sets the age of the verified head from which on `/health` says that the endpoint is not
+        /// ready. By default, a head of any age will do.
+        max_head_age(age: Duration) { self.max_head_age = Some(age); }
 
-    /// Does not ask the upstreams for logs, which are otherwise compared with the proven ones to count
-    /// what was left out.
-    pub fn without_comparison(mut self) -> Self {
-        self.compare = false;
-        self
-    }
+        /// Does not ask the upstreams for logs, which are otherwise compared with the proven ones
+        /// to count what was left out.
+        without_comparison() { self.compare = false; }
 
-    /// Accepts requests for these hosts only, for example `localhost:*`. By default, a server on a
-    /// loopback address accepts requests for this machine only, so that no web page can use it through
-    /// a name of its own (DNS rebinding).
-    pub fn hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.hosts = Some(hosts.into_iter().map(Into::into).collect());
-        self
-    }
+        /// Accepts requests for these hosts only, for example `localhost:*`. By default, a server
+        /// on a loopback address accepts requests for this machine only, so that no web page can
+        /// use it through a name of its own (DNS rebinding).
+        hosts(hosts: impl IntoIterator<Item = impl Into<String>>) {
+            self.hosts = Some(hosts.into_iter().map(Into::into).collect());
+        }
 
-    /// Lets pages of these origins, for example `https://app.example`, use the endpoint from a browser
-    /// (CORS); `*` stands for all pages. By default, a browser keeps answers over HTTP from pages of all
-    /// other origins, and `WebSocket`s are accepted of pages on this machine only.
-    pub fn allow_origins(mut self, origins: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.origins = origins.into_iter().map(Into::into).collect();
-        self
-    }
+        /// Lets pages of these origins, for example `https://app.example`, use the endpoint from a
+        /// browser (CORS); `*` stands for all pages. By default, a browser keeps answers over HTTP
+        /// from pages of all other origins, and `WebSocket`s are accepted of pages on this machine
+        /// only.
+        allow_origins(origins: impl IntoIterator<Item = impl Into<String>>) {
+            self.origins = origins.into_iter().map(Into::into).collect();
+        }
 
-    /// Sets a callback for events, for a log.
-    pub fn on_event(mut self, sink: impl Fn(&RpcServerEvent) + Send + Sync + 'static) -> Self {
-        self.events = Events(Some(Arc::new(sink)));
-        self
+        /// Sets a callback for events, for a log.
+        on_event(sink: impl Fn(&RpcServerEvent) + Send + Sync + 'static) {
+            self.events = Events(Some(Arc::new(sink)));
+        }
     }
 
     /// Starts the endpoint. It listens at once; [`/health`](RpcServer) says when a head is verified.

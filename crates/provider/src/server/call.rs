@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::Proven;
 use super::clients::{Client, Held};
 use super::error::Refusal;
-use crate::stop::Stop;
+use crate::stop::{Stop, lock};
 
 /// Number of bytes that are reserved at once while an answer is written.
 const STEP: u64 = 64 << 10;
@@ -69,13 +69,9 @@ impl Call {
         if self.stop.is_set() { Err(Refusal::Abandoned) } else { Ok(()) }
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Reserves bytes for what the answer is written from, until the call ends.
     pub(super) fn hold(&self, bytes: u64) -> Result<(), Refusal> {
-        self.held().grow(bytes)
+        lock(&self.held).grow(bytes)
     }
 
     /// Returns a result as JSON, if it is not too large for an answer.
@@ -104,7 +100,7 @@ impl Call {
         let written = write(&mut out);
         let Writer { mut json, reserved, .. } = out;
         let length = json.len() as u64;
-        let mut held = self.held().split(reserved);
+        let mut held = lock(&self.held).split(reserved);
         // Without an answer, an error takes little room.
         let taken = if written.is_ok() { length + ENVELOPE } else { 0 };
         self.room.fetch_add(reserved.saturating_sub(taken), Ordering::Relaxed);

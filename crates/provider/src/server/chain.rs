@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::header::{BlockRef, ChainBlock, HeaderBuf, Linked, LinkedHeaders};
@@ -15,6 +15,7 @@ use crate::nodes::ask::{ask, trusted_header};
 use crate::nodes::{Node, RpcError};
 use crate::proven::Flights;
 use crate::provider::chain::{FetchedChain, unaccepted};
+use crate::stop::lock;
 
 pub(super) use crate::proven::BlockHeader;
 
@@ -433,7 +434,7 @@ impl Chain {
         }
         loop {
             // Once for each part, so that a question about nearer blocks need not wait for all of them.
-            let _extending = self.extending.lock().unwrap_or_else(PoisonError::into_inner);
+            let _extending = lock(&self.extending);
             let (lowest, parent, held) = {
                 let state = self.read();
                 if let Some(headers) = state.headers(&range) {
@@ -615,10 +616,6 @@ impl Journal {
         Self { state: Mutex::default(), next: watch::Sender::new(0) }
     }
 
-    fn state(&self) -> MutexGuard<'_, Recent> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the number of the next change.
     pub(super) fn next(&self) -> u64 {
         *self.next.borrow()
@@ -632,7 +629,7 @@ impl Journal {
     /// Notes that blocks left the chain, the highest first, and that others joined it. With `gap`,
     /// blocks in between are missing: whoever reads from an earlier place has missed something.
     pub(super) fn push(&self, removed: &[B256], added: Vec<Arc<BlockHeader>>, gap: bool) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         // Of a block that the journal does not know, nobody can be told.
         let is_forgotten = |hash: &B256| !state.changes.iter().any(|it| it.block.at.hash == *hash);
         let gap = gap || removed.iter().any(is_forgotten);
@@ -661,7 +658,7 @@ impl Journal {
     /// Returns the changes from this number on, and the number of the next one; `None` if some of them
     /// are no longer known.
     pub(super) fn since(&self, number: u64) -> Option<(Vec<Change>, u64)> {
-        let state = self.state();
+        let state = lock(&self.state);
         let skipped = usize::try_from(number.checked_sub(state.first)?).ok()?;
         let changes = state.changes.iter().skip(skipped).cloned().collect();
         Some((changes, state.first + state.changes.len() as u64))
@@ -669,7 +666,7 @@ impl Journal {
 
     /// Returns the header of a block that joined the chain not long ago.
     pub(super) fn header(&self, hash: B256) -> Option<Arc<BlockHeader>> {
-        let state = self.state();
+        let state = lock(&self.state);
         let mut known = state.changes.iter().rev();
         known.find(|change| change.block.at.hash == hash).map(|change| Arc::clone(&change.block))
     }

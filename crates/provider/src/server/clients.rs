@@ -4,13 +4,14 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
 use super::error::Refusal;
 use super::operator::Metrics;
+use crate::stop::lock;
 
 /// Number of clients after which those that left are looked for.
 const MANY: usize = 1024;
@@ -132,8 +133,8 @@ pub(super) struct Client {
     pub(super) connections: Arc<AtomicU64>,
     /// A permit for each subscription for which is worked at the same time.
     pub(super) background: Arc<Semaphore>,
-    filters: AtomicU64,
-    subscriptions: AtomicU64,
+    pub(super) filters: Arc<AtomicU64>,
+    pub(super) subscriptions: Arc<AtomicU64>,
     /// Bytes of its requests and answers.
     passing: AtomicU64,
     /// Bytes of its filters and subscriptions.
@@ -152,7 +153,7 @@ impl Clients {
             IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),
             address @ IpAddr::V4(_) => address,
         };
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.known);
         if let Some(client) = known.get(&address).and_then(Weak::upgrade) {
             return client;
         }
@@ -172,22 +173,11 @@ impl Client {
             calls: Arc::new(Semaphore::new(calls)),
             connections: Arc::default(),
             background: Arc::new(Semaphore::new(BACKGROUND)),
-            filters: AtomicU64::new(0),
-            subscriptions: AtomicU64::new(0),
+            filters: Arc::default(),
+            subscriptions: Arc::default(),
             passing: AtomicU64::new(0),
             standing: AtomicU64::new(0),
         }
-    }
-
-    /// Counts one more filter, unless there are `limit` already.
-    pub(super) fn filter(self: &Arc<Self>, limit: u64) -> Option<OwnFilter> {
-        add(&self.filters, 1, |now| now <= limit).then(|| OwnFilter(Arc::clone(self)))
-    }
-
-    /// Counts one more subscription, unless there are `limit` already.
-    pub(super) fn subscription(self: &Arc<Self>, limit: u64) -> Option<OwnSubscription> {
-        let counted = add(&self.subscriptions, 1, |now| now <= limit);
-        counted.then(|| OwnSubscription(Arc::clone(self)))
     }
 
     fn bytes(&self, of: Bytes) -> &AtomicU64 {
@@ -195,26 +185,6 @@ impl Client {
             Bytes::Passing => &self.passing,
             Bytes::Standing => &self.standing,
         }
-    }
-}
-
-/// A filter of a client, which is known for as long as it has one.
-#[derive(Debug)]
-pub(super) struct OwnFilter(Arc<Client>);
-
-impl Drop for OwnFilter {
-    fn drop(&mut self) {
-        self.0.filters.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-/// A subscription of a client.
-#[derive(Debug)]
-pub(super) struct OwnSubscription(Arc<Client>);
-
-impl Drop for OwnSubscription {
-    fn drop(&mut self) {
-        self.0.subscriptions.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

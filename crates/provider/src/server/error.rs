@@ -61,38 +61,55 @@ impl ErrorObject {
 }
 
 /// Reason why a client gets no answer.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Error)]
 pub(super) enum Refusal {
     /// The parameters are wrong.
+    #[error("{0}")]
     Params(String),
     /// The range ends after the verified head.
+    // The words of go-ethereum.
+    #[error("block range extends beyond current head block")]
     BeyondHead { last: u64, head: u64 },
     /// The client asks for more than is allowed, and always will.
+    #[error("{found} {what}: the limit is {limit}")]
     Limit { what: &'static str, found: u64, limit: u64 },
     /// Clients, or this one, hold as much as they may now.
+    #[error("the limit is {limit} {what}: {}", remedy(.what))]
     Busy { what: &'static str, limit: u64 },
     /// Nobody waits for the answer any more, or it takes too long.
+    #[error("the answer took too long")]
     Abandoned,
     /// A filter is not installed, or no longer.
+    #[error("filter not found")]
     NoFilter,
     /// No block has this hash, or it is not on the verified chain.
+    #[error("{0}")]
     UnknownBlock(String),
     /// The method is not one of those whose answers are proven.
+    #[error("answers of {0} cannot be proven, and are not passed on")]
     Method(String),
     /// No subscription has this id.
+    #[error("subscription not found")]
     NoSubscription,
     /// Subscriptions need a connection that stays open.
+    // The words of go-ethereum.
+    #[error("notifications not supported: subscriptions need a WebSocket")]
     NeedsWebSocket,
     /// Nothing is trusted yet.
+    #[error("no block is verified yet")]
     NotReady,
     /// A block left the chain, and nobody has its logs any more: what was sent of it cannot be taken
     /// back one by one.
+    #[error("a removed block is not available any more: {0}")]
     Gap(Missing),
     /// The call ended without an answer, by a mistake in this program.
+    #[error("internal error")]
     Internal,
     /// No upstream answered.
+    #[error("{0}")]
     Upstream(String),
     /// The answer could not be proven.
+    #[error("not proven: {why}")]
     NotProven {
         /// A word for programs.
         reason: &'static str,
@@ -122,6 +139,60 @@ impl Refusal {
             Self::Upstream(_) => "upstream",
             Self::NotProven { reason, .. } => reason,
         }
+    }
+
+    const fn code(&self) -> i32 {
+        match self {
+            // The limit has not the code of exceeded ones, after which clients ask the same again.
+            Self::Params(_) | Self::BeyondHead { .. } | Self::Limit { .. } => INVALID_PARAMS,
+            Self::Busy { .. } => LIMIT_EXCEEDED,
+            Self::NoFilter | Self::NoSubscription => -32000,
+            Self::UnknownBlock(_) => NOT_FOUND,
+            // The code on which clients try another method.
+            Self::Method(_) | Self::NeedsWebSocket => METHOD_NOT_FOUND,
+            Self::Internal => -32603,
+            Self::Abandoned | Self::NotReady | Self::Gap(_) => UNAVAILABLE,
+            Self::Upstream(_) | Self::NotProven { .. } => UNAVAILABLE,
+        }
+    }
+
+    /// Returns what a program reads of the error.
+    fn data(&self) -> Option<Value> {
+        Some(match self {
+            Self::BeyondHead { last, head } => {
+                json!({ "reason": "beyond_verified_head", "last": last, "verifiedHead": head })
+            }
+            Self::Limit { what, found, limit } => {
+                json!({ "reason": "limit", "what": what, "found": found, "limit": limit })
+            }
+            Self::Busy { what, limit } => {
+                json!({ "reason": "busy", "what": what, "limit": limit })
+            }
+            Self::UnknownBlock(_) => json!({ "reason": "unknown_block" }),
+            Self::Method(_) => json!({ "reason": "unverified_method" }),
+            Self::NotProven { reason, proven, missing, .. } => {
+                let ranges = proven.iter().take(LISTED).map(|range| [range.start(), range.end()]);
+                let blocks = missing.iter().take(LISTED).map(|missing| {
+                    let Missing { block, why, .. } = missing;
+                    json!({ "number": block.number, "hash": block.hash, "why": why })
+                });
+                json!({
+                    "reason": reason,
+                    "proven": ranges.collect::<Vec<_>>(),
+                    "missing": blocks.collect::<Vec<_>>(),
+                    "missingCount": missing.len(),
+                })
+            }
+            Self::Abandoned | Self::NotReady | Self::Gap(_) | Self::Upstream(_) => {
+                json!({ "reason": self.outcome() })
+            }
+            _ => return None,
+        })
+    }
+
+    /// An answer that could not be proven, whatever its blocks.
+    pub(super) const fn not_proven(reason: &'static str, why: String) -> Self {
+        Self::NotProven { reason, why, proven: Vec::new(), missing: Vec::new() }
     }
 
     /// An answer that lacks these blocks of a range.
@@ -173,12 +244,7 @@ impl From<HeadersError> for Refusal {
             HeadersError::TooMany { headers, limit, .. } => {
                 Self::Limit { what: "headers", found: headers, limit }
             }
-            error => Self::NotProven {
-                reason: "no_headers",
-                why: error.to_string(),
-                proven: Vec::new(),
-                missing: Vec::new(),
-            },
+            error => Self::not_proven("no_headers", error.to_string()),
         }
     }
 }
@@ -201,78 +267,7 @@ fn remedy(what: &str) -> &'static str {
 
 impl From<Refusal> for ErrorObject {
     fn from(refusal: Refusal) -> Self {
-        let (code, message, data) = match refusal {
-            Refusal::Params(why) => (INVALID_PARAMS, why, None),
-            Refusal::BeyondHead { last, head } => (
-                INVALID_PARAMS,
-                // The words of go-ethereum.
-                "block range extends beyond current head block".to_owned(),
-                Some(
-                    json!({ "reason": "beyond_verified_head", "last": last, "verifiedHead": head }),
-                ),
-            ),
-            Refusal::Limit { what, found, limit } => (
-                // Not the code of exceeded limits, after which clients ask the same again.
-                INVALID_PARAMS,
-                format!("{found} {what}: the limit is {limit}"),
-                Some(json!({ "reason": "limit", "what": what, "found": found, "limit": limit })),
-            ),
-            Refusal::Busy { what, limit } => (
-                LIMIT_EXCEEDED,
-                format!("{limit} {what} are the limit: {}", remedy(what)),
-                Some(json!({ "reason": "busy", "what": what, "limit": limit })),
-            ),
-            Refusal::Abandoned => (
-                UNAVAILABLE,
-                "the answer took too long".to_owned(),
-                Some(json!({ "reason": "abandoned" })),
-            ),
-            Refusal::NoFilter => (-32000, "filter not found".to_owned(), None),
-            Refusal::NoSubscription => (-32000, "subscription not found".to_owned(), None),
-            Refusal::UnknownBlock(what) => {
-                (NOT_FOUND, what, Some(json!({ "reason": "unknown_block" })))
-            }
-            Refusal::Method(method) => (
-                // The code on which clients try another method.
-                METHOD_NOT_FOUND,
-                format!("answers of {method} cannot be proven, and are not passed on"),
-                Some(json!({ "reason": "unverified_method" })),
-            ),
-            Refusal::NeedsWebSocket => (
-                METHOD_NOT_FOUND,
-                // The words of go-ethereum.
-                "notifications not supported: subscriptions need a WebSocket".to_owned(),
-                None,
-            ),
-            Refusal::NotReady => (
-                UNAVAILABLE,
-                "no block is verified yet".to_owned(),
-                Some(json!({ "reason": "not_ready" })),
-            ),
-            Refusal::Gap(missing) => (
-                UNAVAILABLE,
-                format!("a removed block is not available any more: {missing}"),
-                Some(json!({ "reason": "gap" })),
-            ),
-            Refusal::Upstream(why) => (UNAVAILABLE, why, Some(json!({ "reason": "upstream" }))),
-            Refusal::Internal => (-32603, "internal error".to_owned(), None),
-            Refusal::NotProven { reason, why, proven, missing } => {
-                let ranges = proven.iter().take(LISTED);
-                let ranges: Vec<Value> =
-                    ranges.map(|range| json!([range.start(), range.end()])).collect();
-                let blocks = missing.iter().take(LISTED).map(|missing| {
-                    let Missing { block, why, .. } = missing;
-                    json!({ "number": block.number, "hash": block.hash, "why": why })
-                });
-                let data = json!({
-                    "reason": reason,
-                    "proven": ranges,
-                    "missing": blocks.collect::<Vec<_>>(),
-                    "missingCount": missing.len(),
-                });
-                (UNAVAILABLE, format!("not proven: {why}"), Some(data))
-            }
-        };
-        Self { code: code.into(), message, data }
+        let data = refusal.data();
+        Self { data, ..Self::new(refusal.code(), refusal.to_string()) }
     }
 }

@@ -2,7 +2,7 @@
 //! and of blocks that left the chain.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -15,10 +15,11 @@ use serde_json::value::RawValue;
 
 use super::call::{Answer, Call};
 use super::chain::Change;
-use super::clients::{Counted, Held, OwnFilter, OwnSubscription};
+use super::clients::{Counted, Held};
 use super::error::Refusal;
 use super::logs::SEMANTICS;
 use super::{Proven, json};
+use crate::stop::lock;
 
 /// A filter that is not polled for so long is removed, as by go-ethereum.
 const UNUSED: Duration = Duration::from_secs(300);
@@ -39,7 +40,7 @@ struct Filter {
     /// Number of the next change of the chain.
     next: u64,
     used: Instant,
-    _counted: OwnFilter,
+    _counted: Counted,
     _held: Held,
 }
 
@@ -55,10 +56,6 @@ pub(super) struct Filters {
 pub(super) enum Changes {
     Logs(Vec<LocatedLog>),
     Blocks(Vec<B256>),
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns an id that nobody can guess.
@@ -156,7 +153,7 @@ impl Call {
 
     fn install(&self, selects: Selects, held: Held) -> Result<String, Refusal> {
         let limit = self.limits.max_filters_of_client;
-        let counted = self.client.filter(limit);
+        let counted = Counted::new(&self.client.filters, limit);
         let installed = counted.ok_or(Refusal::Busy { what: "filters of yours", limit });
         let (next, used) = (self.journal.next(), Instant::now());
         let installed = installed.and_then(|counted| {
@@ -275,7 +272,7 @@ struct Subscription {
     /// Number of the next change of the chain.
     next: u64,
     state: State,
-    _counted: (OwnSubscription, Counted),
+    _counted: [Counted; 2],
     _held: Held,
 }
 
@@ -320,17 +317,13 @@ pub(super) enum Unsent {
 }
 
 impl Subscriptions {
-    fn open(&self) -> MutexGuard<'_, Vec<Subscription>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn is_empty(&self) -> bool {
-        self.open().is_empty()
+        lock(&self.0).is_empty()
     }
 
     /// Notes that the client knows these ids.
     pub(super) fn begin(&self, ids: &[String]) {
-        for subscription in self.open().iter_mut().filter(|own| ids.contains(&own.id)) {
+        for subscription in lock(&self.0).iter_mut().filter(|own| ids.contains(&own.id)) {
             subscription.state = State::Idle;
         }
     }
@@ -341,7 +334,7 @@ impl Subscriptions {
     /// Returns an error if a change that one has missed is not known any more.
     pub(super) fn work(&self, proven: &Proven) -> Result<Vec<Work>, Unsent> {
         let mut work = Vec::new();
-        for own in self.open().iter_mut().filter(|own| own.state == State::Idle) {
+        for own in lock(&self.0).iter_mut().filter(|own| own.state == State::Idle) {
             let (changes, end) = proven.journal.since(own.next).ok_or(Unsent::Gap)?;
             if end > own.next {
                 own.state = State::Busy;
@@ -353,12 +346,12 @@ impl Subscriptions {
 
     /// Returns `true` if the subscription of messages has not ended.
     pub(super) fn has(&self, messages: &Messages) -> bool {
-        self.open().iter().any(|own| own.id == messages.id)
+        lock(&self.0).iter().any(|own| own.id == messages.id)
     }
 
     /// Ends a subscription. Returns `true` if there was one.
     pub(super) fn end(&self, id: &str) -> bool {
-        let mut open = self.open();
+        let mut open = lock(&self.0);
         let before = open.len();
         open.retain(|own| own.id != id);
         open.len() < before
@@ -375,14 +368,12 @@ impl Subscriptions {
     }
 
     fn idle(&self, id: &str, next: Option<u64>) {
-        if let Some(own) = self.open().iter_mut().find(|own| own.id == id) {
+        if let Some(own) = lock(&self.0).iter_mut().find(|own| own.id == id) {
             own.state = State::Idle;
             own.next = next.unwrap_or(own.next);
         }
     }
-}
 
-impl Subscriptions {
     /// Opens a subscription, which begins when the client knows its id.
     pub(super) fn subscribe(&self, call: &Call, params: &[&RawValue]) -> Result<String, Refusal> {
         let next = call.journal.next();
@@ -404,7 +395,7 @@ impl Subscriptions {
             }
         };
         let limits = &call.limits;
-        let mut open = self.open();
+        let mut open = lock(&self.0);
         let of_connection = u64::from(limits.max_subscriptions_of_connection);
         if open.len() as u64 >= of_connection {
             call.metrics.limit_reached("subscriptions_of_connection");
@@ -412,7 +403,7 @@ impl Subscriptions {
             return Err(Refusal::Busy { what, limit: of_connection });
         }
         let of_client = limits.max_subscriptions_of_client;
-        let Some(own) = call.client.subscription(of_client) else {
+        let Some(own) = Counted::new(&call.client.subscriptions, of_client) else {
             call.metrics.limit_reached("subscriptions_of_client");
             return Err(Refusal::Busy { what: "subscriptions of yours", limit: of_client });
         };
@@ -421,17 +412,8 @@ impl Subscriptions {
             call.metrics.limit_reached("subscriptions");
             return Err(Refusal::Busy { what: "subscriptions", limit: limits.max_subscriptions });
         };
-        let id = random_id();
-        let state = State::New;
-        let own = Subscription {
-            id: id.clone(),
-            selects,
-            next,
-            state,
-            _counted: (own, counted),
-            _held: held,
-        };
-        open.push(own);
+        let (id, state, _counted) = (random_id(), State::New, [own, counted]);
+        open.push(Subscription { id: id.clone(), selects, next, state, _counted, _held: held });
         Ok(id)
     }
 }

@@ -1,7 +1,7 @@
 //! The thread that moves the verified head.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use chainsieve::alloy_primitives::B256;
@@ -14,6 +14,7 @@ use super::operator::RpcServerEvent;
 use crate::error::FetchError;
 use crate::nodes::ask::{first_of, trusted_header};
 use crate::nodes::{Node, RpcError};
+use crate::stop::lock;
 
 /// The blocks that an anchor trusts now, so that their headers are fetched once. Their number is that of the
 /// anchor's hashes.
@@ -27,7 +28,7 @@ impl TrustedBlocks {
         hashes: &[B256],
         fetch: impl Fn(B256) -> Result<BlockRef, String>,
     ) -> Result<Option<BlockRef>, String> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.0);
         known.retain(|block| hashes.contains(&block.hash));
         for &hash in hashes {
             if !known.iter().any(|block| block.hash == hash) {

@@ -24,7 +24,7 @@ use tower::{ServiceBuilder, ServiceExt as _, service_fn};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
 use super::clients::{Client, Held, Open};
-use super::error::{Refusal, RpcServerError};
+use super::error::RpcServerError;
 use super::index::FilterIndex;
 use super::rpc::Caller;
 use super::websocket::Input;
@@ -259,11 +259,7 @@ impl Front {
                 return Err(too_large());
             }
             if let Err(refusal) = held.grow(data.len() as u64) {
-                let why = match refusal {
-                    Refusal::Busy { what, limit } => format!("{limit} {what} are the limit"),
-                    refusal => refusal.outcome().to_owned(),
-                };
-                return Err(text(StatusCode::SERVICE_UNAVAILABLE, why));
+                return Err(text(StatusCode::SERVICE_UNAVAILABLE, refusal.to_string()));
             }
             bytes.extend_from_slice(&data);
         }

@@ -15,6 +15,7 @@ use super::Proven;
 use super::operator::RpcServerEvent;
 use crate::follow::index::{NO_HASHES, with_hashes};
 use crate::proven::FilterTrust;
+use crate::stop::lock;
 
 /// Number of blocks that are added at once. An end of the process loses no more than these.
 const PIECE: u64 = 8192;
@@ -147,7 +148,7 @@ impl FilterIndex {
 
     /// Returns the reason why the index could not be read, if it is another one than before.
     pub(super) fn unreadable(&self, why: String) -> Option<String> {
-        let mut before = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut before = lock(&self.unreadable);
         (before.replace(why.clone()).as_ref() != Some(&why)).then_some(why)
     }
 
@@ -227,7 +228,7 @@ impl Proven {
     }
 
     fn add_final_blocks(&self, index: &FilterIndex, finalized: BlockRef) -> Result<(), String> {
-        let mut slot = index.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = lock(&index.writer);
         if self.stop.is_set() {
             return Ok(());
         }

@@ -25,8 +25,7 @@ const GAS_PER_BLOB: u64 = 131_072;
 
 /// Reason why proven bytes cannot be written as JSON.
 fn unknown(block: BlockRef, why: &str) -> Refusal {
-    let why = format!("block {}: {why}", block.number);
-    Refusal::NotProven { reason: "unknown_type", why, proven: Vec::new(), missing: Vec::new() }
+    Refusal::not_proven("unknown_type", format!("block {}: {why}", block.number))
 }
 
 /// Returns a header as `newHeads` has it.

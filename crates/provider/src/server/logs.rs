@@ -359,7 +359,7 @@ impl Proven {
             return Ok(());
         }
         let why = format!("receipts of {} need not have all logs", profile.name());
-        Err(Refusal::NotProven { reason: "chain_profile", why, proven: vec![], missing: vec![] })
+        Err(Refusal::not_proven("chain_profile", why))
     }
 
     /// Returns the header of a block of the verified chain by its hash; `None` if the verified chain

@@ -8,7 +8,7 @@ use alloy_rpc_types_eth::Transaction;
 use chainsieve::alloy_primitives::{B256, Bytes, U64, keccak256};
 use chainsieve::eth::header::ChainBlock;
 use chainsieve::eth::log_query::{BlockTag, LogQuery};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -223,73 +223,62 @@ fn client_version(call: &Call, _: &[&RawValue]) -> Answer {
     call.written(concat!("chainsieve/", env!("CARGO_PKG_VERSION")))
 }
 
+/// Finds the block that the first parameter names.
+type Find = fn(&Call, &[&RawValue]) -> Result<Option<Arc<BlockHeader>>, Refusal>;
+
+fn head(_: &Proven, block: &BlockHeader) -> Result<Value, Refusal> {
+    json::head(block)
+}
+
 /// Methods about headers and about parts of blocks. A part is bound by the hash of the block.
 const PARTS: [(&str, Method); 18] = [
-    ("debug_getRawBlock", |call, params| {
-        call.part(block_by_id(call, params)?, |block| call.raw_block(block))
-    }),
+    ("debug_getRawBlock", |call, params| call.part(block_by_id, params, Proven::raw_block)),
     ("debug_getRawHeader", |call, params| {
-        call.part(block_by_id(call, params)?, |block| {
-            Ok(Bytes::copy_from_slice(block.header.rlp()))
-        })
+        let rlp = |_: &Proven, block: &BlockHeader| Ok(Bytes::copy_from_slice(block.header.rlp()));
+        call.part(block_by_id, params, rlp)
     }),
-    ("debug_getRawReceipts", |call, params| {
-        call.part(block_by_id(call, params)?, |block| call.raw_receipts(block))
-    }),
+    ("debug_getRawReceipts", |call, params| call.part(block_by_id, params, Proven::raw_receipts)),
     ("debug_getRawTransaction", raw_transaction_by_hash),
     ("eth_getBlockTransactionCountByHash", |call, params| {
-        call.part(block_by_hash(call, params)?, |block| call.num_transactions(block))
+        call.part(block_by_hash, params, Proven::num_transactions)
     }),
     ("eth_getBlockTransactionCountByNumber", |call, params| {
-        call.part(block_by_number(call, params)?, |block| call.num_transactions(block))
+        call.part(block_by_number, params, Proven::num_transactions)
     }),
-    ("eth_getHeaderByHash", |call, params| call.part(block_by_hash(call, params)?, json::head)),
-    ("eth_getHeaderByNumber", |call, params| call.part(block_by_number(call, params)?, json::head)),
+    ("eth_getHeaderByHash", |call, params| call.part(block_by_hash, params, head)),
+    ("eth_getHeaderByNumber", |call, params| call.part(block_by_number, params, head)),
     ("eth_getRawTransactionByBlockHashAndIndex", |call, params| {
-        let index = index(params)?;
-        call.part(block_by_hash(call, params)?, |block| call.raw_transaction(block, index))
+        call.element(block_by_hash, params, Proven::raw_transaction)
     }),
     ("eth_getRawTransactionByBlockNumberAndIndex", |call, params| {
-        let index = index(params)?;
-        call.part(block_by_number(call, params)?, |block| call.raw_transaction(block, index))
+        call.element(block_by_number, params, Proven::raw_transaction)
     }),
     ("eth_getRawTransactionByHash", raw_transaction_by_hash),
     ("eth_getTransactionByBlockHashAndIndex", |call, params| {
-        let index = index(params)?;
-        call.part(block_by_hash(call, params)?, |block| call.transaction_json(block, index))
+        call.element(block_by_hash, params, Proven::transaction_json)
     }),
     ("eth_getTransactionByBlockNumberAndIndex", |call, params| {
-        let index = index(params)?;
-        call.part(block_by_number(call, params)?, |block| call.transaction_json(block, index))
+        call.element(block_by_number, params, Proven::transaction_json)
     }),
     ("eth_getTransactionByHash", |call, params| {
         let found = call.find_transaction(param(params, 0)?)?;
-        let json = found.map(|found| {
-            let place = found.block.as_ref().map(|(block, index)| (&**block, *index));
-            match place {
-                Some((block, index)) => call.transaction_of(block, index, &found.encoding),
-                None => json::transaction(None, &found.encoding, None),
-            }
+        let json = found.map(|found| match &found.block {
+            Some((block, index)) => call.transaction_of(block, *index, &found.encoding),
+            None => json::transaction(None, &found.encoding, None),
         });
         call.written(&json.transpose()?)
     }),
     ("eth_getUncleByBlockHashAndIndex", |call, params| {
-        let index = index(params)?;
-        call.part(block_by_hash(call, params)?, |block| call.ommer_json(block, index))
+        call.element(block_by_hash, params, Proven::ommer_json)
     }),
     ("eth_getUncleByBlockNumberAndIndex", |call, params| {
-        let index = index(params)?;
-        call.part(block_by_number(call, params)?, |block| call.ommer_json(block, index))
+        call.element(block_by_number, params, Proven::ommer_json)
     }),
     ("eth_getUncleCountByBlockHash", |call, params| {
-        call.part(block_by_hash(call, params)?, |block| {
-            Ok(U64::from(call.blocks.ommers(block)?.len()))
-        })
+        call.part(block_by_hash, params, Proven::num_ommers)
     }),
     ("eth_getUncleCountByBlockNumber", |call, params| {
-        call.part(block_by_number(call, params)?, |block| {
-            Ok(U64::from(call.blocks.ommers(block)?.len()))
-        })
+        call.part(block_by_number, params, Proven::num_ommers)
     }),
 ];
 
@@ -320,30 +309,43 @@ impl Lookups {
     }
 }
 
-fn index(params: &[&RawValue]) -> Result<usize, Refusal> {
-    let index: U64 = param(params, 1)?;
-    Ok(usize::try_from(index.to::<u64>()).unwrap_or(usize::MAX))
-}
-
 fn raw_transaction_by_hash(call: &Call, params: &[&RawValue]) -> Answer {
     let found = call.find_transaction(param(params, 0)?)?;
     call.written(&found.map(|found| found.encoding))
 }
 
 impl Call {
-    /// Writes a part of a block; `null` if there is no such block, or no such part.
-    fn part<T: serde::Serialize>(
+    /// Writes a part of the block that `find` finds; `null` if there is no such block.
+    fn part<T: Serialize>(
         &self,
-        block: Option<Arc<BlockHeader>>,
-        part: impl FnOnce(&BlockHeader) -> Result<T, Refusal>,
+        find: Find,
+        params: &[&RawValue],
+        part: impl FnOnce(&Proven, &BlockHeader) -> Result<T, Refusal>,
     ) -> Answer {
-        self.written(&block.map(|block| part(&block)).transpose()?)
+        let block = find(self, params)?;
+        self.written(&block.map(|block| part(self, &block)).transpose()?)
+    }
+
+    /// Writes the element of a block whose index is the second parameter; `null` also if there is none.
+    fn element<T: Serialize>(
+        &self,
+        find: Find,
+        params: &[&RawValue],
+        element: impl FnOnce(&Proven, &BlockHeader, usize) -> Result<Option<T>, Refusal>,
+    ) -> Answer {
+        let index: U64 = param(params, 1)?;
+        let index = usize::try_from(index.to::<u64>()).unwrap_or(usize::MAX);
+        self.part(find, params, |proven, block| element(proven, block, index))
     }
 }
 
 impl Proven {
     fn num_transactions(&self, block: &BlockHeader) -> Result<U64, Refusal> {
         Ok(U64::from(self.blocks.hashes(&ChainBlock::from(block))?.len()))
+    }
+
+    fn num_ommers(&self, block: &BlockHeader) -> Result<U64, Refusal> {
+        Ok(U64::from(self.blocks.ommers(block)?.len()))
     }
 
     fn raw_transaction(&self, block: &BlockHeader, index: usize) -> Result<Option<Bytes>, Refusal> {

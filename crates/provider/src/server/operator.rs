@@ -129,11 +129,7 @@ type OnEvent = dyn Fn(&RpcServerEvent) + Send + Sync;
 #[derive(Clone, Default)]
 pub(super) struct Events(pub(super) Option<Arc<OnEvent>>);
 
-impl fmt::Debug for Events {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Events")
-    }
-}
+debug_by!(Events:);
 
 impl Events {
     pub(super) fn log(&self, event: &RpcServerEvent) {
@@ -169,33 +165,60 @@ impl Default for Durations {
     }
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Metrics {
-    registry: Registry,
-    calls: AtomicU64,
-    requests: Family<Labels<2>, Counter>,
-    durations: Durations,
-    omitted: Family<Labels<1>, Counter>,
-    altered: Family<Labels<1>, Counter>,
-    invented: Family<Labels<1>, Counter>,
-    compared: Family<Labels<1>, Counter>,
-    wrong: Family<Labels<2>, Counter>,
-    pub(super) lacking_filters: Counter,
-    pub(super) claimed_hashes: Counter,
-    found: Family<Labels<1>, Counter>,
-    pub(super) head: Gauge<u64, AtomicU64>,
-    pub(super) head_time: Gauge<u64, AtomicU64>,
-    pub(super) finalized: Gauge<u64, AtomicU64>,
-    pub(super) index_first: Gauge<u64, AtomicU64>,
-    pub(super) index_last: Gauge<u64, AtomicU64>,
-    pub(super) head_failures: Counter,
-    pub(super) filters: Gauge<u64, AtomicU64>,
-    pub(super) subscriptions: Gauge<u64, AtomicU64>,
-    pub(super) connections: Gauge<u64, AtomicU64>,
-    pub(super) passing: Gauge<u64, AtomicU64>,
-    pub(super) standing: Gauge<u64, AtomicU64>,
-    limits: Family<Labels<1>, Counter>,
-    unverified: Counter,
+/// Counters by labels.
+type Counts<const N: usize> = Family<Labels<N>, Counter>;
+type Level = Gauge<u64, AtomicU64>;
+
+/// Defines the counters: each with its name and its help for whoever reads them.
+macro_rules! metrics {
+    ($($visible:vis $member:ident: $type:ty = $name:literal, $help:literal;)+) => {
+        #[derive(Debug, Default)]
+        pub(super) struct Metrics {
+            registry: Registry,
+            calls: AtomicU64,
+            durations: Durations,
+            $($visible $member: $type,)+
+        }
+
+        impl Metrics {
+            fn register(&mut self) {
+                let help = "Time from the call of a client to its answer";
+                let durations = self.durations.0.clone();
+                self.registry.register_with_unit("request_duration", help, Unit::Seconds, durations);
+                $(self.registry.register($name, $help, self.$member.clone());)+
+            }
+        }
+    };
+}
+
+metrics! {
+    requests: Counts<2> = "requests", "Calls of clients, by method and outcome";
+    omitted: Counts<1> = "upstream_omitted_logs", "Logs that an answer of eth_getLogs of the node lacked";
+    altered: Counts<1> = "upstream_altered_logs", "Logs of the node with a member that is not the proven one";
+    invented: Counts<1> = "upstream_invented_logs", "Logs of the node that are in no block";
+    compared: Counts<1> = "upstream_compared_answers",
+        "Answers of the node to eth_getLogs that were compared with the proven logs";
+    wrong: Counts<2> = "upstream_wrong_blocks",
+        "Blocks whose receipts, transactions or withdrawals from the node have a wrong root";
+    pub(super) lacking_filters: Counter = "lacking_filters",
+        "Blocks whose filter lacks bits of a log, although the chain's profile rules that out";
+    pub(super) claimed_hashes: Counter = "claimed_transaction_hashes",
+        "Blocks whose logs were given with transaction hashes that a node only claims";
+    found: Counts<1> = "blocks_found", "Where the receipts of blocks were found";
+    pub(super) head: Level = "verified_head", "Number of the verified head";
+    pub(super) head_time: Level = "verified_head_timestamp",
+        "Unix time of the verified head: its lag is the time since then";
+    pub(super) finalized: Level = "finalized_head", "Number of the newest final block";
+    pub(super) index_first: Level = "index_first_block", "Number of the first block of the index";
+    pub(super) index_last: Level = "index_last_block", "Number of the last block of the index";
+    pub(super) head_failures: Counter = "head_failures", "Failed attempts to verify a newer head";
+    pub(super) filters: Level = "filters", "Installed filters";
+    pub(super) subscriptions: Level = "subscriptions", "Open subscriptions";
+    pub(super) connections: Level = "connections", "Open connections";
+    pub(super) passing: Level = "answer_memory_bytes", "Bytes of requests and answers that clients have not read yet";
+    pub(super) standing: Level = "filter_memory_bytes", "Bytes of installed filters and subscriptions";
+    limits: Counts<1> = "limits_reached", "Times that a limit refused a client something, or ended its connection";
+    unverified: Counter = "unverified_calls", "Calls that were passed to a node without a proof";
 }
 
 impl Metrics {
@@ -215,56 +238,6 @@ impl Metrics {
             }
         }
         metrics
-    }
-
-    fn register(&mut self) {
-        let registry = &mut self.registry;
-        let help = "Calls of clients, by method and outcome";
-        registry.register("requests", help, self.requests.clone());
-        let help = "Time from the call of a client to its answer";
-        let durations = self.durations.0.clone();
-        registry.register_with_unit("request_duration", help, Unit::Seconds, durations);
-        let help = "Logs that an answer of eth_getLogs of the node lacked";
-        registry.register("upstream_omitted_logs", help, self.omitted.clone());
-        let help = "Logs of the node with a member that is not the proven one";
-        registry.register("upstream_altered_logs", help, self.altered.clone());
-        let help = "Logs of the node that are in no block";
-        registry.register("upstream_invented_logs", help, self.invented.clone());
-        let help = "Answers of the node to eth_getLogs that were compared with the proven logs";
-        registry.register("upstream_compared_answers", help, self.compared.clone());
-        let help =
-            "Blocks whose receipts, transactions or withdrawals from the node have a wrong root";
-        registry.register("upstream_wrong_blocks", help, self.wrong.clone());
-        let help =
-            "Blocks whose filter lacks bits of a log, although the chain's profile rules that out";
-        registry.register("lacking_filters", help, self.lacking_filters.clone());
-        let help = "Blocks whose logs were given with transaction hashes that a node only claims";
-        registry.register("claimed_transaction_hashes", help, self.claimed_hashes.clone());
-        let help = "Where the receipts of blocks were found";
-        registry.register("blocks_found", help, self.found.clone());
-        let help = "Number of the verified head";
-        registry.register("verified_head", help, self.head.clone());
-        let help = "Unix time of the verified head: its lag is the time since then";
-        registry.register("verified_head_timestamp", help, self.head_time.clone());
-        let help = "Number of the newest final block";
-        registry.register("finalized_head", help, self.finalized.clone());
-        let help = "Number of the first block of the index";
-        registry.register("index_first_block", help, self.index_first.clone());
-        let help = "Number of the last block of the index";
-        registry.register("index_last_block", help, self.index_last.clone());
-        let help = "Failed attempts to verify a newer head";
-        registry.register("head_failures", help, self.head_failures.clone());
-        registry.register("filters", "Installed filters", self.filters.clone());
-        registry.register("subscriptions", "Open subscriptions", self.subscriptions.clone());
-        registry.register("connections", "Open connections", self.connections.clone());
-        let help = "Bytes of requests and answers that clients have not read yet";
-        registry.register("answer_memory_bytes", help, self.passing.clone());
-        let help = "Bytes of installed filters and subscriptions";
-        registry.register("filter_memory_bytes", help, self.standing.clone());
-        let help = "Times that a limit refused a client something, or ended its connection";
-        registry.register("limits_reached", help, self.limits.clone());
-        let help = "Calls that were passed to a node without a proof";
-        registry.register("unverified_calls", help, self.unverified.clone());
     }
 
     /// Returns all counters as text.

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures_util::stream::{FuturesOrdered, StreamExt as _};
 use serde::de::{Deserialize, Deserializer, IgnoredAny};
 use serde_json::value::RawValue;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::call::{Answer, Call, Method, Written};
 use super::clients::{Client, Held};
@@ -36,6 +37,9 @@ pub(super) struct Caller {
     /// Subscriptions of the connection; `None` over HTTP.
     pub(super) subscriptions: Option<Arc<Subscriptions>>,
 }
+
+/// A permit of the client, and one of all clients.
+type Permits = [OwnedSemaphorePermit; 2];
 
 /// What is sent for a request.
 #[derive(Debug, Default)]
@@ -137,17 +141,14 @@ impl Caller {
         let most = self.proven.limits.max_batch;
         let calls: Vec<&RawValue> = match bounded::list(text, most as usize) {
             Ok(calls) if calls.is_empty() => {
-                return Some(Reply::error(
-                    "null",
-                    &ErrorObject::new(INVALID_REQUEST, "empty batch"),
-                ));
+                return Some(invalid(INVALID_REQUEST, "empty batch"));
             }
             Ok(calls) => calls,
             Err(error) if error.is_data() => {
                 self.proven.metrics.limit_reached("batch");
                 // The words of go-ethereum.
                 let why = format!("batch too large: the limit is {most} calls");
-                return Some(Reply::error("null", &ErrorObject::new(INVALID_REQUEST, why)));
+                return Some(invalid(INVALID_REQUEST, why));
             }
             Err(_) => return Some(not_json()),
         };
@@ -171,13 +172,9 @@ impl Caller {
 
     async fn one(&self, text: &str, room: Arc<AtomicU64>) -> Option<Reply> {
         let is_id = |id: &RawValue| {
-            if id.get().len() > LONGEST_ID {
-                return false;
-            }
-            id.get() == "null"
-                || id
-                    .get()
-                    .starts_with(['"', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'])
+            let id = id.get();
+            let is_value = id == "null" || id.starts_with(|c: char| "\"-0123456789".contains(c));
+            is_value && id.len() <= LONGEST_ID
         };
         // A list would be read as the members of the object.
         let request = text.starts_with('{').then(|| serde_json::from_str::<Request<'_>>(text).ok());
@@ -188,10 +185,7 @@ impl Caller {
             if serde_json::from_str::<IgnoredAny>(text).is_err() {
                 return Some(not_json());
             }
-            return Some(Reply::error(
-                "null",
-                &ErrorObject::new(INVALID_REQUEST, "invalid request"),
-            ));
+            return Some(invalid(INVALID_REQUEST, "invalid request"));
         };
         // Nobody learns what a notification does, so it does nothing.
         let id = id?.get();
@@ -306,28 +300,35 @@ impl Caller {
     /// Calls a method on a thread that may wait.
     async fn work(&self, method: Method, params: &str, room: Arc<AtomicU64>) -> Answer {
         let permits = self.permits(&self.proven.calls).await?;
-        let (call, mut waiting) = self.begin(room);
         let params = params.to_owned();
+        let work = move |call: &Call| method(call, &methods::list_of(&params)?);
+        self.on_thread(permits, room, work).await
+    }
+
+    /// Does the work for a call on a thread that may wait.
+    async fn on_thread<E: From<Refusal> + Send + 'static>(
+        &self,
+        permits: Permits,
+        room: Arc<AtomicU64>,
+        work: impl FnOnce(&Call) -> Result<Written, E> + Send + 'static,
+    ) -> Result<Written, E> {
+        let (call, mut waiting) = self.begin(room);
         let work = tokio::task::spawn_blocking(move || {
-            let answer = methods::list_of(&params).and_then(|params| method(&call, &params));
             // Work that nobody waits for any more holds them until it has ended.
-            drop(permits);
-            answer
+            let _permits = permits;
+            work(&call)
         });
         let answer = tokio::time::timeout(self.proven.limits.call_timeout, work).await;
         let Ok(answer) = answer else {
             self.proven.metrics.limit_reached("call_timeout");
-            return Err(Refusal::Abandoned);
+            return Err(Refusal::Abandoned.into());
         };
         waiting.is_over();
-        answer.unwrap_or(Err(Refusal::Internal))
+        answer.unwrap_or_else(|_| Err(Refusal::Internal.into()))
     }
 
     /// Waits for a permit of the client, and for one of all clients.
-    async fn permits(
-        &self,
-        all: &Arc<tokio::sync::Semaphore>,
-    ) -> Result<[tokio::sync::OwnedSemaphorePermit; 2], Refusal> {
+    async fn permits(&self, all: &Arc<Semaphore>) -> Result<Permits, Refusal> {
         let limits = &self.proven.limits;
         let mut limit = ("calls of yours at once", "calls_of_client", limits.max_calls_of_client);
         let acquired = tokio::time::timeout(limits.max_wait, async {
@@ -352,30 +353,25 @@ impl Caller {
             }
         };
         self.proven.metrics.passed();
-        let (call, mut waiting) = self.begin(room);
         let (method, params) = (method.to_owned(), params.to_owned());
-        let work = tokio::task::spawn_blocking(move || {
-            let _permits = permits;
+        let work = move |call: &Call| {
             let result = call.forward(&method, &params, &call.stop)?;
             call.written(&result).map_err(ErrorObject::from)
-        });
-        let answer = tokio::time::timeout(self.proven.limits.call_timeout, work).await;
-        let answer = if let Ok(answer) = answer {
-            waiting.is_over();
-            answer.unwrap_or_else(|_| Err(Refusal::Internal.into()))
-        } else {
-            self.proven.metrics.limit_reached("call_timeout");
-            Err(Refusal::Abandoned.into())
         };
-        match answer {
+        match self.on_thread(permits, room, work).await {
             Ok(written) => Reply::success(id, written, true),
             Err(error) => Reply { is_unverified: true, ..Reply::error(id, &error) },
         }
     }
 }
 
+/// Returns the answer to what is no call.
+fn invalid(code: i32, why: impl Into<String>) -> Reply {
+    Reply::error("null", &ErrorObject::new(code, why))
+}
+
 fn not_json() -> Reply {
-    Reply::error("null", &ErrorObject::new(PARSE_ERROR, "the request is not JSON"))
+    invalid(PARSE_ERROR, "the request is not JSON")
 }
 
 /// Returns `true` if a method that is not proven is never passed on: it reads, searches or watches blocks, headers,

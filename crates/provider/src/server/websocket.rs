@@ -5,7 +5,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,6 +23,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use super::clients::Held;
 use super::filters::{Messages, Unsent};
 use super::rpc::{Caller, Reply};
+use crate::stop::lock;
 
 /// Number of calls that one connection may have open. No further one is read meanwhile.
 const MOST_CALLS: usize = 64;
@@ -61,18 +62,14 @@ impl Input {
         Self { limit, reading: Mutex::default() }
     }
 
-    fn reading(&self) -> MutexGuard<'_, Option<Reading>> {
-        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Counts what is read from now on.
     pub(super) fn begin(&self, held: Held) {
-        *self.reading() = Some(Reading { held, begun: None });
+        *lock(&self.reading) = Some(Reading { held, begun: None });
     }
 
     /// Returns what was counted, for a message that is complete.
     pub(super) fn take(&self) -> Option<Held> {
-        let mut reading = self.reading();
+        let mut reading = lock(&self.reading);
         let reading = reading.as_mut()?;
         reading.begun = None;
         let next = reading.held.of_same();
@@ -81,7 +78,7 @@ impl Input {
 
     /// Counts some bytes no longer, which belong to no message.
     pub(super) fn give_back(&self, bytes: u64) {
-        if let Some(reading) = &mut *self.reading() {
+        if let Some(reading) = &mut *lock(&self.reading) {
             let left = reading.held.bytes().saturating_sub(bytes);
             reading.held.shrink_to(left);
             if left == 0 {
@@ -92,13 +89,13 @@ impl Input {
 
     /// Returns `true` if a message is not complete after so long.
     pub(super) fn is_late(&self, limit: Duration) -> bool {
-        let reading = self.reading();
+        let reading = lock(&self.reading);
         let begun = reading.as_ref().and_then(|reading| reading.begun);
         begun.is_some_and(|begun| begun.elapsed() > limit)
     }
 
     pub(super) fn add(&self, bytes: usize) -> io::Result<()> {
-        let mut reading = self.reading();
+        let mut reading = lock(&self.reading);
         let Some(Reading { held, begun }) = &mut *reading else { return Ok(()) };
         begun.get_or_insert_with(Instant::now);
         // The client is told nothing: it is in the middle of a message.

@@ -34,8 +34,7 @@ fn is_accused(
     is_by_hash: bool,
     receipts: impl Fn(&Block) -> Value + Send + Sync + 'static,
 ) -> bool {
-    let mut chain = Vec::new();
-    Block::extend(&mut chain, 1, 90);
+    let mut chain = Block::chain(1, 90);
     let mut branch = chain.clone();
     Block::extend(&mut chain, 1, 10);
     Block::extend(&mut branch, 2, 10);
@@ -83,8 +82,7 @@ fn receipts_of_another_block_accuse_nobody() {
 #[test]
 fn false_receipts_of_the_block_accuse() {
     // The block of the chain that the endpoint follows, as each test makes it.
-    let mut chain = Vec::new();
-    Block::extend(&mut chain, 1, 100);
+    let chain = Block::chain(1, 100);
     let asked = chain[usize::try_from(ASKED).expect("small")].clone();
     let altered = move |_: &Block| {
         let mut receipts = asked.typed_receipts();

@@ -104,9 +104,7 @@ impl<P: Provider> Provider for OwnProvider<P> {
 /// What is not proven is asked of the layers below, and what is proven never is.
 #[test]
 fn layers_below_are_asked_for_what_is_not_proven() {
-    let mut chain = Vec::new();
-    Block::extend(&mut chain, 1, 30);
-    let upstream = Upstream::of(chain);
+    let upstream = Upstream::of(Block::chain(1, 30));
     let head = upstream.blocks()[29].hash;
     let layer = endpoint(&[&upstream], head).layer().expect("a head");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();

@@ -108,9 +108,7 @@ impl AnchorSource for Counted {
 /// The headers of trusted hashes are fetched once, also those of lower ones.
 #[test]
 fn an_idle_endpoint_with_anchors_asks_for_nothing() {
-    let mut chain = Vec::new();
-    Block::extend(&mut chain, 1, 100);
-    let upstream = Upstream::of(chain);
+    let upstream = Upstream::of(Block::chain(1, 100));
     let hashes = [10, 80, 50].map(|number: usize| upstream.blocks()[number].hash);
     let polls = Arc::new(AtomicU64::new(0));
     let anchor = Counted(hashes.to_vec(), Arc::clone(&polls));

@@ -215,8 +215,7 @@ fn a_node_cannot_make_up_a_transaction() {
 fn ommers_are_those_of_the_header() {
     let ommers: Vec<Header> =
         (1..=2).map(|branch| linked_headers::header(B256::ZERO, 3, branch, Bloom::ZERO)).collect();
-    let mut chain = Vec::new();
-    upstream::Block::extend(&mut chain, 1, 3);
+    let chain = upstream::Block::chain(1, 3);
     let parent = chain.last().cloned();
     let with = |ommers: &[Header]| {
         let block = upstream::Block::made_up(parent.as_ref(), 1, Vec::new(), None);

@@ -12,9 +12,7 @@ use crate::{provider, started};
 
 /// Starts an endpoint over a node of a chain that it makes up, and that does not grow.
 fn with_chain() -> (Upstream, RpcServer) {
-    let mut blocks = Vec::new();
-    Block::extend(&mut blocks, 1, 400);
-    let upstream = Upstream::of(blocks);
+    let upstream = Upstream::of(Block::chain(1, 400));
     let provider = provider(&[&upstream]).build().expect("nodes").serve();
     let server = started(provider.poll(Duration::from_secs(3600)).without_comparison());
     // The chain of headers is known from now on, and the whole headers of the newest blocks alone.
@@ -132,9 +130,8 @@ fn methods_share_a_block() {
 /// Where a transaction is remembered to be is of no use after its block has left the chain.
 #[test]
 fn a_transaction_leaves_with_its_block() {
-    let (mut old, mut new) = (Vec::new(), Vec::new());
-    Block::extend(&mut old, 1, 10);
-    new.extend_from_slice(&old[..8]);
+    let old = Block::chain(1, 10);
+    let mut new = old[..8].to_vec();
     Block::extend(&mut new, 2, 4);
     let (upstream, other) = (Upstream::of(old), Upstream::of(new));
     let provider = provider(&[&upstream]).build().expect("nodes").serve();

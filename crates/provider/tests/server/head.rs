@@ -12,9 +12,7 @@ use crate::upstream::{Block, Upstream, ask, get};
 use crate::{provider, started, until};
 
 fn chain(count: u64) -> Vec<Block> {
-    let mut chain = Vec::new();
-    Block::extend(&mut chain, 1, count);
-    chain
+    Block::chain(1, count)
 }
 
 fn trusting(upstreams: &[&Upstream]) -> RpcServer {
@@ -125,9 +123,7 @@ fn a_chain_that_was_started_anew_is_followed() {
     for count in [200, 30] {
         let upstream = Upstream::of(chain(150));
         let server = trusting(&[&upstream]);
-        let mut other = Vec::new();
-        Block::extend(&mut other, 2, count);
-        let other = Upstream::of(other);
+        let other = Upstream::of(Block::chain(2, count));
         upstream.answer_like(&other);
         until("the new chain", || head(&server) == count - 1);
         let all = json!([{ "fromBlock": "0x0" }]);
@@ -213,9 +209,7 @@ fn the_final_block_does_not_go_back() {
 /// if it is the only one that answers.
 #[test]
 fn a_node_of_another_chain_does_not_take_over() {
-    let mut other = Vec::new();
-    Block::extend(&mut other, 2, 200);
-    let (upstream, other) = (Upstream::of(chain(100)), Upstream::of(other));
+    let (upstream, other) = (Upstream::of(chain(100)), Upstream::of(Block::chain(2, 200)));
     other.lie(|_, _, _| Some(Sent::Status(503)));
     let provider = provider(&[&upstream, &other]).build().expect("nodes");
     let serve = provider.serve().pass_unverified();

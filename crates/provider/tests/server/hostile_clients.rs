@@ -299,8 +299,7 @@ fn calls_that_nobody_waits_for_end() {
 /// Clients of Ethereum expect an ended connection where something is lost, and connect again.
 #[test]
 fn a_subscription_that_lost_something_ends_the_connection() {
-    let mut blocks = Vec::new();
-    Block::extend(&mut blocks, 0, 600);
+    let blocks = Block::chain(0, 600);
     let mut others = blocks[..100].to_vec();
     Block::extend(&mut others, 1, 520);
     let [upstream, other] = [Upstream::of(blocks), Upstream::of(others)];

@@ -82,8 +82,7 @@ fn rare() -> Log {
 
 /// A chain whose block 2 has 200,000 empty logs, and one more at the end.
 fn chain() -> Vec<Block> {
-    let mut blocks = Vec::new();
-    Block::extend(&mut blocks, 1, 2);
+    let mut blocks = Block::chain(1, 2);
     let empty = Log::new_unchecked(Address::repeat_byte(0x99), Vec::new(), Bytes::new());
     let made_up = (0..TRANSACTIONS).map(|nonce| {
         let mut logs = vec![empty.clone(); usize::try_from(LOGS).expect("small")];
@@ -186,8 +185,7 @@ fn a_large_block_by_each_transaction() {
 /// next one is asked.
 #[test]
 fn a_million_made_up_receipts() {
-    let mut blocks = Vec::new();
-    Block::extend(&mut blocks, 1, 12);
+    let blocks = Block::chain(1, 12);
     let (hostile, honest) = (Upstream::of(blocks.clone()), Upstream::of(blocks));
     let receipt = |at: u64| {
         format!(
@@ -218,8 +216,7 @@ fn a_million_made_up_receipts() {
 /// Long answers of a node are held a few at a time, however many calls there are.
 #[test]
 fn long_answers_wait_for_each_other() {
-    let mut blocks = Vec::new();
-    Block::extend(&mut blocks, 1, 40);
+    let blocks = Block::chain(1, 40);
     let (hostile, honest) = (Upstream::of(blocks.clone()), Upstream::of(blocks));
     let junk: Arc<str> = format!("{{\"extraData\":\"{}\"}}", "0".repeat(50 << 20)).into();
     hostile.lie(move |method, params, _| {

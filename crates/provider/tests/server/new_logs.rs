@@ -44,9 +44,7 @@ const RANGES: [Range; 26] = [
 
 #[test]
 fn ranges_of_filters_are_those_of_go_ethereum() {
-    let mut chain = Vec::new();
-    Block::extend(&mut chain, 1, 110);
-    let upstream = Upstream::of(chain);
+    let upstream = Upstream::of(Block::chain(1, 110));
     upstream.set_head(100);
     let provider = provider(&[&upstream]).build().expect("nodes");
     let server = started(provider.serve().poll(Duration::from_millis(10)));

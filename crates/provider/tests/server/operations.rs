@@ -20,8 +20,10 @@ use testkit::eth::raw_client::WebSocket;
 use crate::upstream::{CHAIN_ID, Upstream, ask, get, post};
 use crate::{Folder, endpoint, forgetful, provider, started, until};
 
-fn chain() -> Option<&'static Chain> {
-    Some(&Corpus::open()?.chains["ethtest"])
+/// Returns a chain, and a node that serves it.
+fn chain() -> Option<(&'static Chain, Upstream)> {
+    let chain = &Corpus::open()?.chains["ethtest"];
+    Some((chain, Upstream::start(chain)))
 }
 
 fn all() -> Value {
@@ -36,8 +38,7 @@ fn counter(text: &str, name: &str) -> u64 {
 
 #[test]
 fn health_and_counters() {
-    let Some(chain) = chain() else { return };
-    let upstream = Upstream::start(chain);
+    let Some((chain, upstream)) = chain() else { return };
     upstream.lie(|_, _, _| Some(Sent::Status(500)));
     let url = upstream.url();
     let builder = provider(&[&upstream]).anchor(chain.run.tip());
@@ -84,8 +85,7 @@ fn health_and_counters() {
 
 #[test]
 fn methods_that_are_not_proven() {
-    let Some(chain) = chain() else { return };
-    let upstream = Upstream::start(chain);
+    let Some((chain, upstream)) = chain() else { return };
     let call = json!({ "jsonrpc": "2.0", "id": 7, "method": "eth_gasPrice", "params": [] });
     let refusing = started(endpoint(&[&upstream], chain.run.tip()));
     let (headers, answer) = post(refusing.address(), &call.to_string());
@@ -136,8 +136,7 @@ fn methods_that_are_not_proven() {
 
 #[test]
 fn each_limit_has_its_error() {
-    let Some(chain) = chain() else { return };
-    let upstream = Upstream::start(chain);
+    let Some((chain, upstream)) = chain() else { return };
     let limited = |set: fn(&mut RpcServerLimits)| {
         let mut limits = RpcServerLimits::default();
         set(&mut limits);
@@ -188,8 +187,7 @@ fn each_limit_has_its_error() {
 /// What is no call gets an error by the specification of JSON-RPC 2.0.
 #[test]
 fn requests_that_are_no_calls() {
-    let Some(chain) = chain() else { return };
-    let upstream = Upstream::start(chain);
+    let Some((chain, upstream)) = chain() else { return };
     let server = started(endpoint(&[&upstream], chain.run.tip()));
     let post = |text: &str| post(server.address(), text).1;
     let call = r#"{"jsonrpc":"2.0","id":1,"method":"eth_chainId"}"#;
@@ -238,8 +236,7 @@ fn requests_that_are_no_calls() {
 /// A head that is too old is not ready for clients, and its age is told.
 #[test]
 fn the_age_of_the_head() {
-    let Some(chain) = chain() else { return };
-    let upstream = Upstream::start(chain);
+    let Some((chain, upstream)) = chain() else { return };
     let health = |builder: RpcServerBuilder| {
         let server = builder.start("127.0.0.1:0".parse().expect("one")).expect("it starts");
         until("a head", || server.head().is_some());
@@ -264,8 +261,7 @@ fn the_age_of_the_head() {
 
 #[test]
 fn a_page_of_another_host_is_refused() {
-    let Some(chain) = chain() else { return };
-    let upstream = Upstream::start(chain);
+    let Some((chain, upstream)) = chain() else { return };
     let server = started(endpoint(&[&upstream], chain.run.tip()));
     let agent = ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();
     let call = json!({ "jsonrpc": "2.0", "id": 8, "method": "eth_blockNumber" }).to_string();
@@ -293,8 +289,7 @@ fn a_page_of_another_host_is_refused() {
 /// A browser asks which pages may read answers.
 #[test]
 fn pages_of_allowed_origins() {
-    let Some(chain) = chain() else { return };
-    let upstream = Upstream::start(chain);
+    let Some((chain, upstream)) = chain() else { return };
     let builder = || endpoint(&[&upstream], chain.run.tip());
     let app = "https://app.example";
     let servers = [
@@ -346,8 +341,7 @@ fn with_short_answers(upstream: &Upstream) -> RpcServer {
 /// A filter whose changes are too large for an answer keeps them.
 #[test]
 fn a_too_large_answer_loses_no_change() {
-    let Some(chain) = chain() else { return };
-    let upstream = Upstream::start(chain);
+    let Some((_, upstream)) = chain() else { return };
     let server = with_short_answers(&upstream);
     let changes = |id: &Value| ask(server.address(), "eth_getFilterChanges", &json!([id]));
     let id = ask(server.address(), "eth_newBlockFilter", &json!([]))["result"].clone();
@@ -362,7 +356,7 @@ fn a_too_large_answer_loses_no_change() {
 /// A node that never answers is asked again only after a while.
 #[test]
 fn a_hung_node_delays_few_calls() {
-    let Some(chain) = chain() else { return };
+    let Some((chain, upstream)) = chain() else { return };
     let hung = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = hung.local_addr().expect("bound");
     let connections = Arc::new(AtomicU64::new(0));
@@ -374,7 +368,6 @@ fn a_hung_node_delays_few_calls() {
         // They stay open.
         streams.collect::<Vec<_>>()
     });
-    let upstream = Upstream::start(chain);
     let builder = provider(&[]).url(&format!("http://{address}")).url(&upstream.url());
     let builder = builder.timeout(Duration::from_secs(3)).anchor(chain.run.tip());
     let server = started(builder.build().expect("nodes").serve().limits(forgetful()));
@@ -417,8 +410,7 @@ fn a_final_block_of_another_branch_is_not_taken() {
 /// The calls of a batch share the room for its answer. What finds no room has an error, and keeps its changes.
 #[test]
 fn a_too_large_batch_loses_no_change() {
-    let Some(chain) = chain() else { return };
-    let upstream = Upstream::start(chain);
+    let Some((_, upstream)) = chain() else { return };
     let server = with_short_answers(&upstream);
     let address = server.address();
     let filter = || ask(address, "eth_newBlockFilter", &json!([]))["result"].clone();
@@ -447,7 +439,7 @@ fn a_too_large_batch_loses_no_change() {
 /// node refuses that.
 #[test]
 fn blocks_with_logs_need_one_request_each() {
-    let Some(chain) = chain() else { return };
+    let Some((chain, upstream)) = chain() else { return };
     let mut blocks_of = HashMap::<_, BTreeSet<u64>>::new();
     for log in chain.run.blocks.iter().flat_map(|block| &block.logs) {
         blocks_of.entry(log.log.address).or_default().insert(log.block_number);
@@ -471,7 +463,6 @@ fn blocks_with_logs_need_one_request_each() {
         assert!(fetched >= blocks && kept == 0, "{fetched} of {blocks} fetched, {kept} kept");
         upstream.num_requests() - before
     };
-    let upstream = Upstream::start(chain);
     let found = requests(&upstream);
     assert!(blocks > 50 && found * 4 < blocks * 5, "{found} requests for {blocks} blocks");
     upstream.lie(|method, params, _| {
@@ -485,8 +476,7 @@ fn blocks_with_logs_need_one_request_each() {
 /// The head advances with the upstream's; filters say what is new.
 #[test]
 fn filters_of_a_growing_chain() {
-    let Some(chain) = chain() else { return };
-    let upstream = Upstream::start(chain);
+    let Some((_, upstream)) = chain() else { return };
     upstream.set_head(100);
     let provider = provider(&[&upstream]).build().expect("nodes");
     // Nothing is trusted by silence.
@@ -530,8 +520,7 @@ fn filters_of_a_growing_chain() {
 /// What is on disk is used by the next run, and believed only if its root is right.
 #[test]
 fn blocks_on_disk() {
-    let Some(chain) = chain() else { return };
-    let upstream = Upstream::start(chain);
+    let Some((chain, upstream)) = chain() else { return };
     let folder = Folder::new("store");
     let run = || {
         let builder = endpoint(&[&upstream], chain.run.tip()).limits(forgetful());

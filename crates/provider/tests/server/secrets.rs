@@ -12,9 +12,7 @@ const KEY: &str = "k3yS3cr3tk3yS3cr3t42";
 
 #[test]
 fn the_key_of_a_node_reaches_no_client() {
-    let mut chain = Vec::new();
-    Block::extend(&mut chain, 1, 10);
-    let upstream = Upstream::of(chain);
+    let upstream = Upstream::of(Block::chain(1, 10));
     let url = format!("{}/v2/{KEY}", upstream.url());
     let builder = provider(&[]).url(&url).build().expect("a node").serve();
     let builder = builder.pass_unverified().limits(forgetful()).poll(Duration::from_secs(3600));

@@ -46,15 +46,9 @@ fn calls(upstream: &Upstream) -> Vec<(&'static str, Value)> {
     ]
 }
 
-fn chain() -> Vec<Block> {
-    let mut chain = Vec::new();
-    Block::extend(&mut chain, 1, 100);
-    chain
-}
-
 #[test]
 fn no_call_waits_for_a_limited_node() {
-    let (limited, good) = (Upstream::of(chain()), Upstream::of(chain()));
+    let (limited, good) = (Upstream::of(Block::chain(1, 100)), Upstream::of(Block::chain(1, 100)));
     let server = server([&limited, &good]);
     limited.lie(|_, _, _| Some(Sent::Limited(RETRY_AFTER)));
     limited.take_calls();
@@ -72,7 +66,7 @@ fn no_call_waits_for_a_limited_node() {
 /// The first call costs one timeout, and the others none.
 #[test]
 fn a_hung_node_costs_one_timeout() {
-    let (hung, good) = (Upstream::of(chain()), Upstream::of(chain()));
+    let (hung, good) = (Upstream::of(Block::chain(1, 100)), Upstream::of(Block::chain(1, 100)));
     let server = server([&hung, &good]);
     hung.lie(|_, _, _| {
         loop {

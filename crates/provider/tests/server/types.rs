@@ -313,9 +313,7 @@ fn hashes_of_unknown_types_are_claims() {
 /// into an answer.
 #[test]
 fn a_known_type_is_never_a_claim() {
-    let mut blocks = Vec::new();
-    Block::extend(&mut blocks, 1, 12);
-    let upstream = Upstream::of(blocks);
+    let upstream = Upstream::of(Block::chain(1, 12));
     let server = over(&upstream);
     for lie in ["pretends", "withholds"] {
         upstream.lie(move |method, params, honest| {

@@ -169,9 +169,7 @@ fn logs_of_a_node_are_looked_into() {
 /// A node that invents logs where sound filters rule them out refutes nothing, and is counted.
 #[test]
 fn invented_logs_refute_nothing() {
-    let mut chain = Vec::new();
-    Block::extend(&mut chain, 1, 10);
-    let upstream = Upstream::of(chain);
+    let upstream = Upstream::of(Block::chain(1, 10));
     let absent = Address::repeat_byte(0x5c);
     let mut invented = upstream.blocks()[3].logs[0].clone();
     invented.log.address = absent;
@@ -195,8 +193,7 @@ fn invented_logs_refute_nothing() {
 /// A block that shows it was made up and leaves the chain: the filters are believed again.
 #[test]
 fn a_block_that_left_the_chain_refutes_nothing() {
-    let mut honest = Vec::new();
-    Block::extend(&mut honest, 1, 12);
+    let honest = Block::chain(1, 12);
     let log = Log::new_unchecked(HIDDEN, vec![B256::repeat_byte(1)], Bytes::new());
     let made_up = Block::made_up(honest.get(9), 5, vec![log], Some(&Bloom::ZERO));
     let liar = Upstream::of([&honest[..=9], &[made_up]].concat());

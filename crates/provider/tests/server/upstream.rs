@@ -431,6 +431,13 @@ impl Block {
         Self { hash, header, ommers, ..self.clone() }
     }
 
+    /// Makes up a chain of blocks with two logs each.
+    pub(crate) fn chain(branch: u64, count: u64) -> Vec<Self> {
+        let mut chain = Vec::new();
+        Self::extend(&mut chain, branch, count);
+        chain
+    }
+
     /// Extends a chain by blocks with two logs each.
     pub(crate) fn extend(chain: &mut Vec<Self>, branch: u64, count: u64) {
         for _ in 0..count {

@@ -12,7 +12,7 @@ use chainsieve::btc::bip158::container::{MAGIC, Records};
 use chainsieve::btc::bip158::{Acceptance, BlockFilter, BoundBlock, filter_hash};
 use chainsieve_report::blocks::{SourcedBlock, for_each_block};
 use chainsieve_report::{
-    Exit, Input, Page, Reader, Report, UsageError, count, decode_hex, grouped, named, write,
+    Exit, Input, Page, Reader, Report, UsageError, count, decode_hex, grouped, named, write_hex,
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -191,25 +191,14 @@ fn report(
                         "out": out.as_deref().map(named),
                     });
                     let size = count(bytes.len(), "byte");
-                    page.line(match out {
+                    let place = match out {
                         Some(path) => {
-                            write(
-                                path,
-                                format!("{}\n", hex::encode(bytes)).as_bytes(),
-                                args.overwrite.force,
-                            )?;
-                            format!(
-                                "proof that anyone can verify: {size}, written to {}",
-                                named(path)
-                            )
+                            write_hex(path, &bytes, args.overwrite.force)?;
+                            format!(", written to {}", named(path))
                         }
-                        None => {
-                            format!(
-                                "proof that anyone can verify: {size}; --proof-out writes it \
-                                 to a file"
-                            )
-                        }
-                    });
+                        None => "; --proof-out writes it to a file".into(),
+                    };
+                    page.line(format!("proof that anyone can verify: {size}{place}"));
                 }
                 (None, out) => {
                     json["basis"] = "trusted".into();
@@ -231,9 +220,7 @@ fn report(
             ));
         }
     }
-    json["warnings"] = warnings.clone().into();
-    page.warnings(&warnings);
-    Ok(Report::new(page, json, exit))
+    Ok(Report::new(page, json, exit).with_warnings(warnings))
 }
 
 fn words(verdict: &Verdict) -> String {
@@ -265,18 +252,12 @@ fn words(verdict: &Verdict) -> String {
 fn evidence(evidence: &FilterEvidence) -> String {
     match evidence {
         FilterEvidence::Malformed => "the filter does not have the canonical encoding".into(),
-        FilterEvidence::MissingOutput { transaction, vout } => {
-            format!(
-                "the script of output {vout} of transaction {} is missing",
-                position(transaction)
-            )
+        FilterEvidence::MissingOutput { transaction: of, vout } => {
+            format!("the script of output {vout} of transaction {} is missing", position(of))
         }
-        FilterEvidence::MissingPrevout { spending, vin, .. }
-        | FilterEvidence::MissingWrapped { spending, vin, .. } => {
-            format!(
-                "the script that input {vin} of transaction {} spends is missing",
-                position(spending)
-            )
+        FilterEvidence::MissingPrevout { spending: of, vin, .. }
+        | FilterEvidence::MissingWrapped { spending: of, vin, .. } => {
+            format!("the script that input {vin} of transaction {} spends is missing", position(of))
         }
         FilterEvidence::Unequal { .. } => {
             "the filter has more, fewer or other elements than the block can have".into()
@@ -314,7 +295,6 @@ fn verify_proof(proof: &str, args: &AuditArgs) -> anyhow::Result<Report> {
         "block_hash": proof.block_hash.to_string(),
         "filter_hash": hash.to_string(),
         "reason": reason.as_ref().unwrap_or_else(|why_not| why_not),
-        "warnings": warnings,
     });
     let mut page = Page::default();
     page.heading(match &reason {
@@ -325,7 +305,6 @@ fn verify_proof(proof: &str, args: &AuditArgs) -> anyhow::Result<Report> {
         ("block", proof.block_hash.to_string()),
         ("filter", format!("{}, hash {hash}", count(proof.filter.len(), "byte"))),
     ]);
-    page.warnings(&warnings);
     let exit = if reason.is_ok() { Exit::Yes } else { Exit::Wrong };
-    Ok(Report::new(page, json, exit))
+    Ok(Report::new(page, json, exit).with_warnings(warnings))
 }

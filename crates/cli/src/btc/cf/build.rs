@@ -241,7 +241,6 @@ impl Build {
             "bytes": self.bytes,
             "filter_header": self.filter_header.map(|header| header.to_string()),
             "out": out,
-            "warnings": self.warnings,
         });
         let mut page = Page::default();
         page.line("");
@@ -255,8 +254,7 @@ impl Build {
             fields.push(("written to", out));
         }
         page.fields(fields);
-        page.warnings(&self.warnings);
-        Ok(Report::new(page, json, Exit::Yes).after_lines())
+        Ok(Report::new(page, json, Exit::Yes).with_warnings(self.warnings).after_lines())
     }
 }
 

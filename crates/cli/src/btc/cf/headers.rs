@@ -52,8 +52,7 @@ pub(crate) fn run(args: &VerifyHeadersArgs) -> anyhow::Result<Report> {
         grouped(last)
     );
     let mut warnings = Vec::new();
-    let mut page = Page::default();
-    page.fields(vec![
+    let page = Page::of_fields(vec![
         (
             "filters",
             format!("{}, height {} to {}", grouped(filters), grouped(first), grouped(last)),
@@ -110,10 +109,8 @@ pub(crate) fn run(args: &VerifyHeadersArgs) -> anyhow::Result<Report> {
             "given": given.to_string(),
         })),
         "damage": damage,
-        "warnings": warnings,
     });
-    page.warnings(&warnings);
-    Ok(Report::new(page, json, exit))
+    Ok(Report::new(page, json, exit).with_warnings(warnings))
 }
 
 /// Reads the filter headers of `--headers`, by height.

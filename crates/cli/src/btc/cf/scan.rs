@@ -347,7 +347,6 @@ impl<'a> Look<'a> {
             "unsearched": self.unsearched,
             "seconds": seconds,
             "damage": self.damage,
-            "warnings": self.warnings,
         });
         let mut page = Page::default();
         if self.hits > 0 && !json {
@@ -389,7 +388,6 @@ impl<'a> Look<'a> {
                 .insert(1, ("read again", format!("{times}; {again} matched with added scripts")));
         }
         page.fields(fields);
-        page.warnings(&self.warnings);
         let exit = match self.damage {
             Some(_) => Exit::Failed,
             // A filter header that the user trusts was not compared with any filter, or an added
@@ -399,7 +397,7 @@ impl<'a> Look<'a> {
             }
             None => Exit::from(self.hits > 0),
         };
-        Ok(Report::new(page, record, exit).after_lines())
+        Ok(Report::new(page, record, exit).with_warnings(self.warnings).after_lines())
     }
 }
 

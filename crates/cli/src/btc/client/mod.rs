@@ -9,6 +9,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::client::drive::{Reader, drive};
+use super::client::summary::{grades_in_words, warnings, work_hex};
+use crate::args::cf::HeaderAt;
+use crate::args::client::{PeerArgs, SyncArgs, TrustArgs};
+use crate::args::platform_folder;
+use crate::exit::stop_on_signals;
 use anyhow::{Context as _, anyhow, bail};
 use chainsieve::bitcoin::Network;
 use chainsieve::btc::client::OpenError;
@@ -17,17 +23,7 @@ use chainsieve_client::{
     StorageError, Update,
 };
 use chainsieve_report::args::network_name;
-use chainsieve_report::{Page, Report, UsageError, grouped, named, print_log, shorten};
-use directories::ProjectDirs;
-use serde_json::json;
-
-use super::client::drive::{Reader, drive};
-use super::client::summary::{
-    graded_json, grades_in_words, peers_json, tip_json, warnings, work_hex,
-};
-use crate::args::cf::HeaderAt;
-use crate::args::client::{PeerArgs, SyncArgs, TrustArgs};
-use crate::exit::stop_on_signals;
+use chainsieve_report::{Page, Report, UsageError, named, print_log, shorten};
 
 pub(crate) use watch::watch;
 
@@ -76,35 +72,17 @@ pub(crate) fn sync(args: &SyncArgs) -> anyhow::Result<Report> {
     let client = start(client, &data, network)?;
     let mut disputes = Disputes::default();
     let ended = drive(client, &args.peers, true, &mut disputes)?;
-    let warnings = warnings(&ended, network);
-    let progress = &ended.status.progress;
-    let json = json!({
-        "ended": ended.ending.name(),
-        "network": network_name(network),
-        "tip": tip_json(&ended),
-        "work": work_hex(progress),
-        "headers_only": args.headers_only,
-        "from": ended.status.first,
-        "answered_to": progress.settled_to,
-        "grades": ended.grades.iter().map(graded_json).collect::<Vec<_>>(),
-        "disputes": disputes.0,
-        "false_filters": ended.false_filters.json(),
-        "peers": peers_json(&ended.status.peers),
-        "warnings": warnings,
-    });
-    let tip = progress.tip;
-    let mut page = Page::default();
-    let mut fields = vec![
-        ("ended", ended.ending.name().replace('_', " ")),
-        ("tip", format!("{} at height {}", tip.hash, grouped(tip.height))),
-        ("work", work_hex(progress)),
-    ];
+    let mut json = summary::json(&ended, network);
+    json["headers_only"] = args.headers_only.into();
+    json["from"] = ended.status.first.into();
+    json["disputes"] = disputes.0.as_slice().into();
+    let mut fields = summary::fields(&ended);
+    fields.push(("work", work_hex(&ended.status.progress)));
     fields.extend(grades_in_words(&ended.grades).into_iter().map(|words| ("filters", words)));
     fields.extend(disputes.0.into_iter().map(|text| ("dispute", text)));
     fields.extend(ended.false_filters.texts().map(|text| ("false filter", text)));
-    page.fields(fields);
-    page.warnings(&warnings);
-    Ok(Report::new(page, json, ended.exit()))
+    let report = Report::new(Page::of_fields(fields), json, ended.exit());
+    Ok(report.with_warnings(warnings(&ended, network)))
 }
 
 /// Returns the chain of the network, or the custom signet that the arguments describe.
@@ -174,14 +152,12 @@ fn data_folder(args: &PeerArgs, chain: &NetworkParams) -> anyhow::Result<PathBuf
     if let Some(data) = &args.data {
         return Ok(data.clone());
     }
-    let platform = ProjectDirs::from("", "", "chainsieve");
-    let platform = platform.context("the platform has no data folder: give --data")?;
     let mut name = network_name(chain.network);
     // Custom signets have a folder each, since the client refuses the headers of another signet.
     if chain.magic != chain.network.magic() {
         name = format!("{name}_{}", chain.magic);
     }
-    let data = platform.data_dir().join(name);
+    let data = platform_folder()?.join(name);
     fs::create_dir_all(&data).with_context(|| format!("cannot create {}", data.display()))?;
     Ok(data)
 }

@@ -6,6 +6,7 @@ use chainsieve::bitcoin::{Network, Work};
 use chainsieve::btc::bip157::FalseFilter;
 use chainsieve::btc::peer::{Grade, service_names};
 use chainsieve_client::{Finding, Graded, PeerStatus, Progress};
+use chainsieve_report::args::network_name;
 use chainsieve_report::{count, grouped};
 use serde_json::{Value, json};
 
@@ -30,10 +31,29 @@ pub(super) fn grades_in_words(runs: &[Graded]) -> Vec<String> {
     counts.into_iter().map(words).collect()
 }
 
-/// Returns the tip and its time, in JSON.
-pub(super) fn tip_json(ended: &Ended) -> Value {
+/// Returns what the reports of both commands have, in JSON.
+pub(super) fn json(ended: &Ended, network: Network) -> Value {
+    let progress = &ended.status.progress;
+    let tip = progress.tip;
+    json!({
+        "ended": ended.ending.name(),
+        "network": network_name(network),
+        "tip": {"height": tip.height, "block": tip.hash.to_string(), "time": ended.time},
+        "work": work_hex(progress),
+        "answered_to": progress.settled_to,
+        "grades": ended.grades.iter().map(graded_json).collect::<Vec<_>>(),
+        "false_filters": ended.false_filters.json(),
+        "peers": peers_json(&ended.status.peers),
+    })
+}
+
+/// Returns the first fields of the reports of both commands.
+pub(super) fn fields(ended: &Ended) -> Vec<(&'static str, String)> {
     let tip = ended.status.progress.tip;
-    json!({"height": tip.height, "block": tip.hash.to_string(), "time": ended.time})
+    vec![
+        ("ended", ended.ending.name().replace('_', " ")),
+        ("tip", format!("{} at height {}", tip.hash, grouped(tip.height))),
+    ]
 }
 
 /// Returns the work of the chain as 64 hex digits, big-endian, as nodes print it.
@@ -86,7 +106,7 @@ pub(super) fn warnings(ended: &Ended, network: Network) -> Vec<String> {
 }
 
 /// Returns all addresses that the client dialled, with their states, in JSON.
-pub(super) fn peers_json(peers: &[PeerStatus]) -> Value {
+fn peers_json(peers: &[PeerStatus]) -> Value {
     let peers = peers.iter().map(|peer| {
         let claims = peer.claims.as_ref();
         json!({

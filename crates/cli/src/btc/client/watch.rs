@@ -4,20 +4,17 @@ use std::collections::HashSet;
 use std::fs::{self, DirEntry};
 use std::path::Path;
 
-use anyhow::bail;
-use chainsieve_client::{Birthday, History, Item, Protocol, Wallet, WalletId};
-use chainsieve_report::args::network_name;
-use chainsieve_report::{Exit, Page, Reader, Report, UsageError, count, grouped, print_note};
-use serde_json::{Value, json};
-
 use super::drive::{Ended, drive};
 use super::lines::Printer;
-use super::summary::{graded_json, grades_in_words, peers_json, tip_json, warnings, work_hex};
+use super::summary::{self, grades_in_words, warnings};
 use super::{birthday_name, builder, chain, data_folder, start, trusting};
 use crate::args::WatchArgs;
 use crate::args::client::WatchLiveArgs;
 use crate::btc::watch::{Kind, Watched, read_items};
 use crate::exit::stop_on_signals;
+use anyhow::bail;
+use chainsieve_client::{Birthday, History, Item, Protocol, Wallet, WalletId};
+use chainsieve_report::{Exit, Page, Reader, Report, UsageError, count, grouped, print_note};
 
 /// A run of `watch`.
 #[derive(Debug, Clone, Copy)]
@@ -118,9 +115,8 @@ impl Job<'_> {
             Exit::Yes if beyond.is_some() => Exit::Undecided,
             exit => exit,
         };
-        let fields = [
-            ("ended", ended.ending.name().replace('_', " ")),
-            ("tip", format!("{} at height {}", tip.hash, grouped(tip.height))),
+        let mut fields = summary::fields(ended);
+        fields.extend([
             (
                 "answered to",
                 progress.settled_to.map_or("nothing".into(), |height| {
@@ -138,33 +134,16 @@ impl Job<'_> {
                     grouped(printer.withdrawn)
                 ),
             ),
-        ];
-        let grades = grades_in_words(&ended.grades).into_iter().map(|words| ("grades", words));
-        let mut page = Page::default();
-        page.fields(fields.into_iter().chain(grades).collect());
-        page.warnings(&warnings);
-        let json = self.end_json(ended, printer, &warnings);
-        Report::new(page, json, exit).after_lines()
-    }
-
-    fn end_json(&self, ended: &Ended, printer: &Printer, warnings: &[String]) -> Value {
-        let progress = &ended.status.progress;
-        json!({
-            "ended": ended.ending.name(),
-            "network": network_name(self.args.watch.network),
-            "protocol": self.args.protocol.name(),
-            "tip": tip_json(ended),
-            "work": work_hex(progress),
-            "birthday": ended.status.first,
-            "answered_to": progress.settled_to,
-            "grades": ended.grades.iter().map(graded_json).collect::<Vec<_>>(),
-            "hits": printer.hits,
-            "again": printer.again,
-            "withdrawn": printer.withdrawn,
-            "false_filters": ended.false_filters.json(),
-            "peers": peers_json(&ended.status.peers),
-            "warnings": warnings,
-        })
+        ]);
+        fields.extend(grades_in_words(&ended.grades).into_iter().map(|words| ("grades", words)));
+        let mut json = summary::json(ended, self.args.watch.network);
+        json["protocol"] = self.args.protocol.name().into();
+        json["birthday"] = ended.status.first.into();
+        json["hits"] = printer.hits.into();
+        json["again"] = printer.again.into();
+        json["withdrawn"] = printer.withdrawn.into();
+        let report = Report::new(Page::of_fields(fields), json, exit);
+        report.with_warnings(warnings).after_lines()
     }
 }
 

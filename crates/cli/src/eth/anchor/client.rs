@@ -3,18 +3,18 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{anyhow, bail};
 use chainsieve::eth::anchor::network::Network;
 use chainsieve::eth::anchor::sync_committee::{
-    Anchor, BoundExecution, Checkpoint, Evidence, ExecutionHeader, LightClient, Participation,
+    Anchor, BoundExecution, Checkpoint, Evidence, LightClient, Participation,
 };
 use chainsieve_provider::{BeaconBuilder, BeaconClient, BeaconError, BeaconRound, Note, Stop};
 use chainsieve_report::calendar::Utc;
 use chainsieve_report::{Exit, UsageError, count, float, grouped, named, print_note};
-use directories::ProjectDirs;
 use serde_json::{Value, json};
 
 use crate::args::eth::BeaconArgs;
+use crate::args::platform_folder;
 use crate::eth::Bar;
 use crate::eth::header::decimal;
 
@@ -27,11 +27,9 @@ pub(super) fn data_folder(data: Option<&PathBuf>, network: &Network) -> anyhow::
     if let Some(data) = data {
         return Ok(data.clone());
     }
-    let platform = ProjectDirs::from("", "", "chainsieve");
-    let platform = platform.context("the platform has no data folder: give --data")?;
     // A network of a file may have any name, but not the name of a path elsewhere.
     let name: String = network.name().chars().filter(char::is_ascii_alphanumeric).collect();
-    Ok(platform.data_dir().join(format!("beacon-{name}")))
+    Ok(platform_folder()?.join(format!("beacon-{name}")))
 }
 
 /// Returns the light client of the arguments, with progress and notes on standard error. Without a
@@ -208,11 +206,6 @@ pub(super) fn line(anchor: &Anchor, network: &Network) -> String {
     format!("{time}: {block}, {}", anchor.evidence)
 }
 
-/// Returns how many beacon nodes answered.
-pub(super) fn answered(round: &BeaconRound, asked: usize) -> String {
-    format!("{} of {}", round.answered, count(asked, "beacon node"))
-}
-
 /// What no sync committee proves.
 pub(super) const NOT_PROVEN: &str = "\
 full consensus: no attestations were counted, and members of a sync committee are not slashed for a \
@@ -272,26 +265,33 @@ fn evidence_of(evidence: Evidence) -> (&'static str, Option<Participation>) {
     }
 }
 
+/// Members of an execution header that are written as the library writes them.
+const SAME: [&str; 10] = [
+    "parent_hash",
+    "timestamp",
+    "state_root",
+    "receipts_root",
+    "fee_recipient",
+    "gas_limit",
+    "gas_used",
+    "prev_randao",
+    "extra_data",
+    "logs_bloom",
+];
+
 fn execution(execution: &BoundExecution) -> Value {
     let Some(hash) = execution.bound_hash() else { return Value::Null };
-    let header = execution.header();
-    let of = |value: fn(&ExecutionHeader) -> Value| header.map_or(Value::Null, value);
-    json!({
-        "number": of(|header| json!(header.block_number)),
+    let header = json!(execution.header());
+    let mut json = json!({
+        "number": header["block_number"],
         "hash": hash,
         "lags": execution.lags(),
-        "parent_hash": of(|header| json!(header.parent_hash)),
-        "timestamp": of(|header| json!(header.timestamp)),
-        "state_root": of(|header| json!(header.state_root)),
-        "receipts_root": of(|header| json!(header.receipts_root)),
-        "fee_recipient": of(|header| json!(header.fee_recipient)),
-        "gas_limit": of(|header| json!(header.gas_limit)),
-        "gas_used": of(|header| json!(header.gas_used)),
-        "base_fee_per_gas": of(|header| decimal(header.base_fee_per_gas)),
-        "prev_randao": of(|header| json!(header.prev_randao)),
-        "extra_data": of(|header| json!(header.extra_data)),
-        "logs_bloom": of(|header| json!(header.logs_bloom)),
-    })
+        "base_fee_per_gas": execution.header().map(|header| decimal(header.base_fee_per_gas)),
+    });
+    for name in SAME {
+        json[name] = header[name].clone();
+    }
+    json
 }
 
 /// Returns the warning about a checkpoint that is too old.

@@ -130,26 +130,22 @@ fn link(
     if !args.archive.is_empty() {
         options.proofs = Some(&mut find);
     }
-    let undecided = |why: String| Verdict {
-        exit: Exit::Undecided,
-        why: Some(why),
-        number: Some(number),
-        shown: None,
-        links: None,
-    };
-    match beacon.link(number, options) {
+    let linked = beacon.link(number, options);
+    let number = Some(number);
+    let why = match linked {
         Ok((shown, linked)) => {
-            let (exit, why) = (Exit::Yes, None);
-            Ok(Verdict { exit, why, number: Some(number), shown: Some(shown), links: Some(linked) })
+            let (shown, links) = (Some(shown), Some(linked));
+            return Ok(Verdict { exit: Exit::Yes, why: None, number, shown, links });
         }
         Err(error @ BeaconError::TooManyHeaders { .. }) => {
-            Ok(undecided(format!("{error}: --max-headers raises it")))
+            format!("{error}: --max-headers raises it")
         }
         Err(error @ (BeaconError::NotFinal { .. } | BeaconError::Unreachable { .. })) => {
-            Ok(undecided(error.to_string()))
+            error.to_string()
         }
-        Err(error) => Err(in_words(error)),
-    }
+        Err(error) => return Err(in_words(error)),
+    };
+    Ok(Verdict { exit: Exit::Undecided, why: Some(why), number, shown: None, links: None })
 }
 
 /// Offers what ere archives have for a block, until the right header and proof are accepted.
@@ -241,11 +237,7 @@ fn report(
     let now = super::now(None)?;
     let mut warnings = client::warnings(client, now);
     warnings.extend(failures);
-    let status = match verdict.exit {
-        Exit::Yes => "proven",
-        Exit::Wrong => "wrong",
-        _ => "undecided",
-    };
+    let status = verdict.exit.verdict("proven");
     let mut page = Page::default();
     page.heading(match (&verdict.why, verdict.number) {
         (Some(why), _) => format!("{status}: {why}"),
@@ -276,7 +268,6 @@ fn report(
     page.line("");
     page.line("The light client:");
     page.fields(client::fields(client));
-    page.warnings(&warnings);
     let mut json = json!({
         "status": status,
         "why": verdict.why,
@@ -293,6 +284,5 @@ fn report(
     {
         own.extend(members);
     }
-    json["warnings"] = json!(warnings);
-    Ok(Report::new(page, json, verdict.exit))
+    Ok(Report::new(page, json, verdict.exit).with_warnings(warnings))
 }

@@ -5,10 +5,10 @@ use std::path::Path;
 use anyhow::Context as _;
 use chainsieve::eth::anchor::sync_committee::LightClient;
 use chainsieve_provider::{BeaconClient, BeaconRound};
-use chainsieve_report::{Exit, Lines, Page, Report, json_line};
-use serde_json::{Value, json};
+use chainsieve_report::{Exit, Lines, Page, Report, count, json_line};
+use serde_json::json;
 
-use super::client::{self, anchor_json, answered, builder, data_folder, in_words};
+use super::client::{self, anchor_json, builder, data_folder, in_words};
 use crate::args::eth::SyncAnchorArgs;
 use crate::exit::stop_on_signals;
 
@@ -16,8 +16,7 @@ pub(super) fn run(args: &SyncAnchorArgs, json: bool) -> anyhow::Result<Report> {
     let network = super::network(&args.beacon.network)?;
     let folder = data_folder(args.beacon.data.as_ref(), &network)?;
     if args.beacon.beacon.is_empty() {
-        let (page, json) = show(&client::stored(&folder, network)?)?;
-        return Ok(in_folder(page, json, &folder));
+        return Ok(in_folder(summary(&client::stored(&folder, network)?, None, false)?, &folder));
     }
     let stop = stop_on_signals()?;
     let limits = (args.limits.timeout, args.limits.retries);
@@ -33,56 +32,44 @@ pub(super) fn run(args: &SyncAnchorArgs, json: bool) -> anyhow::Result<Report> {
         return watch(&beacon, args, json);
     }
     let round = client::sync(&beacon)?;
-    let (page, json) = summary(&beacon, &round, args)?;
-    Ok(in_folder(page, json, &folder))
+    let client = beacon.light_client().context("no light client")?;
+    Ok(in_folder(summary(&client, Some((&beacon, &round)), args.optimistic)?, &folder))
 }
 
-/// Returns the report of a light client that is kept in a folder.
-fn in_folder(mut page: Page, mut json: Value, folder: &Path) -> Report {
+/// Adds the folder in which a light client is kept to its report.
+fn in_folder(report: Report, folder: &Path) -> Report {
+    let (mut page, mut json, exit) = report.into_parts();
     page.fields(vec![("folder", folder.display().to_string())]);
     json["folder"] = json!(folder);
-    Report::new(page, json, Exit::Yes)
+    Report::new(page, json, exit)
 }
 
-/// Returns a stored light client, without any request.
-fn show(client: &LightClient) -> anyhow::Result<(Page, Value)> {
-    let now = super::now(None)?;
-    let warnings = client::warnings(client, now);
-    let mut json = client::json(client, now);
-    json["warnings"] = json!(warnings);
-    let mut page = Page::default();
-    page.fields(client::fields(client));
-    page.warnings(&warnings);
-    Ok((page, json))
-}
-
+/// Returns the report of a light client, and of the round in which the beacon nodes were asked.
 fn summary(
-    beacon: &BeaconClient,
-    round: &BeaconRound,
-    args: &SyncAnchorArgs,
-) -> anyhow::Result<(Page, Value)> {
-    let client = beacon.light_client().context("no light client")?;
+    client: &LightClient,
+    round: Option<(&BeaconClient, &BeaconRound)>,
+    is_optimistic: bool,
+) -> anyhow::Result<Report> {
     let now = super::now(None)?;
-    let asked = beacon.servers().len();
-    let mut warnings = client::warnings(&client, now);
-    warnings.extend(round.failures.iter().map(ToString::to_string));
-    let mut json = client::json(&client, now);
-    json["servers"] = json!({ "asked": asked, "answered": round.answered });
-    let failures = round.failures.iter().map(|failure| {
-        json!({ "server": failure.server, "proven": failure.is_proven, "why": failure.why })
-    });
-    json["failures"] = failures.collect();
-    json["warnings"] = json!(warnings);
-    let mut page = Page::default();
-    let mut fields = client::fields(&client);
-    if args.optimistic {
-        json["optimistic"] = anchor_json(&round.optimistic, true);
-        fields.push(("newest signed", client::line(&round.optimistic, client.network())));
+    let mut warnings = client::warnings(client, now);
+    let mut json = client::json(client, now);
+    let mut fields = client::fields(client);
+    if let Some((beacon, round)) = round {
+        let asked = beacon.servers().len();
+        warnings.extend(round.failures.iter().map(ToString::to_string));
+        json["servers"] = json!({ "asked": asked, "answered": round.answered });
+        let failures = round.failures.iter().map(|failure| {
+            json!({ "server": failure.server, "proven": failure.is_proven, "why": failure.why })
+        });
+        json["failures"] = failures.collect();
+        if is_optimistic {
+            json["optimistic"] = anchor_json(&round.optimistic, true);
+            fields.push(("newest signed", client::line(&round.optimistic, client.network())));
+        }
+        let of = count(asked, "beacon node");
+        fields.push(("answered", format!("{} of {of}", round.answered)));
     }
-    fields.push(("answered", answered(round, asked)));
-    page.fields(fields);
-    page.warnings(&warnings);
-    Ok((page, json))
+    Ok(Report::new(Page::of_fields(fields), json, Exit::Yes).with_warnings(warnings))
 }
 
 /// Prints a line for each newer block, until the command is stopped.
@@ -102,20 +89,19 @@ fn watch(beacon: &BeaconClient, args: &SyncAnchorArgs, json: bool) -> anyhow::Re
             return;
         }
         last = Some(newest.root);
-        printed = summary(beacon, round, args).and_then(|(_, members)| {
-            let client = beacon.light_client().context("no light client")?;
+        printed = beacon.light_client().context("no light client").and_then(|client| {
             let text = if json {
-                json_line(kind, members)
+                let report = summary(&client, Some((beacon, round)), args.optimistic)?;
+                json_line(kind, report.into_parts().1)
             } else {
                 format!("{}\n", client::line(newest, client.network()))
             };
-            lines.print(&text)?;
-            Ok(())
+            Ok(lines.print(&text)?)
         });
     });
     watched.map_err(in_words)?;
     printed?;
     let round = latest.context("stopped before a beacon node answered")?;
-    let (page, json) = summary(beacon, &round, args)?;
-    Ok(Report::new(page, json, Exit::Yes).after_lines())
+    let client = beacon.light_client().context("no light client")?;
+    Ok(summary(&client, Some((beacon, &round)), args.optimistic)?.after_lines())
 }

@@ -11,8 +11,8 @@ use chainsieve::eth::anchor::sync_committee::{
 };
 use chainsieve_report::calendar::Utc;
 use chainsieve_report::{Exit, Page, Reader, Report, as_text, grouped};
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::client::{NOT_PROVEN, age, anchor_fields, anchor_json, stale};
@@ -58,16 +58,13 @@ fn judge(
     let results = objects
         .iter()
         .map(|found| match (&found.object, &mut client) {
-            (Object::Bootstrap(bootstrap), Ok(_)) => Outcome::Accepted(Brought {
-                committee_period: Some(network.period_of_slot(bootstrap.header.beacon.slot)),
-                ..Brought::default()
-            }),
-            (Object::Bootstrap(_), Err(error)) if error.is_about_progress() => {
-                Outcome::Undecided(error.to_string())
+            (Object::Bootstrap(bootstrap), Ok(_)) => {
+                let period = network.period_of_slot(bootstrap.header.beacon.slot);
+                Outcome { committee_period: Some(period), ..Outcome::new(Ruling::Accepted, None) }
             }
-            (Object::Bootstrap(_), Err(error)) => Outcome::Refused(error.to_string()),
+            (Object::Bootstrap(_), Err(error)) => Outcome::of(error),
             (Object::Update(_, update), Ok(client)) => apply(client, update, now),
-            (Object::Update(..), Err(_)) => Outcome::Unchecked,
+            (Object::Update(..), Err(_)) => Outcome::new(Ruling::Unchecked, None),
         })
         .collect();
     (client.ok(), results)
@@ -76,7 +73,7 @@ fn judge(
 fn apply(client: &mut LightClient, update: &Update, now: Duration) -> Outcome {
     match client.handle(Event::Update(update), now) {
         Ok(actions) => {
-            let mut brought = Brought::default();
+            let mut brought = Outcome::new(Ruling::Accepted, None);
             for action in actions {
                 match action {
                     Action::Finalized(anchor) => brought.finalized_slot = Some(anchor.beacon.slot),
@@ -87,74 +84,59 @@ fn apply(client: &mut LightClient, update: &Update, now: Duration) -> Outcome {
                     _ => {}
                 }
             }
-            Outcome::Accepted(brought)
+            brought
         }
-        Err(error @ LightClientError::NotNewer { .. }) => Outcome::Older(error.to_string()),
-        // An honest server may have sent it, for example for another clock.
-        Err(error) if error.is_about_progress() => Outcome::Undecided(error.to_string()),
-        Err(error) => Outcome::Refused(error.to_string()),
+        Err(error) => Outcome::of(&error),
     }
 }
 
-/// The result for one object.
-#[derive(Debug)]
-enum Outcome {
-    Accepted(Brought),
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Ruling {
+    Accepted,
     /// What the update brings was known before, so its signature was not checked.
-    Older(String),
+    Older,
     /// The object may be valid: a committee is unknown, or it is of the future.
-    Undecided(String),
-    Refused(String),
+    Undecided,
+    Refused,
     /// The bootstrap was refused, so nothing is known by which to check the object.
     Unchecked,
 }
 
-/// What an object added to the facts that are known.
-#[derive(Debug, Default)]
-struct Brought {
+/// The result for one object, and what it added to the facts that are known.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    result: Ruling,
     finalized_slot: Option<u64>,
     optimistic_slot: Option<u64>,
     committee_period: Option<u64>,
+    why: Option<String>,
 }
 
 impl Outcome {
-    const fn name(&self) -> &'static str {
-        match self {
-            Self::Accepted(_) => "accepted",
-            Self::Older(_) => "older",
-            Self::Undecided(_) => "undecided",
-            Self::Refused(_) => "refused",
-            Self::Unchecked => "unchecked",
-        }
+    const fn new(result: Ruling, why: Option<String>) -> Self {
+        Self { result, finalized_slot: None, optimistic_slot: None, committee_period: None, why }
     }
 
-    fn why(&self) -> Option<&str> {
-        match self {
-            Self::Accepted(_) | Self::Unchecked => None,
-            Self::Older(why) | Self::Undecided(why) | Self::Refused(why) => Some(why),
-        }
-    }
-
-    const fn brought(&self) -> Option<&Brought> {
-        match self {
-            Self::Accepted(brought) => Some(brought),
-            _ => None,
-        }
+    fn of(error: &LightClientError) -> Self {
+        let result = match error {
+            LightClientError::NotNewer { .. } => Ruling::Older,
+            // An honest server may have sent it, for example for another clock.
+            error if error.is_about_progress() => Ruling::Undecided,
+            _ => Ruling::Refused,
+        };
+        Self::new(result, Some(error.to_string()))
     }
 
     fn words(&self) -> String {
-        match self {
-            Self::Accepted(brought) => brought.words(),
-            Self::Older(why) => format!("not needed: {why}"),
-            Self::Undecided(why) => format!("undecided: {why}"),
-            Self::Refused(why) => format!("refused: {why}"),
-            Self::Unchecked => "not checked".into(),
+        let why = self.why.as_deref().unwrap_or_default();
+        match self.result {
+            Ruling::Accepted => {}
+            Ruling::Older => return format!("not needed: {why}"),
+            Ruling::Undecided => return format!("undecided: {why}"),
+            Ruling::Refused => return format!("refused: {why}"),
+            Ruling::Unchecked => return "not checked".into(),
         }
-    }
-}
-
-impl Brought {
-    fn words(&self) -> String {
         let facts = [
             ("finalised slot", self.finalized_slot),
             ("signed slot", self.optimistic_slot),
@@ -186,17 +168,17 @@ impl Verified<'_> {
         if let Some(checkpoint) = self.checkpoint().filter(Checkpoint::is_stale) {
             warnings.push(stale(&checkpoint));
         }
-        let json = self.json(exit, why.as_deref(), &warnings);
-        Report::new(self.page(exit, why.as_deref(), &warnings), json, exit)
+        let (page, json) = (self.page(exit, why.as_deref()), self.json(exit, why.as_deref()));
+        Report::new(page, json, exit).with_warnings(warnings)
     }
 
     /// Returns the exit code, and the reason if the verdict is not `proven`.
     fn verdict(&self) -> (Exit, Option<String>) {
-        let find = |is: fn(&Outcome) -> bool| {
-            let (found, outcome) = self.judged.iter().find(|(_, outcome)| is(outcome))?;
-            Some(format!("{}: {}", found.name(), outcome.why()?))
+        let find = |result| {
+            let (found, outcome) = self.judged.iter().find(|(_, found)| found.result == result)?;
+            Some(format!("{}: {}", found.name(), outcome.why.as_ref()?))
         };
-        if let Some(why) = find(|outcome| matches!(outcome, Outcome::Refused(_))) {
+        if let Some(why) = find(Ruling::Refused) {
             let why = match (&self.client, self.is_given) {
                 // Under a root that nobody vouches for, either of the two may be the false one.
                 (Some(_), false) => format!("{why}; it, or the bootstrap, is false"),
@@ -209,7 +191,7 @@ impl Verified<'_> {
                 "without --checkpoint, the bootstrap's own root was taken, which proves nothing";
             return (Exit::Undecided, Some(why.into()));
         }
-        if let Some(why) = find(|outcome| matches!(outcome, Outcome::Undecided(_))) {
+        if let Some(why) = find(Ruling::Undecided) {
             return (Exit::Undecided, Some(why));
         }
         let bound = self.client.as_ref().map(|client| client.finalized().execution.bound_hash());
@@ -238,7 +220,7 @@ impl Verified<'_> {
         Some(period + u64::from(client.is_next_committee_known()))
     }
 
-    fn page(&self, exit: Exit, why: Option<&str>, warnings: &[String]) -> Page {
+    fn page(&self, exit: Exit, why: Option<&str>) -> Page {
         let mut page = Page::default();
         page.heading(match (why, &self.client) {
             (Some(why), _) if exit == Exit::Wrong => format!("wrong: {why}"),
@@ -267,10 +249,7 @@ impl Verified<'_> {
         page.line("");
         let head = vec!["object", "file", "slot", "signed in", "by", "result"];
         page.table(head, self.judged.iter().map(|(found, outcome)| row(found, outcome)).collect());
-        let Some(client) = &self.client else {
-            page.warnings(warnings);
-            return page;
-        };
+        let Some(client) = &self.client else { return page };
         page.line("");
         page.heading("The newest finalised block");
         page.fields(anchor_fields(client.finalized(), self.is_given));
@@ -281,20 +260,15 @@ impl Verified<'_> {
         }
         page.line("");
         page.line(format!("Not proven: {NOT_PROVEN}."));
-        page.warnings(warnings);
         page
     }
 
-    fn json(&self, exit: Exit, why: Option<&str>, warnings: &[String]) -> Value {
+    fn json(&self, exit: Exit, why: Option<&str>) -> Value {
         let checkpoint = self.checkpoint();
         let time = |slot| self.network.time_of_slot(slot).as_secs();
         let json = |anchor: &Anchor| anchor_json(anchor, self.is_given);
         json!({
-            "status": match exit {
-                Exit::Yes => "proven",
-                Exit::Wrong => "wrong",
-                _ => "undecided",
-            },
+            "status": exit.verdict("proven"),
             "why": why,
             "network": self.network.name(),
             "at": self.now.as_secs(),
@@ -312,14 +286,12 @@ impl Verified<'_> {
             "optimistic": self.optimistic().map(json),
             "committee_period": self.committee_period(),
             "not_proven": NOT_PROVEN,
-            "warnings": warnings,
         })
     }
 
     fn object_json(&self, (found, outcome): &(&Found, Outcome)) -> Value {
         let update = update(found);
         let participation = update.map(|update| update.aggregate.participation());
-        let brought = outcome.brought();
         json!({
             "file": found.source,
             "index": found.index,
@@ -329,11 +301,11 @@ impl Verified<'_> {
             "signature_slot": update.map(|update| update.signature_slot),
             "signed": participation.map(|by| by.signed),
             "of": participation.map(|by| by.of),
-            "result": outcome.name(),
-            "finalized_slot": brought.and_then(|brought| brought.finalized_slot),
-            "optimistic_slot": brought.and_then(|brought| brought.optimistic_slot),
-            "committee_period": brought.and_then(|brought| brought.committee_period),
-            "why": outcome.why(),
+            "result": outcome.result,
+            "finalized_slot": outcome.finalized_slot,
+            "optimistic_slot": outcome.optimistic_slot,
+            "committee_period": outcome.committee_period,
+            "why": outcome.why,
         })
     }
 }

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
+use crate::args::eth::AuditArgs;
 use crate::eth::receipts::{self, Whose};
 
 /// Maximum size of a block body in bytes; without blobs, real bodies have a few megabytes.
@@ -125,9 +126,43 @@ pub(crate) fn read_wanted(
     Ok((wanted, left_out))
 }
 
+/// Gives audits of one chain the evidence in the files of the arguments. Returns the receipts that are to be
+/// embedded in a certificate, and warnings.
+pub(super) fn feed<'a, 'l>(
+    audits: &mut [Audit<'a>],
+    chain: &'a LinkedHeaders,
+    answers: impl IntoIterator<Item = &'l LocatedLog>,
+    args: &AuditArgs,
+) -> anyhow::Result<(Vec<(B256, BlockReceipts)>, Vec<String>)> {
+    let on_chain = |log: &&LocatedLog| {
+        chain.block(log.block_number).is_some_and(|block| block.hash == log.block_hash)
+    };
+    let answered = answers.into_iter().filter(on_chain);
+    let mut feed = Feed {
+        missing: Missing::of(audits, chain),
+        answered: answered.map(|log| (log.block_number, log.block_hash)).collect(),
+        kept: args.embed.then(Vec::new),
+        warnings: Vec::new(),
+        audits,
+    };
+    let left_out = receipts::read_all(&args.receipts, &mut |whose, place, read| {
+        if feed.missing.wants(feed.audits, whose) {
+            feed.take(whose, &place, &read()?);
+        }
+        Ok(())
+    })?;
+    feed.warnings.extend(left_out);
+    for path in &args.transactions {
+        let name = || format!("transactions, {}", named(path));
+        feed.bodies(Source::file(path).with_context(name)?).with_context(name)?;
+    }
+    feed.warnings.extend(feed.missing.warning(feed.audits));
+    Ok((feed.kept.unwrap_or_default(), feed.warnings))
+}
+
 /// Gives evidence to audits of one chain, and collects warnings. Each file is read once, because a pipe cannot be
 /// read again.
-pub(crate) struct Feed<'a, 'b> {
+struct Feed<'a, 'b> {
     audits: &'b mut [Audit<'a>],
     missing: Missing<'a>,
     /// The hashes of blocks with logs in an answer, by number.
@@ -137,47 +172,7 @@ pub(crate) struct Feed<'a, 'b> {
     warnings: Vec<String>,
 }
 
-impl<'a, 'b> Feed<'a, 'b> {
-    pub(crate) fn new<'l>(
-        audits: &'b mut [Audit<'a>],
-        chain: &'a LinkedHeaders,
-        answers: impl IntoIterator<Item = &'l LocatedLog>,
-        keep: bool,
-    ) -> Self {
-        let on_chain = |log: &&LocatedLog| {
-            chain.block(log.block_number).is_some_and(|block| block.hash == log.block_hash)
-        };
-        let answered = answers.into_iter().filter(on_chain);
-        Self {
-            missing: Missing::of(audits, chain),
-            answered: answered.map(|log| (log.block_number, log.block_hash)).collect(),
-            kept: keep.then(Vec::new),
-            warnings: Vec::new(),
-            audits,
-        }
-    }
-
-    /// Reads receipts from files, folders and archives.
-    pub(crate) fn receipts(&mut self, paths: &[PathBuf]) -> anyhow::Result<()> {
-        let left_out = receipts::read_all(paths, &mut |whose, place, read| {
-            if self.missing.wants(self.audits, whose) {
-                self.take(whose, &place, &read()?);
-            }
-            Ok(())
-        })?;
-        self.warnings.extend(left_out);
-        Ok(())
-    }
-
-    /// Reads the transactions of blocks from archives.
-    pub(crate) fn transactions(&mut self, paths: &[PathBuf]) -> anyhow::Result<()> {
-        for path in paths {
-            let name = || format!("transactions, {}", named(path));
-            self.bodies(Source::file(path).with_context(name)?).with_context(name)?;
-        }
-        Ok(())
-    }
-
+impl Feed<'_, '_> {
     fn bodies(&mut self, mut source: Source) -> anyhow::Result<()> {
         if source.input.format()? != FileFormat::Era {
             bail!("the file is neither an era1 nor an ere archive");
@@ -196,12 +191,6 @@ impl<'a, 'b> Feed<'a, 'b> {
             }
         }
         Ok(())
-    }
-
-    /// Returns the receipts that were kept, and the warnings.
-    pub(crate) fn end(mut self) -> (Vec<(B256, BlockReceipts)>, Vec<String>) {
-        self.warnings.extend(self.missing.warning(self.audits));
-        (self.kept.unwrap_or_default(), self.warnings)
     }
 
     fn take(&mut self, whose: Whose, place: &str, receipts: &BlockReceipts) {

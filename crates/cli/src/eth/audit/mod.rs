@@ -9,19 +9,19 @@ use std::path::Path;
 use anyhow::Context as _;
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::audit::{Audit, AuditQuestion, AuditReport, Status};
-use chainsieve::eth::certificate::{Certificate, CertificateError};
+use chainsieve::eth::certificate::Certificate;
 use chainsieve::eth::header::{BlockRef, HeaderView, LinkedHeaders};
 use chainsieve::eth::log::{Difference, LocatedLog};
 use chainsieve::eth::log_query::{Heads, LogQuery, ResolvedBlocks};
 use chainsieve::eth::receipts::BlockReceipts;
-use chainsieve_provider::{Beside, FetchedAnswers, Provider, Stop, Tip, Trust, Warning};
+use chainsieve_provider::{Beside, FetchedAnswers, Provider, Stop, Tip, Trust};
 use chainsieve_report::{Exit, Page, Report, count, grouped, write};
-use evidence::{Feed, read_logs};
+use evidence::{feed, read_logs};
 use serde_json::{Value, json};
 
 use super::anchor::Trusted;
 use super::headers::Headers;
-use super::{builder, in_words_of_the_command, query, words_of};
+use super::{builder, in_words_of_the_command, query, words_of, words_of_all};
 use crate::args::eth::{AuditArgs, HeaderFormat, QueryArgs};
 use show::{Answered, LISTED, ROWS, Shown};
 
@@ -50,21 +50,11 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
     };
     let mut audit = Audit::new(question, &logs)?;
     let audits = std::slice::from_mut(&mut audit);
-    let mut feed = Feed::new(audits, &chain, &logs, args.embed);
-    feed.receipts(&args.receipts)?;
-    feed.transactions(&args.transactions)?;
-    let (kept, mut warnings) = feed.end();
+    let (kept, mut warnings) = feed(audits, &chain, &logs, args)?;
     let wanted: Vec<BlockRef> = audit.open().collect();
-    if let Some(path) = &args.wanted {
-        write_wanted(path, &wanted, args.overwrite.force)?;
-    }
+    write_wanted(args, &wanted)?;
     let report = audit.finish();
-    let mut certificate = None;
-    if let Some(path) = &args.certificate {
-        let issued = Certificate::from_report(&question, &report, &logs);
-        certificate =
-            issue((path, args.overwrite.force), issued, &report, (&rlp, &kept), &mut warnings)?;
-    }
+    let certificate = issue(args, &question, (&report, &logs), (&rlp, &kept), &mut warnings)?;
     let shown = Shown {
         report: &report,
         question: &question,
@@ -77,34 +67,43 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
     Ok(shown.report())
 }
 
-/// Writes the blocks whose receipts are missing, one per line.
-fn write_wanted(path: &Path, wanted: &[BlockRef], force: bool) -> anyhow::Result<()> {
+/// Writes the blocks whose receipts are missing, one per line, if a file for them is given.
+fn write_wanted(args: &AuditArgs, wanted: &[BlockRef]) -> anyhow::Result<()> {
+    let Some(path) = &args.wanted else { return Ok(()) };
     let mut text = String::new();
     for BlockRef { number, hash } in wanted {
         writeln!(text, "{number} {hash}")?;
     }
-    write(path, text.as_bytes(), force)
+    write(path, text.as_bytes(), args.overwrite.force)
 }
 
-/// Writes a certificate with the given headers and receipts; returns its path.
+/// Writes a certificate, if a file for it is given, with the given headers and receipts; returns its path.
 ///
 /// If no certificate can be issued for the report, adds a warning and returns `None`.
 fn issue<'a>(
-    (path, force): (&'a Path, bool),
-    issued: Result<Certificate, CertificateError>,
-    report: &AuditReport,
+    args: &'a AuditArgs,
+    question: &AuditQuestion<'_>,
+    (report, logs): (&AuditReport, &[LocatedLog]),
     (rlp, receipts): (&[Vec<u8>], &[(B256, BlockReceipts)]),
     warnings: &mut Vec<String>,
 ) -> anyhow::Result<Option<&'a Path>> {
-    let issued = match issued {
+    let Some(path) = &args.certificate else { return Ok(None) };
+    let mut issued = match Certificate::from_report(question, report, logs) {
         Ok(issued) => issued,
         Err(error) => {
             warnings.push(format!("no certificate: {error}"));
             return Ok(None);
         }
     };
-    let issued = embed(issued, rlp, *report.range.start(), receipts)?;
-    write(path, issued.to_json().as_bytes(), force)?;
+    if !rlp.is_empty() {
+        let headers: Result<Vec<_>, _> = rlp.iter().map(|rlp| HeaderView::decode(rlp)).collect();
+        let is_needed = |header: &&HeaderView<'_>| header.number() >= *report.range.start();
+        issued = issued.with_headers(headers?.iter().filter(is_needed));
+    }
+    for (hash, receipts) in receipts {
+        issued = issued.with_receipts(*hash, receipts);
+    }
+    write(path, issued.to_json().as_bytes(), args.overwrite.force)?;
     if report.status() == Status::Undecided {
         warnings.push(
             "the answer in the certificate is not fully proven: the certificate verifies as \
@@ -113,26 +112,6 @@ fn issue<'a>(
         );
     }
     Ok(Some(path))
-}
-
-/// Adds headers from block `first` on, and receipts, to a certificate.
-fn embed(
-    certificate: Certificate,
-    rlp: &[Vec<u8>],
-    first: u64,
-    receipts: &[(B256, BlockReceipts)],
-) -> anyhow::Result<Certificate> {
-    let mut certificate = certificate;
-    if !rlp.is_empty() {
-        let headers =
-            rlp.iter().map(|rlp| HeaderView::decode(rlp)).collect::<Result<Vec<_>, _>>()?;
-        let headers = headers.iter().filter(|header| header.number() >= first);
-        certificate = certificate.with_headers(headers);
-    }
-    for (hash, receipts) in receipts {
-        certificate = certificate.with_receipts(*hash, receipts);
-    }
-    Ok(certificate)
 }
 
 /// Links all headers from block `from` on: the headers of the range and the headers up to an
@@ -239,10 +218,7 @@ fn judge(
     let logs = &answers.logs;
     let mut audits = answers.audits()?;
     let questions: Vec<_> = (0..logs.len()).map(|node| answers.question(node)).collect();
-    let mut feed = Feed::new(&mut audits, chain, logs.iter().flatten(), args.embed);
-    feed.receipts(&args.receipts)?;
-    feed.transactions(&args.transactions)?;
-    let (mut kept, of_files) = feed.end();
+    let (mut kept, of_files) = feed(&mut audits, chain, logs.iter().flatten(), args)?;
     warnings.extend(of_files);
     let fetched = provider.fetch_receipts(&mut audits, chain).map_err(in_words_of_the_command)?;
     kept.extend(fetched.kept);
@@ -259,9 +235,7 @@ fn judge(
         let blocks = count(missing.len(), "block");
         warnings.push(format!("{error}: receipts of {blocks} are missing"));
     }
-    if let Some(path) = &args.wanted {
-        write_wanted(path, &missing, args.overwrite.force)?;
-    }
+    write_wanted(args, &missing)?;
     let certified = certified(&reports);
     let hosts: Vec<String> =
         provider.nodes().iter().map(|node| node.endpoint().to_string()).collect();
@@ -270,11 +244,9 @@ fn judge(
         let question = &questions[index];
         let mut warnings = Vec::new();
         let mut certificate = None;
-        if let Some(path) = args.certificate.as_ref().filter(|_| index == certified) {
-            let issued = Certificate::from_report(question, report, logs);
-            let rlp = answers.fetched.rlp.as_deref().unwrap_or_default();
-            certificate =
-                issue((path, args.overwrite.force), issued, report, (rlp, &kept), &mut warnings)?;
+        if index == certified {
+            let evidence = (answers.fetched.rlp.as_deref().unwrap_or_default(), &kept[..]);
+            certificate = issue(args, question, (report, logs), evidence, &mut warnings)?;
         }
         shown.push(Shown {
             report,
@@ -312,12 +284,7 @@ fn warnings(
     trusted: &Trusted,
 ) -> Vec<String> {
     let mut warnings = of_tip(&answers.tip, provider);
-    // Without --to, the user expects the range to end at the finalised block, so no warning about
-    // this end is needed.
-    let open_end = args.query.query.is_none() && args.query.to.is_none();
-    let listed = answers.warnings.iter();
-    let listed = listed.filter(|it| !(open_end && matches!(it, Warning::EndsAtFinalized { .. })));
-    warnings.extend(listed.map(words_of));
+    warnings.extend(words_of_all(&args.query, &answers.warnings));
     // A light client is one of a known chain.
     let is_chain_known = args.trust.names_chain() || trusted.finalized().is_some();
     if answers.tip.trust != Trust::NoAnchor && !is_chain_known {

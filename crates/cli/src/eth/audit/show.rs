@@ -47,7 +47,7 @@ impl Shown<'_> {
             Status::Wrong => Exit::Wrong,
             Status::Undecided => Exit::Undecided,
         };
-        Report::new(self.page(), self.json(), exit)
+        Report::new(self.page(), self.json(), exit).with_warnings(self.warnings)
     }
 
     /// Returns the last block that the user's anchors authenticate; a block that the provider names
@@ -151,15 +151,13 @@ impl Shown<'_> {
         if let Some(Answered { letter, host, .. }) = self.provider {
             page.fields(vec![("provider", format!("{letter} ({host})"))]);
         }
-        page.fields(vec![
-            ("blocks", span(first, last, counts.blocks)),
-            ("authentic", anchor),
-            ("ruled out", format!("{} by their filter", grouped(counts.absent_by_bloom))),
-            ("checked", format!("{} by all their receipts", grouped(counts.checked_by_receipts))),
-            ("undecided", grouped(counts.undecidable)),
+        let mut fields = vec![("blocks", span(first, last, counts.blocks)), ("authentic", anchor)];
+        fields.extend(evidence_fields(report));
+        fields.extend([
             ("answer", count(self.logs.len(), "log")),
             ("chain", format!("{}: {} filters, {scope}", profile.name(), stretch.bloom)),
         ]);
+        page.fields(fields);
         if !report.findings.is_empty() {
             page.line("");
             let whose = self.provider.map(|provider| provider.letter.to_owned());
@@ -185,21 +183,16 @@ impl Shown<'_> {
                 count(report.unbound_transaction_hashes, "log")
             ));
         }
-        page.warnings(&self.warnings);
         page
     }
 
     fn undecided(&self, page: &mut Page) {
         if self.wanted.is_empty() {
-            let undecided: Vec<_> = self.report.undecided().take(ROWS).collect();
-            if !undecided.is_empty() {
-                page.line("");
-                let row =
-                    |(number, why): (u64, Undecidable)| vec![grouped(number), why.to_string()];
-                page.table(vec!["block", "undecided"], undecided.into_iter().map(row).collect());
-                more(page, usize::try_from(self.report.counts.undecidable).unwrap_or(usize::MAX));
-            }
-            return;
+            undecided_table(page, self.report);
+            return more(
+                page,
+                usize::try_from(self.report.counts.undecidable).unwrap_or(usize::MAX),
+            );
         }
         page.line("");
         page.line(format!(
@@ -224,7 +217,6 @@ impl Shown<'_> {
         json["semantics"] = json!(self.question.semantics);
         json["chain"] = json!(self.question.profile.name());
         json["certificate"] = json!(self.certificate.map(|path| path.display().to_string()));
-        json["warnings"] = json!(self.warnings);
         if let Some(Answered { letter, host, .. }) = self.provider {
             json["provider"] = json!({ "name": letter, "host": host });
         }
@@ -253,6 +245,26 @@ impl Shown<'_> {
 pub(crate) fn undecided_json(report: &AuditReport) -> Value {
     let undecided = report.undecided().take(LISTED);
     undecided.map(|(number, why)| json!({ "number": number, "why": why })).collect()
+}
+
+/// Returns fields about how the blocks of an audit were decided.
+pub(crate) fn evidence_fields(report: &AuditReport) -> [(&'static str, String); 3] {
+    let counts = &report.counts;
+    [
+        ("ruled out", format!("{} by their filter", grouped(counts.absent_by_bloom))),
+        ("checked", format!("{} by all their receipts", grouped(counts.checked_by_receipts))),
+        ("undecided", grouped(counts.undecidable)),
+    ]
+}
+
+/// Adds a table of the first undecided blocks with the reasons, if there are any.
+pub(crate) fn undecided_table(page: &mut Page, report: &AuditReport) {
+    let row = |(number, why): (u64, Undecidable)| vec![grouped(number), why.to_string()];
+    let rows: Vec<_> = report.undecided().take(ROWS).map(row).collect();
+    if !rows.is_empty() {
+        page.line("");
+        page.table(vec!["block", "undecided"], rows);
+    }
 }
 
 /// Adds a line with the number of rows that a table leaves out.

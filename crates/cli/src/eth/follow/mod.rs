@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow, bail};
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::follow::{Fault, News, StartError, Started};
+use chainsieve::eth::header::BlockRef;
 use chainsieve_provider::{
     EventDecoder, FollowBuilder, FollowError, FollowStatus, Following, Provider,
 };
@@ -86,20 +87,11 @@ pub(crate) fn run(args: &FollowArgs, json: bool) -> anyhow::Result<Report> {
 }
 
 fn nothing() -> Report {
-    let json = json!({
-        "blocks": 0,
-        "receipts": 0,
-        "logs": 0,
-        "removed": 0,
-        "first": null,
-        "last": null,
-        "last_hash": null,
-        "seconds": 0.0,
-        "warnings": ["stopped before the first block"],
-    });
+    let why = "stopped before the first block";
+    let nothing = Printer { warnings: vec![why.into()], ..Printer::default() };
     let mut page = Page::default();
-    page.line("stopped before the first block");
-    Report::new(page, json, Exit::Yes).after_lines()
+    page.line(why);
+    Report::new(page, nothing.json(0, None, Duration::ZERO), Exit::Yes).after_lines()
 }
 
 /// Prints updates, and counts what was printed.
@@ -200,21 +192,8 @@ impl Printer {
 
     fn report(&self, status: &FollowStatus, elapsed: Duration) -> Report {
         let Some(started) = &self.started else { return nothing() };
-        let from = started.from;
-        let last = status.last.filter(|last| last.number >= from);
-        let json = json!({
-            "blocks": self.blocks,
-            "receipts": status.verified,
-            "logs": self.logs,
-            "removed": self.removed,
-            "first": last.map(|_| from),
-            "last": last.map(|last| last.number),
-            "last_hash": last.map(|last| last.hash),
-            "seconds": elapsed.as_secs_f64(),
-            "warnings": self.warnings,
-        });
+        let last = status.last.filter(|last| last.number >= started.from);
         let blocks = count(self.blocks, "block");
-        let mut page = Page::default();
         let removed = match self.removed {
             0 => String::new(),
             removed => format!(", and {} removed by reorganisations", grouped(removed)),
@@ -233,10 +212,25 @@ impl Printer {
         if let Some(last) = last {
             fields.push(("up to", format!("block {}, {}", grouped(last.number), last.hash)));
         }
-        page.fields(fields);
         // With CSV on standard output, the page is written to standard error.
         let payload = (self.lines.format == Format::Csv).then(String::new);
-        Report::new(page, json, Exit::Yes).with_payload(payload).after_lines()
+        let json = self.json(status.verified, last, elapsed);
+        Report::new(Page::of_fields(fields), json, Exit::Yes).with_payload(payload).after_lines()
+    }
+
+    /// `last` is the last block that was printed.
+    fn json(&self, receipts: u64, last: Option<BlockRef>, elapsed: Duration) -> Value {
+        json!({
+            "blocks": self.blocks,
+            "receipts": receipts,
+            "logs": self.logs,
+            "removed": self.removed,
+            "first": last.and(self.started.as_ref()).map(|started| started.from),
+            "last": last.map(|last| last.number),
+            "last_hash": last.map(|last| last.hash),
+            "seconds": elapsed.as_secs_f64(),
+            "warnings": self.warnings,
+        })
     }
 }
 

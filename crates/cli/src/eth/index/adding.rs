@@ -254,7 +254,6 @@ impl<'a> Adding<'a> {
             "bytes": size,
             "bytes_per_header": per_header,
             "block_hashes": index.settings().has_block_hashes(),
-            "warnings": warnings,
         });
         let mut page = Page::default();
         for (number, hash) in &self.removed {
@@ -291,8 +290,7 @@ impl<'a> Adding<'a> {
             ("size", format!("{}, {per_header:.1} bytes per header", bytes(float(size)))),
         ]);
         page.fields(fields);
-        page.warnings(&warnings);
-        Ok(Report::new(page, json, Exit::Yes).after_lines())
+        Ok(Report::new(page, json, Exit::Yes).with_warnings(warnings).after_lines())
     }
 }
 

@@ -188,7 +188,6 @@ fn query_index(args: &QueryIndexArgs, json: bool) -> anyhow::Result<Report> {
         "seconds": elapsed.as_secs_f64(),
         "query": query,
         "semantics": args.query.semantics,
-        "warnings": warnings,
     });
     let mut page = Page::default();
     if candidates > 0 && !args.count {
@@ -202,8 +201,7 @@ fn query_index(args: &QueryIndexArgs, json: bool) -> anyhow::Result<Report> {
         ),
         ("by chance", format!("about {}, if no block contained a match", estimate(by_chance))),
     ]);
-    page.warnings(&warnings);
-    Ok(Report::new(page, json, candidates > 0).after_lines())
+    Ok(Report::new(page, json, candidates > 0).with_warnings(warnings).after_lines())
 }
 
 /// A search for candidates, and its results so far.

@@ -218,7 +218,6 @@ fn report(
             "last": last,
             "sections": sections,
         })),
-        "warnings": warnings,
     });
     let mut page = Page::default();
     match outcome {
@@ -237,7 +236,6 @@ fn report(
             page.fields(fields);
         }
     }
-    page.warnings(&warnings);
     // Only headers prove that an index is wrong. A wrong checksum of the index shows that a file is
     // damaged.
     let exit = match outcome {
@@ -245,5 +243,5 @@ fn report(
         Err(IndexError::Differs { .. }) => Exit::Wrong,
         Err(_) => Exit::Failed,
     };
-    Report::new(page, json, exit)
+    Report::new(page, json, exit).with_warnings(warnings)
 }

@@ -378,7 +378,7 @@ fn names_and_onions_go_to_the_proxy_each_with_a_stream_of_its_own() {
 #[test]
 fn seeds_are_asked_through_the_proxy_and_netgroups_are_told_apart() {
     let entry = |addr| AddrV2Message {
-        time: u32::try_from(pool_unix()).unwrap(),
+        time: u32::try_from(unix_time().as_secs()).unwrap(),
         services: ServiceFlags::NETWORK | ServiceFlags::WITNESS,
         addr,
         port: 18_444,
@@ -405,14 +405,10 @@ fn seeds_are_asked_through_the_proxy_and_netgroups_are_told_apart() {
     assert_eq!(groups.len(), 4, "{asked:?}");
 }
 
-fn pool_unix() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
-}
-
 #[test]
 fn a_peer_that_tells_addresses_without_being_asked_tells_one() {
     let entry = |d| AddrV2Message {
-        time: u32::try_from(pool_unix()).unwrap(),
+        time: u32::try_from(unix_time().as_secs()).unwrap(),
         services: ServiceFlags::NETWORK,
         addr: AddrV2::Ipv4([20, d, 0, 1].into()),
         port: 18_444,
@@ -540,8 +536,8 @@ fn a_call_to_a_host_that_is_banned_meanwhile_is_dropped() {
     let mut random = Random::new([1; 16]);
     for port in [1, 2] {
         let target = Target { host: Host::Ip([8, 8, 8, 8].into()), port };
-        let heard = Heard { target, services: ServiceFlags::NETWORK, seen: pool_unix() };
-        assert!(book.hear(heard, Group::UNROUTED, pool_unix(), &mut random));
+        let heard = Heard { target, services: ServiceFlags::NETWORK, seen: unix_time().as_secs() };
+        assert!(book.hear(heard, Group::UNROUTED, unix_time().as_secs(), &mut random));
     }
     let mut pool = Pool::new(config, book, [3; 16]).unwrap();
     let begun = Instant::now();
@@ -581,8 +577,13 @@ fn add_strangers(book: &mut AddressBook) {
     for number in 0..9 {
         let target = Target { host: Host::Ip([8, number, 8, 8].into()), port: 1 };
         let services = ServiceFlags::NETWORK | ServiceFlags::WITNESS;
-        let heard = Heard { target, services, seen: pool_unix() };
-        assert!(book.hear(heard, Group::UNROUTED, pool_unix(), &mut Random::new([1; 16])));
+        let heard = Heard { target, services, seen: unix_time().as_secs() };
+        assert!(book.hear(
+            heard,
+            Group::UNROUTED,
+            unix_time().as_secs(),
+            &mut Random::new([1; 16])
+        ));
     }
 }
 
@@ -667,7 +668,7 @@ fn strangers_are_not_called_beside_named_peers() {
         pool.call_due();
         pool.test_untried(pool.now() + TEST_EVERY[1]);
     }
-    assert!(pool.extra.is_allowed());
+    assert!(pool.extra.is_allowed);
     assert_eq!((pool.calling, pool.is_testing, ids(&pool)), (0, false, vec![1]));
     // A named peer is no anchor: the next run names it again.
     pool.choose_anchors(pool.now() + GOOD_AFTER);

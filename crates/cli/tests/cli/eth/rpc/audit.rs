@@ -375,8 +375,7 @@ fn a_url_may_stand_in_a_file() {
     let server = honest(Chain::real_and(0));
     let file = TempFile::new("url.txt", format!("{}\n", server.url()));
     let urls = [format!("@{}", file.path())];
-    let output = discreet(&audit_args(&urls, &["--anchor", &anchor()]));
-    assert_eq!(output.code, YES, "{}", output.stderr);
+    discreet(&audit_args(&urls, &["--anchor", &anchor()])).exits(YES);
     let missing = discreet(&audit_args(&[format!("@/no/{SECRET}/file")], &[]));
     assert_eq!(missing.code, BAD_INPUT);
     assert!(missing.stderr.contains("--rpc @…, a file with the URL"), "{}", missing.stderr);

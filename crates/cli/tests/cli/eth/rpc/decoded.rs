@@ -30,10 +30,8 @@ fn word(hex: &str, at: usize) -> &str {
 fn logs_are_decoded_by_an_abi() {
     let abi = TempFile::new("abi.json", ABI);
     let server = honest(Chain::real_and(0));
-    let output = follow(&server.url(), &abi, &["--json"]);
-    assert_eq!(output.code, YES, "{}", output.stderr);
-    let lines = output.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON"));
-    let lines: Vec<Value> = lines.collect();
+    let output = follow(&server.url(), &abi, &["--json"]).exits(YES);
+    let lines = output.lines();
     let logs: Vec<&Value> = lines.iter().filter(|line| line["logIndex"].is_string()).collect();
     let expected: usize = Block::both().iter().map(|block| block.logs().len()).sum();
     assert_eq!(logs.len(), expected);
@@ -73,8 +71,7 @@ fn logs_are_decoded_by_an_abi() {
 fn a_table_has_a_line_for_each_log() {
     let abi = TempFile::new("abi-csv.json", ABI);
     let server = honest(Chain::real_and(0));
-    let output = follow(&server.url(), &abi, &["--csv"]);
-    assert_eq!(output.code, YES, "{}", output.stderr);
+    let output = follow(&server.url(), &abi, &["--csv"]).exits(YES);
     let mut rows = output.stdout.split_terminator("\r\n");
     let names = "block_number,block_hash,transaction_index,transaction_hash,log_index,removed,address,\
                  topic0,topic1,topic2,topic3,data,claimed_transaction_hash,event,arguments";

@@ -49,10 +49,8 @@ fn what_a_reader_saw_who_went_away_is_taken_back() {
     child.wait().expect("it ends");
     let other = honest(replaced());
     let url = other.url();
-    let output = discreet(&args(&url, &state));
-    assert_eq!(output.code, YES, "{}", output.stderr);
-    let lines = output.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON"));
-    let lines: Vec<Value> = lines.collect();
+    let output = discreet(&args(&url, &state)).exits(YES);
+    let lines = output.lines();
     let is_removal = |line: &&Value| {
         line["removed"] == true
             && line["blockHash"] == seen["blockHash"]
@@ -133,8 +131,7 @@ fn a_start_is_kept_before_anything_is_printed() {
         later.store(LATER, Ordering::SeqCst);
         let output = discreet(&[&args[..], &["--once"]].concat());
         assert_eq!(output.code, YES, "{tag}: {}", output.stderr);
-        let lines = output.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON"));
-        let lines: Vec<Value> = lines.collect();
+        let lines = output.lines();
         let from = &lines[0]["from"];
         assert!(from.is_u64(), "{}", lines[0]);
         assert_eq!(from, &first["from"], "{tag}");

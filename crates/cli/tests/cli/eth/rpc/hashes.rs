@@ -50,14 +50,12 @@ fn follow(url: &str, more: &[&str]) -> Output {
     let mut args = vec!["eth", "follow", "--rpc", url, "--from", "0", "--once", "--retries", "1"];
     args.extend(["--poll", "0.05"]);
     args.extend(more);
-    let output = run(&args);
-    assert_eq!(output.code, YES, "{}", output.stderr);
+    let output = run(&args).exits(YES);
     output
 }
 
 fn logs(output: &Output) -> Vec<Value> {
-    let lines = output.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON"));
-    let logs: Vec<Value> = lines.filter(|line: &Value| line["kind"] == "log").collect();
+    let logs: Vec<_> = output.lines().into_iter().filter(|line| line["kind"] == "log").collect();
     assert!(logs.len() > 20, "{}", logs.len());
     logs
 }

@@ -403,8 +403,7 @@ fn audit_by_proxy(url: &str, proxy: &str) -> Output {
 fn a_proxy_gets_no_key_of_this_machine_and_of_others_it_is_said() {
     let (address, begins) = proxy();
     let server = audit_of(|_| None);
-    let output = audit_by_proxy(&server.url(), &address);
-    assert_eq!(output.code, YES, "{}", output.stderr);
+    let output = audit_by_proxy(&server.url(), &address).exits(YES);
     assert!(!output.stderr.contains("proxy"), "{}", output.stderr);
     assert!(begins.try_recv().is_err(), "nothing went through it");
     for scheme in ["http", "https"] {

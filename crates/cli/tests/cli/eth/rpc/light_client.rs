@@ -505,8 +505,7 @@ fn the_newest_signed_block() {
     let sync = ["eth", "anchor", "sync", "--data", &data, "--json"];
     let args: Vec<_> = sync.into_iter().chain(light.args.iter().map(String::as_str)).collect();
     let read = |more: &[&str]| {
-        let output = discreet(&[&args[..], more].concat());
-        assert_eq!(output.code, YES, "{}", output.stderr);
+        let output = discreet(&[&args[..], more].concat()).exits(YES);
         serde_json::from_str::<Value>(&output.stdout).expect("JSON")
     };
     let stored = || fs::read(light.folder.path("data/light-client.json")).expect("stored");
@@ -537,8 +536,7 @@ fn a_network_of_another_chain_is_a_slip() {
     let url = other.url();
     let args = ["eth", "audit", "--rpc", &url, "--from", "17686111", "--retries", "0"];
     let beacon = ["--beacon", light.server.url(), "--checkpoint", &final_block()];
-    let output = discreet(&[&args[..], &QUERY, &beacon].concat());
-    assert_eq!(output.code, USAGE, "{}", output.stderr);
+    let output = discreet(&[&args[..], &QUERY, &beacon].concat()).exits(USAGE);
     assert!(output.stderr.contains("--network is another chain than the provider's"));
 }
 

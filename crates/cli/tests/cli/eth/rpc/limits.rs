@@ -24,8 +24,7 @@ fn long_audit(server: &Server, more: &[&str]) -> Value {
     args.extend(QUERY);
     args.extend(["--json"]);
     args.extend(more);
-    let output = discreet(&args);
-    assert_eq!(output.code, YES, "{}", output.stderr);
+    let output = discreet(&args).exits(YES);
     let json: Value = serde_json::from_str(&output.stdout).expect("JSON");
     assert_eq!((&json["logs"], &json["last"]), (&json!(7), &json!(17_686_152)));
     json
@@ -228,8 +227,7 @@ fn eth_serve_names_the_nodes_that_it_waits_for() {
     let hung = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", hung.local_addr().expect("bound"));
     let args = ["eth", "serve", "--trust-head", "--listen", "127.0.0.1:0", "--rpc", &url];
-    let output = run(&[&args[..], &["--timeout", "1", "--retries", "1"]].concat());
-    assert_eq!(output.code, BAD_INPUT, "{}", output.stderr);
+    let output = run(&[&args[..], &["--timeout", "1", "--retries", "1"]].concat()).exits(BAD_INPUT);
     let lines: Vec<_> = output.stderr.lines().collect();
     let [asks, waits, error] = &lines[..] else { panic!("{lines:?}") };
     assert!(asks.ends_with(&format!("note: asking which chain it is: {url}")), "{asks}");

@@ -7,9 +7,8 @@ fn scan(server: &Server, more: &[&str], code: i32) -> Vec<Value> {
     let url = server.url();
     let mut args = vec!["eth", "scan", "--rpc", &url, "--json", "--retries", "1"];
     args.extend(more);
-    let output = discreet(&args);
-    assert_eq!(output.code, code, "{}", output.stderr);
-    output.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    let output = discreet(&args).exits(code);
+    output.lines()
 }
 
 /// `ETH_RPC_URL` names the provider of a command if its arguments contain neither headers nor

@@ -7,9 +7,9 @@ fn a_stale_tip_allows_one_more_peer_every_ten_minutes() {
     let mut extra = ExtraPeer::default();
     let mut allowed = |is_stale, minute: u64, is_done| {
         extra.check(is_stale, Duration::from_secs(60 * minute));
-        let is_allowed = extra.is_allowed();
+        let is_allowed = extra.is_allowed;
         if is_done {
-            extra.done();
+            extra.is_allowed = false;
         }
         is_allowed
     };
