@@ -200,7 +200,7 @@ impl From<Network> for HeaderRules {
 pub enum HeaderChainError {
     /// The network has a fixed block time.
     #[error(
-        "block time {block_time} s: on {network} it is {BLOCK_TIME} s, only a signet has another"
+        "block time {block_time} s: {network} has a fixed block time of {BLOCK_TIME} s; only a signet can have another block time"
     )]
     FixedBlockTime {
         /// The network.

@@ -320,10 +320,19 @@ impl fmt::Display for FindingKind {
                 "of another fork: the block of log {at} of the answer is not on this chain"
             ),
             Self::ArityDependent { at: Some(at), .. } => {
-                write!(f, "other rules: log {at} of the answer matches only by the unused rules")
+                write!(
+                    f,
+                    "other rules: log {at} of the answer does not match by the rules of this audit, but by \
+                     the other ones (geth's or alloy's)"
+                )
             }
             Self::ArityDependent { at: None, log } => {
-                write!(f, "other rules: {} matches only by the rules used", place(log))
+                write!(
+                    f,
+                    "other rules: {} matches by the rules of this audit, but not by the other ones \
+                     (geth's or alloy's)",
+                    place(log)
+                )
             }
             Self::Removed { at } => {
                 write!(f, "removed: log {at} of the answer is marked as removed from the chain")

@@ -59,10 +59,10 @@ pub enum StartError {
         chain: u64,
     },
     /// The cursor belongs to another query.
-    #[error("the cursor is of another query, {0}")]
+    #[error("the cursor belongs to another query: {0}")]
     OtherQuery(String),
     /// The query of the cursor was matched with other semantics.
-    #[error("the cursor's query was matched with other semantics, {0}")]
+    #[error("the cursor belongs to a query with the semantics {0}, which are not the configured ones")]
     OtherSemantics(Semantics),
     /// The cursor begins at another block than the configured one.
     #[error("the cursor begins at block {cursor}, not at block {from}")]

@@ -546,7 +546,7 @@ pub enum QueryError {
     #[error("{0:?} is not the name of an event")]
     EventName(String),
     /// A type is not an ABI type.
-    #[error("{found:?} at {at} is not a type of the ABI")]
+    #[error("{found:?} at byte {at} is not a type of the ABI")]
     EventType {
         /// The text that was found where a type was expected.
         found: String,
@@ -557,7 +557,7 @@ pub enum QueryError {
     #[error("an anonymous event has no topic of its own")]
     EventAnonymous,
     /// The text of an event does not continue as expected.
-    #[error("expected {expected} at {at}")]
+    #[error("expected {expected} at byte {at}")]
     EventSyntax {
         /// The expected text.
         expected: &'static str,

@@ -41,7 +41,8 @@ pub struct FetchedAnswers {
     pub anchors: Vec<B256>,
     /// The block that all results depend on.
     pub tip: Tip,
-    /// Each node's answer, in the order of the nodes; empty if the nodes were not asked for logs.
+    /// Each node's answer, in the order of the nodes. Empty if the nodes were not asked for logs: then it
+    /// can take an answer from elsewhere.
     pub logs: Vec<Vec<LocatedLog>>,
     /// Warnings about the reliability of the result.
     pub warnings: Vec<Warning>,

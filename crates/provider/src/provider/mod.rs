@@ -356,7 +356,7 @@ impl Provider {
         query: &LogQuery,
         logs: &[LocatedLog],
     ) -> Result<AuditResult, FetchError> {
-        let answers = FetchedAnswers::new(&self.0, query, Asks::Chain)?;
+        let answers = self.ask_headers(query)?;
         let audit = Audit::new(answers.question(answers.tip.node), logs)?;
         let mut audits = [audit];
         let fetched = self.fetch_receipts(&mut audits, &answers.fetched.chain)?;
@@ -371,6 +371,15 @@ impl Provider {
     /// Returns a [`FetchError`] if the headers cannot be fetched, or if a node returns no logs.
     pub fn ask(&self, query: &LogQuery) -> Result<FetchedAnswers, FetchError> {
         FetchedAnswers::new(&self.0, query, Asks::ChainAndLogs)
+    }
+
+    /// Fetches the headers of a query's blocks, and no logs. The answer to audit, from any source, can be
+    /// put into [`FetchedAnswers::logs`]. [`audit_answer`](Self::audit_answer) carries out all steps.
+    ///
+    /// # Errors
+    /// Returns a [`FetchError`] if the headers cannot be fetched.
+    pub fn ask_headers(&self, query: &LogQuery) -> Result<FetchedAnswers, FetchError> {
+        FetchedAnswers::new(&self.0, query, Asks::Chain)
     }
 
     /// Fetches the receipts that audits of one chain need, and passes them to the audits: the

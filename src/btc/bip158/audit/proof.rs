@@ -426,7 +426,7 @@ pub enum ProofError {
     #[error("the coinbase transaction spends nothing")]
     SpendsNothing,
     /// The script is not an element of any filter.
-    #[error("filters leave out this script")]
+    #[error("no filter has this script: it is empty, or an output that begins with OP_RETURN")]
     NotAnElement,
     /// The given previous transaction is not the transaction that the input spends from.
     #[error("the input spends {outpoint}, the given transaction is {txid}")]
