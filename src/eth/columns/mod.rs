@@ -93,7 +93,7 @@ use crate::eth::header::HeaderBuf;
 pub use verdict::{BlockVerdict, Check, Fault, Grade, HeaderBasis, Missing, Row, anchor};
 
 /// Number of rows that are hashed together: enough to fill all lanes, and few enough for the cache.
-const ROWS: usize = 8_192;
+const ROWS: usize = 4_096;
 
 /// A cell of a header field that a fork added, or that a later fork may add.
 ///
@@ -263,12 +263,14 @@ impl BlockColumns<'_> {
 /// Verifies some blocks, and returns a verdict for each, in order.
 ///
 /// If a block follows the preceding one of the slice by number, its parent hash is compared, too.
-/// `profile` says what the headers of the chain commit to; `None` for an unknown chain.
+/// `profile` says what the headers of the chain commit to; `None` for an unknown chain. If a profile says that
+/// the receipts root covers every log, headers are expected to be hashed as Ethereum's: leave
+/// [`HeaderRow::hash`] out for a chain with other fields.
 ///
 /// # Cost
 /// Time in proportion to the bytes of the cells, and a sort of rows that are not in order. Hashes are
-/// computed several at a time, over all blocks, so pass some dozens of blocks or more. Memory: what the rows of
-/// about 8,000 logs need, or of the largest block.
+/// computed several at a time, over all blocks, so pass some dozens of blocks or more. Needs a few hundred
+/// bytes of memory for each of about 4,000 rows, or for each row of a larger block.
 pub fn verify(blocks: &[BlockColumns<'_>], profile: Option<&ChainProfile>) -> Vec<BlockVerdict> {
     verify_on(Backend::best(), blocks, profile)
 }

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use alloy_primitives::B256;
-use alloy_rlp::{BufMut, Encodable, Header};
+use alloy_rlp::{EMPTY_LIST_CODE, EMPTY_STRING_CODE, Encodable as _, length_of_length};
 use chainsieve_lanes::hash::keccak256_each;
 use chainsieve_lanes::simd::Backend;
 
@@ -323,7 +323,9 @@ impl Receipts {
                 "transactions.deposit_receipt_version",
                 row.receipt_type == Some(DEPOSIT_TYPE) && deposit(row).is_none(),
             );
+            // Zeros are no state: some tables have them where there is no root.
             let post_state = row.root.and_then(|root| B256::try_from(root).ok());
+            let post_state = post_state.filter(|root| !root.is_zero());
             outcomes.push(match (row.status, post_state, has_statuses) {
                 // Some tables have a made-up status before Byzantium, or a made-up root after it.
                 (Some(status), _, Some(true)) | (Some(status), None, _) => {
@@ -406,12 +408,13 @@ fn deposit(row: &TransactionRow<'_>) -> Option<(u64, u64)> {
 }
 
 /// Returns address and topics of a log.
-fn values<'a>(log: &LogRow<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+fn values<'a>(log: &'a LogRow<'_>) -> impl Iterator<Item = &'a [u8]> {
     log.address.into_iter().chain(topics(log))
 }
 
-fn topics<'a>(log: &LogRow<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-    log.topics.into_iter().flatten().flatten()
+fn topics<'a>(log: &'a LogRow<'_>) -> impl Iterator<Item = &'a [u8]> {
+    let topics = log.topics.as_ref().map_or(&[][..], |topics| &topics[..]);
+    topics.iter().filter_map(|topic| *topic)
 }
 
 /// The receipts of a block, which are encoded one by one.
@@ -437,51 +440,65 @@ impl Items for Encodings<'_> {
             receipt_type: row.receipt_type.unwrap_or(0),
             outcome: receipts.outcomes[index],
             cumulative_gas_used: receipts.cumulative_gas_used[index],
-            logs: &LogList(&block.logs()[start..receipts.ends[index]]),
             deposit_nonce: deposit.map(|(nonce, _)| nonce),
             deposit_receipt_version: deposit.map(|(_, version)| version),
         };
-        fields.encode(&blooms.of_receipt(block.groups.start + index), scratch);
+        let logs = &block.logs()[start..receipts.ends[index]];
+        let lengths = logs.iter().map(|(_, log)| list_length(log_lengths(log).1));
+        let payload = lengths.sum();
+        let write = |out: &mut Vec<u8>| write_logs(logs, payload, out);
+        let bloom = blooms.of_receipt(block.groups.start + index);
+        fields.encode(&bloom, list_length(payload), write, scratch);
         scratch
     }
 }
 
-/// The logs of a receipt: each a list of address, topics and data.
-struct LogList<'a>(&'a [(usize, &'a LogRow<'a>)]);
-
-impl LogList<'_> {
-    /// Returns the lengths of the topics and of all fields of a log.
-    fn lengths(log: &LogRow<'_>) -> (usize, usize) {
-        let topics = topics(log).map(|topic| topic.length()).sum();
-        let [address, data] =
-            [log.address, log.data].map(|bytes| bytes.unwrap_or_default().length());
-        (topics, address + list(topics) + data)
-    }
-
-    fn payload(&self) -> usize {
-        self.0.iter().map(|(_, log)| list(Self::lengths(log).1)).sum()
-    }
+/// Returns the lengths of the topics and of all fields of a log.
+fn log_lengths(log: &LogRow<'_>) -> (usize, usize) {
+    let length = |bytes: Option<&[u8]>| bytes.unwrap_or_default().length();
+    let topics = topics(log).map(|topic| length(Some(topic))).sum();
+    (topics, length(log.address) + list_length(topics) + length(log.data))
 }
 
 /// Returns the length of a list with a payload of this length.
-fn list(payload: usize) -> usize {
-    Header { list: true, payload_length: payload }.length() + payload
+fn list_length(payload: usize) -> usize {
+    length_of_length(payload) + payload
 }
 
-impl Encodable for LogList<'_> {
-    fn length(&self) -> usize {
-        list(self.payload())
+/// Appends the list of some logs: each is a list of address, topics and data.
+///
+/// `Encodable` would append each byte over a trait object, which is slower.
+fn write_logs(logs: &[(usize, &LogRow<'_>)], payload: usize, out: &mut Vec<u8>) {
+    write_length(EMPTY_LIST_CODE, payload, out);
+    for (_, log) in logs {
+        let (topics_length, length) = log_lengths(log);
+        write_length(EMPTY_LIST_CODE, length, out);
+        write_string(log.address.unwrap_or_default(), out);
+        write_length(EMPTY_LIST_CODE, topics_length, out);
+        topics(log).for_each(|topic| write_string(topic, out));
+        write_string(log.data.unwrap_or_default(), out);
     }
+}
 
-    fn encode(&self, out: &mut dyn BufMut) {
-        Header { list: true, payload_length: self.payload() }.encode(out);
-        for (_, log) in self.0 {
-            let (topics_length, payload_length) = Self::lengths(log);
-            Header { list: true, payload_length }.encode(out);
-            log.address.unwrap_or_default().encode(out);
-            Header { list: true, payload_length: topics_length }.encode(out);
-            topics(log).for_each(|topic| topic.encode(out));
-            log.data.unwrap_or_default().encode(out);
+fn write_string(bytes: &[u8], out: &mut Vec<u8>) {
+    match bytes {
+        [byte] if *byte < EMPTY_STRING_CODE => out.push(*byte),
+        _ => {
+            write_length(EMPTY_STRING_CODE, bytes.len(), out);
+            out.extend_from_slice(bytes);
+        }
+    }
+}
+
+/// Appends the head of a string or a list, by its code for no bytes.
+fn write_length(code: u8, length: usize, out: &mut Vec<u8>) {
+    match u8::try_from(length) {
+        Ok(short @ 0..56) => out.push(code + short),
+        _ => {
+            let bytes = length.to_be_bytes();
+            let (_, bytes) = bytes.split_at(length.leading_zeros() as usize / 8);
+            out.push(code + 55 + bytes.len().to_le_bytes()[0]);
+            out.extend_from_slice(bytes);
         }
     }
 }

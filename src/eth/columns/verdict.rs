@@ -74,7 +74,8 @@ pub enum Check {
     HeaderHash,
     /// Each column of the header equals the trusted header's field.
     HeaderColumns,
-    /// The parent hash is the hash of the preceding block.
+    /// The parent hash is the hash of the preceding block. If not, one of the two blocks is at fault, but it
+    /// is noted at the later one.
     ParentLink,
     /// The block's hash is the one that the trusted block names, over parent hashes.
     Anchor,
@@ -163,7 +164,7 @@ pub struct Missing {
 /// What the columns of a block show.
 ///
 /// # JSON
-/// `serde` writes an object with the fields of this struct. See the page on formats.
+/// `serde` writes an object with the fields of this struct.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 #[must_use]
@@ -256,14 +257,13 @@ pub(super) fn link(verdicts: &mut [BlockVerdict]) {
 
 /// Ties blocks to a trusted block, over their parent hashes, and returns the number of blocks that are tied.
 ///
-/// `verdicts` are those of ascending blocks. The trusted block is one of them, or the one after the last:
-/// then its *parent's* hash is unknown, so pass the last block. Blocks are tied downwards from the trusted
-/// block as long as their columns hash to what is named, and nothing is missing. Their header becomes
-/// [`Anchored`](HeaderBasis::Anchored), and a consistent block becomes complete. If a block
-/// has another hash than the one that is named, it gets the fault [`Anchor`](Check::Anchor).
+/// `verdicts` are those of ascending blocks, and the trusted block is one of them. Blocks are tied downwards
+/// from the trusted block, as long as none is absent and their columns hash to what is named. Their header
+/// becomes [`Anchored`](HeaderBasis::Anchored), and a consistent block becomes complete. A block with
+/// another hash than the one that is named gets the fault [`Anchor`](Check::Anchor).
 ///
 /// A data set that is verified in parts is anchored from its last part to its first: the parent hash of
-/// the first block of a part is the trusted hash of the part before.
+/// the first block of a part is the trusted hash of the last block of the part before.
 ///
 /// # Examples
 /// ```

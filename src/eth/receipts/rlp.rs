@@ -175,32 +175,38 @@ fn decode(
     Ok(ReceiptEntry { receipt, form })
 }
 
+/// Replaces the content of `out` by the consensus encoding of a receipt. The receipt's outcome must
+/// be known.
 fn encode(receipt: &Receipt, bloom: &[u8; bloom::BYTES], out: &mut Vec<u8>) {
     let fields = ReceiptFields {
         receipt_type: receipt.receipt_type,
         outcome: receipt.outcome,
         cumulative_gas_used: receipt.cumulative_gas_used,
-        logs: &receipt.logs,
         deposit_nonce: receipt.deposit_nonce,
         deposit_receipt_version: receipt.deposit_receipt_version,
     };
-    fields.encode(bloom, out);
+    fields.encode(bloom, receipt.logs.length(), |out| receipt.logs.encode(out), out);
 }
 
-/// The fields of a receipt, with the logs in any form that encodes as their list.
-pub(in crate::eth) struct ReceiptFields<'a> {
+/// The fields of a receipt beside its filter and its logs.
+pub(in crate::eth) struct ReceiptFields {
     pub(in crate::eth) receipt_type: u8,
     pub(in crate::eth) outcome: Outcome,
     pub(in crate::eth) cumulative_gas_used: u64,
-    pub(in crate::eth) logs: &'a dyn Encodable,
     pub(in crate::eth) deposit_nonce: Option<u64>,
     pub(in crate::eth) deposit_receipt_version: Option<u64>,
 }
 
-impl ReceiptFields<'_> {
+impl ReceiptFields {
     /// Replaces the content of `out` by the consensus encoding of the receipt. The receipt's outcome must
-    /// be known.
-    pub(in crate::eth) fn encode(&self, bloom: &[u8; bloom::BYTES], out: &mut Vec<u8>) {
+    /// be known. `logs` appends the list of the logs, which has `logs_length` bytes.
+    pub(in crate::eth) fn encode(
+        &self,
+        bloom: &[u8; bloom::BYTES],
+        logs_length: usize,
+        logs: impl FnOnce(&mut Vec<u8>),
+        out: &mut Vec<u8>,
+    ) {
         let outcome: &dyn Encodable = match &self.outcome {
             Outcome::Status(status) => status,
             Outcome::PostState(root) => root,
@@ -208,22 +214,21 @@ impl ReceiptFields<'_> {
         };
         let bloom = &bloom[..];
         let nonce = self.deposit_nonce.unwrap_or_default();
-        let version = self.deposit_receipt_version;
-        let fields: [&dyn Encodable; 6] = [
-            outcome,
-            &self.cumulative_gas_used,
-            &bloom,
-            &self.logs,
-            &nonce,
-            &version.unwrap_or_default(),
-        ];
+        let version = self.deposit_receipt_version.unwrap_or_default();
+        let before: [&dyn Encodable; 3] = [outcome, &self.cumulative_gas_used, &bloom];
+        let behind: [&dyn Encodable; 2] = [&nonce, &version];
         // Only deposits since Canyon have nonce and version in the encoding that the root covers.
-        let fields = if version.is_some() { &fields[..] } else { &fields[..4] };
+        let behind = if self.deposit_receipt_version.is_some() { &behind[..] } else { &[] };
+        let lengths = before.iter().chain(behind).map(|field| field.length());
+        let payload_length = lengths.sum::<usize>() + logs_length;
         out.clear();
         if self.receipt_type != 0 {
             out.push(self.receipt_type);
         }
-        alloy_rlp::encode_list::<_, dyn Encodable>(fields, out);
+        Header { list: true, payload_length }.encode(out);
+        before.iter().for_each(|field| field.encode(out));
+        logs(out);
+        behind.iter().for_each(|field| field.encode(out));
     }
 }
 
@@ -331,7 +336,7 @@ impl LogBlooms {
         let mut values = Vec::with_capacity(count);
         let mut ends = Vec::with_capacity(receipts.size_hint().0);
         for receipt in receipts {
-            values.extend(receipt.map(|value| distinct.index_of(value)));
+            receipt.for_each(|value| values.push(distinct.index_of(value)));
             ends.push(values.len());
         }
         Self { positions: bloom::positions_of_each_on(backend, &distinct.values), values, ends }
@@ -414,14 +419,11 @@ impl<'a> Distinct<'a> {
 ///
 /// All bytes are used, because padding gives many topics the same first or last bytes.
 fn mix(value: &[u8]) -> u64 {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let (words, rest) = value.as_chunks::<8>();
-    let mut mixed = 0_u64;
-    for word in words {
-        mixed =
-            (mixed.rotate_left(23) ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-    for byte in rest {
-        mixed = (mixed.rotate_left(23) ^ u64::from(*byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-    mixed
+    let rest = rest.iter().fold(0, |rest, byte| rest << 8 | u64::from(*byte));
+    let words = words.iter().map(|word| u64::from_le_bytes(*word)).chain([rest]);
+    // The products do not wait for each other.
+    let mixed = words.fold(0_u64, |mixed, word| mixed.rotate_left(23) ^ word.wrapping_mul(FACTOR));
+    (mixed ^ mixed >> 32).wrapping_mul(FACTOR)
 }
