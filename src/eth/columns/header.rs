@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use alloy_primitives::{B256, U256};
+use alloy_primitives::B256;
 use alloy_rlp::Encodable;
 
 use super::verdict::{BlockVerdict, Check, Row};
@@ -164,11 +164,8 @@ impl HeaderRow<'_> {
 
     /// Returns all fields in the order of the RLP.
     fn cells<'b>(&'b self, number: &'b u64) -> [Field<'b>; FIELDS] {
-        fn bytes<'b>(cell: &'b Option<&[u8]>) -> Cell<&'b dyn Encodable> {
-            cell.as_ref().map_or(Cell::NoColumn, |cell| Cell::Value(cell))
-        }
-        fn number_of<T: Encodable>(cell: &Option<T>) -> Cell<&dyn Encodable> {
-            cell.as_ref().map_or(Cell::NoColumn, |cell| Cell::Value(cell))
+        fn always<T: Encodable>(cell: Option<&T>) -> Cell<&dyn Encodable> {
+            cell.map_or(Cell::NoColumn, |cell| Cell::Value(cell))
         }
         fn later<T: Encodable>(cell: &Cell<T>) -> Cell<&dyn Encodable> {
             match cell {
@@ -178,21 +175,21 @@ impl HeaderRow<'_> {
             }
         }
         [
-            ("headers.parent_hash", bytes(&self.parent_hash)),
-            ("headers.sha3_uncles", bytes(&self.sha3_uncles)),
-            ("headers.miner", bytes(&self.miner)),
-            ("headers.state_root", bytes(&self.state_root)),
-            ("headers.transactions_root", bytes(&self.transactions_root)),
-            ("headers.receipts_root", bytes(&self.receipts_root)),
-            ("headers.logs_bloom", bytes(&self.logs_bloom)),
-            ("headers.difficulty", number_of::<U256>(&self.difficulty)),
+            ("headers.parent_hash", always(self.parent_hash.as_ref())),
+            ("headers.sha3_uncles", always(self.sha3_uncles.as_ref())),
+            ("headers.miner", always(self.miner.as_ref())),
+            ("headers.state_root", always(self.state_root.as_ref())),
+            ("headers.transactions_root", always(self.transactions_root.as_ref())),
+            ("headers.receipts_root", always(self.receipts_root.as_ref())),
+            ("headers.logs_bloom", always(self.logs_bloom.as_ref())),
+            ("headers.difficulty", always(self.difficulty.as_ref())),
             ("headers.number", Cell::Value(number)),
-            ("headers.gas_limit", number_of(&self.gas_limit)),
-            ("headers.gas_used", number_of(&self.gas_used)),
-            ("headers.timestamp", number_of(&self.timestamp)),
-            ("headers.extra_data", bytes(&self.extra_data)),
-            ("headers.mix_hash", bytes(&self.mix_hash)),
-            ("headers.nonce", bytes(&self.nonce)),
+            ("headers.gas_limit", always(self.gas_limit.as_ref())),
+            ("headers.gas_used", always(self.gas_used.as_ref())),
+            ("headers.timestamp", always(self.timestamp.as_ref())),
+            ("headers.extra_data", always(self.extra_data.as_ref())),
+            ("headers.mix_hash", always(self.mix_hash.as_ref())),
+            ("headers.nonce", always(self.nonce.as_ref())),
             ("headers.base_fee_per_gas", later(&self.base_fee_per_gas)),
             ("headers.withdrawals_root", later(&self.withdrawals_root)),
             ("headers.blob_gas_used", later(&self.blob_gas_used)),

@@ -237,12 +237,11 @@ impl<'a> Block<'a> {
             }
             (Ok(receipts), ..) => receipts,
         };
-        match receipts.excuse {
-            Some(missing) => self.verdict.lacks(Check::ReceiptsRoot, missing),
-            None => {
-                let row = self.suspect(receipts);
-                self.verdict.fault(Check::ReceiptsRoot, row);
-            }
+        if let Some(missing) = receipts.excuse {
+            self.verdict.lacks(Check::ReceiptsRoot, missing);
+        } else {
+            let row = self.suspect(receipts);
+            self.verdict.fault(Check::ReceiptsRoot, row);
         }
     }
 
@@ -492,13 +491,12 @@ fn write_string(bytes: &[u8], out: &mut Vec<u8>) {
 
 /// Appends the head of a string or a list, by its code for no bytes.
 fn write_length(code: u8, length: usize, out: &mut Vec<u8>) {
-    match u8::try_from(length) {
-        Ok(short @ 0..56) => out.push(code + short),
-        _ => {
-            let bytes = length.to_be_bytes();
-            let (_, bytes) = bytes.split_at(length.leading_zeros() as usize / 8);
-            out.push(code + 55 + bytes.len().to_le_bytes()[0]);
-            out.extend_from_slice(bytes);
-        }
+    if let Ok(short @ 0..56) = u8::try_from(length) {
+        out.push(code + short);
+    } else {
+        let bytes = length.to_be_bytes();
+        let (_, bytes) = bytes.split_at(length.leading_zeros() as usize / 8);
+        out.push(code + 55 + bytes.len().to_le_bytes()[0]);
+        out.extend_from_slice(bytes);
     }
 }

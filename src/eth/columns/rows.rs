@@ -93,7 +93,7 @@ impl<'a> Rows<'a> {
     fn check_logs(&self, verdict: &mut BlockVerdict) {
         let Some(logs) = &self.logs else { return };
         let has_gap = |row: &LogRow<'_>| {
-            row.topics.is_some_and(|topics| !topics.is_sorted_by_key(|topic| topic.is_none()))
+            row.topics.is_some_and(|topics| !topics.is_sorted_by_key(Option::is_none))
         };
         if let Some((row, _)) = logs.iter().find(|(_, row)| has_gap(row)) {
             verdict.fault(Check::Topics, Some(Row::Logs(*row)));

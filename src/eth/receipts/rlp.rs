@@ -5,7 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use alloy_primitives::Log;
+use alloy_primitives::{B256, Log};
 use alloy_rlp::{Decodable, EMPTY_LIST_CODE, Encodable, Header};
 use chainsieve_lanes::simd::Backend;
 
@@ -219,16 +219,20 @@ impl ReceiptFields {
         let behind: [&dyn Encodable; 2] = [&nonce, &version];
         // Only deposits since Canyon have nonce and version in the encoding that the root covers.
         let behind = if self.deposit_receipt_version.is_some() { &behind[..] } else { &[] };
-        let lengths = before.iter().chain(behind).map(|field| field.length());
+        let lengths = before.iter().chain(behind).map(Encodable::length);
         let payload_length = lengths.sum::<usize>() + logs_length;
         out.clear();
         if self.receipt_type != 0 {
             out.push(self.receipt_type);
         }
         Header { list: true, payload_length }.encode(out);
-        before.iter().for_each(|field| field.encode(out));
+        for field in before {
+            field.encode(out);
+        }
         logs(out);
-        behind.iter().for_each(|field| field.encode(out));
+        for field in behind {
+            field.encode(out);
+        }
     }
 }
 
@@ -319,7 +323,7 @@ impl LogBlooms {
         let count = receipts.iter().flat_map(|receipt| &receipt.logs).map(values_of_log).sum();
         let values = receipts.iter().map(|receipt| {
             receipt.logs.iter().flat_map(|log| {
-                let topics = log.topics().iter().map(|topic| topic.as_slice());
+                let topics = log.topics().iter().map(B256::as_slice);
                 core::iter::once(log.address.as_slice()).chain(topics)
             })
         });

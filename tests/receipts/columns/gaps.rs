@@ -47,8 +47,10 @@ fn each_transaction(rows: &mut Rows, change: impl Fn(&mut TransactionRow<'static
     rows.transactions.iter_mut().for_each(change);
 }
 
-/// Columns that are absent, the grade that is left, and the checks that are undecided.
-const ABSENT: [(Change, Grade, &[(Check, &str)]); 15] = [
+/// A change that removes columns, the grade that is left, and the checks that are undecided.
+type Absent = (Change, Grade, &'static [(Check, &'static str)]);
+
+const ABSENT: [Absent; 15] = [
     (|rows| each_log(rows, |log| log.transaction_hash = None), Grade::Complete, &[]),
     (|rows| each_log(rows, |log| log.block_hash = None), Grade::Complete, &[]),
     (|rows| each_transaction(rows, |row| row.hash = None), Grade::Complete, &[]),
