@@ -29,6 +29,11 @@ fn types_can_be_shared_between_threads() {
     each!(shared, certificate: Certificate, VerifiedCertificate);
     each!(shared, chain_profile: BloomSoundness, ChainProfile, ReceiptsScope, ProfileRange);
     each!(
+        shared, columns:
+        BlockColumns['static], BlockVerdict, Cell[u64], Check, Fault, Grade, HeaderBasis,
+        HeaderRow['static], LogRow['static], Missing, Row, TransactionRow['static],
+    );
+    each!(
         shared, files:
         FileFormat, HeaderBatch, HeaderReader[&'static [u8]], Input[&'static [u8]], JsonValue,
         JsonValues[&'static [u8]], Position,

@@ -4,6 +4,7 @@
 //! `cargo bench -p benches --bench eth -- [--once | --quick] [--json FILE] [PART …]`
 
 mod anchors;
+mod columns;
 mod headers;
 mod keccak;
 mod query_sets;
@@ -24,6 +25,9 @@ fn main() {
     }
     if report.wants("receipts") {
         receipts::run(&mut report);
+    }
+    if report.wants("columns") {
+        columns::run(&mut report);
     }
     if report.wants("scan") {
         scan::run(&mut report);

@@ -10,15 +10,15 @@ use chainsieve::eth::receipts::{BlockReceipts, BloomAgreement};
 use testkit::timer::Report;
 
 pub(crate) fn run(report: &mut Report) {
-    for block in blocks() {
+    for block in blocks(&[21_925_176, 17_686_125, 15_573_637]) {
         measure(report, &block);
     }
 }
 
-struct Block {
-    number: u64,
-    header: Header,
-    receipts: Vec<u8>,
+pub(crate) struct Block {
+    pub(crate) number: u64,
+    pub(crate) header: Header,
+    pub(crate) receipts: Vec<u8>,
 }
 
 fn measure(report: &mut Report, block: &Block) {
@@ -58,13 +58,12 @@ fn measure(report: &mut Report, block: &Block) {
     report.ratio(&format!("{title} vs alloy: the same"), 1, ours, all);
 }
 
-fn decode(rlp: &[u8]) -> Vec<ReceiptEnvelope> {
+pub(crate) fn decode(rlp: &[u8]) -> Vec<ReceiptEnvelope> {
     Vec::<ReceiptEnvelope>::decode(&mut &rlp[..]).expect("receipts")
 }
 
-/// Returns blocks of the corpus with about 200 receipts, or a smaller block of the fixtures if
-/// there is no corpus.
-fn blocks() -> Vec<Block> {
+/// Returns blocks of the corpus, or a smaller block of the fixtures if there is no corpus.
+pub(crate) fn blocks(numbers: &[u64]) -> Vec<Block> {
     let Some(corpus) = std::env::var_os("CHAINSIEVE_CORPUS") else {
         println!("# CHAINSIEVE_CORPUS is not set: a block of the fixtures instead");
         return vec![fixture()];
@@ -74,12 +73,12 @@ fn blocks() -> Vec<Block> {
         let file = corpus.join(format!("block_{number}.{ending}"));
         std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
     };
-    let blocks = [21_925_176, 17_686_125, 15_573_637].map(|number| Block {
+    let block = |&number: &u64| Block {
         number,
         header: Header::decode(&mut &read(number, "header.rlp")[..]).expect("a header"),
         receipts: read(number, "receipts.rlp"),
-    });
-    blocks.into()
+    };
+    numbers.iter().map(block).collect()
 }
 
 fn fixture() -> Block {

@@ -115,7 +115,8 @@ pub struct ChainProfile {
     name: Cow<'static, str>,
     /// Ascending by first block; the first entry begins at block 0.
     ranges: Vec<ProfileRange>,
-    statuses_since: Option<u64>,
+    /// The first block whose receipts have statuses in place of state roots; `None` if it is not known.
+    pub(super) statuses_since: Option<u64>,
 }
 
 /// A profile in its JSON form.

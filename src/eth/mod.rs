@@ -18,6 +18,7 @@
 //! | [`transactions`] | verifies transactions against a transactions root |
 //! | `anchor` | why a block hash is believed: sync committees of the beacon chain, the history contract, proofs of headers (feature `anchor`) |
 //! | [`audit`] | decides block by block if the answer to a query is complete and correct |
+//! | [`columns`] | verifies the rows of a data set: tables of blocks, transactions and logs |
 //! | [`certificate`] | an audit's result in a form that others can verify |
 //! | [`chain_profile`] | what the filters and receipts of each chain commit to |
 //! | [`log`] | a log with its position in the chain, and the difference of two answers |
@@ -37,6 +38,7 @@ pub mod audit;
 pub mod bloom;
 pub mod certificate;
 pub mod chain_profile;
+pub mod columns;
 #[cfg(feature = "std")]
 pub mod files;
 pub mod follow;

@@ -5,6 +5,7 @@ use alloc::string::ToString as _;
 use super::audit::{Grounds, Status, Undecidable, Verdict};
 use super::bloom::BloomAnswer;
 use super::chain_profile::{BloomSoundness, ReceiptsScope};
+use super::columns::{self, Check, HeaderBasis};
 use super::header::HeaderLayout;
 use super::log_query::{BlockTag, ResolvedBlocks, Semantics};
 
@@ -33,6 +34,7 @@ fn names_of_anchors_are_those_of_serde() {
 
 #[test]
 fn names_are_read_as_written_and_are_those_of_serde() {
+    check!(Check, HeaderBasis, columns::Grade);
     check!(BloomAnswer, BloomSoundness, Grounds, HeaderLayout, ReceiptsScope, Semantics, Status);
     #[cfg(feature = "anchor")]
     check!(super::anchor::Grade, super::anchor::header_proof::ProofKind);

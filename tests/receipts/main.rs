@@ -2,6 +2,7 @@
 //! for further cases, proofs of single receipts, and bytes from untrusted sources.
 
 mod blocks;
+mod columns;
 mod constructed;
 mod deposits;
 mod proofs;

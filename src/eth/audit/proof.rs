@@ -100,7 +100,9 @@ pub enum EvidenceError {
     ///
     /// An omission requires fewer equal logs in the answer than in the receipt; a forgery requires
     /// more.
-    #[error("not proven: of the transaction, the answer has {answered} logs equal to this one, and the receipt has {proven}")]
+    #[error(
+        "not proven: of the transaction, the answer has {answered} logs equal to this one, and the receipt has {proven}"
+    )]
     Answered {
         /// Number of equal logs in the answer.
         answered: usize,

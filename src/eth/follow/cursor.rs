@@ -62,7 +62,9 @@ pub enum StartError {
     #[error("the cursor belongs to another query: {0}")]
     OtherQuery(String),
     /// The query of the cursor was matched with other semantics.
-    #[error("the cursor belongs to a query with the semantics {0}, which are not the configured ones")]
+    #[error(
+        "the cursor belongs to a query with the semantics {0}, which are not the configured ones"
+    )]
     OtherSemantics(Semantics),
     /// The cursor begins at another block than the configured one.
     #[error("the cursor begins at block {cursor}, not at block {from}")]

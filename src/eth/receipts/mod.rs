@@ -19,7 +19,7 @@
 pub(super) mod json;
 mod proof;
 pub(super) mod reader;
-mod rlp;
+pub(super) mod rlp;
 mod verify;
 
 use alloc::boxed::Box;

@@ -11,7 +11,7 @@ use super::rlp::LogBlooms;
 use super::rlp::decode_one;
 use super::verify::Encodings;
 use super::{Receipt, ReceiptsError, VerifiedReceipts};
-use crate::eth::ordered_trie::OrderedTrie;
+use crate::eth::ordered_trie::OrderedTries;
 use crate::eth::trie_path::{self, TrieStep};
 
 /// A Merkle-Patricia proof of one receipt, for a verifier that has the header but no receipts.
@@ -56,10 +56,10 @@ impl VerifiedReceipts<'_> {
         }
         let backend = Backend::best();
         let blooms = LogBlooms::of(backend, receipts);
-        let encodings = Encodings { receipts, blooms: &blooms };
-        let trie = OrderedTrie::of(backend, &encodings);
+        let encodings = [&Encodings { receipts, blooms: &blooms }];
+        let trie = OrderedTries::of(backend, &encodings);
         let proof = |transaction_index| {
-            let nodes = trie.path(transaction_index);
+            let nodes = trie.path(&encodings, 0, transaction_index);
             ReceiptProof { transaction_index, nodes }
         };
         indices.into_iter().map(proof).collect()

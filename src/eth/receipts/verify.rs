@@ -13,7 +13,7 @@ use crate::eth::bloom::{self, BloomView};
 use crate::eth::chain_profile::ChainProfile;
 use crate::eth::header::{BlockRef, ChainBlock};
 use crate::eth::log::LocatedLog;
-use crate::eth::ordered_trie::{Items, OrderedTrie};
+use crate::eth::ordered_trie::{Items, OrderedTries};
 
 /// Relation of a header's filter to the logs of the block's receipts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -256,7 +256,7 @@ impl BlockReceipts {
         let backend = Backend::best();
         let blooms = LogBlooms::of(backend, self);
         let encodings = Encodings { receipts: self, blooms: &blooms };
-        Ok((OrderedTrie::of(backend, &encodings).root(), blooms))
+        Ok((OrderedTries::of(backend, &[&encodings]).root(0), blooms))
     }
 
     /// Returns the consensus encoding of every receipt, in order.

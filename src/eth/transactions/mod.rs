@@ -18,7 +18,7 @@ use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, SeqAccess, Vi
 
 use crate::eth::json::message;
 use crate::eth::log::LocatedLog;
-use crate::eth::ordered_trie::OrderedTrie;
+use crate::eth::ordered_trie::OrderedTries;
 
 /// All transactions of a block as a source gives them, in order. Not verified.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -178,7 +178,7 @@ fn hash(encoding: &Bytes) -> B256 {
 
 /// Returns the root of the trie of these encodings, each under its index.
 pub(crate) fn root(encodings: &[Bytes]) -> B256 {
-    OrderedTrie::of(Backend::best(), encodings).root()
+    OrderedTries::of(Backend::best(), &[encodings]).root(0)
 }
 
 impl BlockTransactions {

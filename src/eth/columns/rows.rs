@@ -1,0 +1,171 @@
+//! The rows of a block: those that are its own, in the order of the block, with whole indices.
+
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+
+use super::verdict::{BlockVerdict, Check, Row};
+use super::{BlockColumns, LogRow, TransactionRow};
+
+/// The rows of a block that are verified, each once, in the order of the block.
+#[derive(Debug, Default)]
+pub(super) struct Rows<'a> {
+    /// `None` if the data set does not have the table.
+    pub(super) transactions: Option<Vec<(usize, &'a TransactionRow<'a>)>>,
+    /// `None` if the data set does not have the table.
+    pub(super) logs: Option<Vec<(usize, &'a LogRow<'a>)>>,
+    /// Transactions are numbered from 0 on, so each is at its index.
+    pub(super) has_whole_transactions: bool,
+    /// No index is missing, as far as there are indices.
+    pub(super) has_whole_indices: bool,
+}
+
+impl<'a> Rows<'a> {
+    /// `commits` is `true` if the header commits to all rows of the block, so that they are numbered by
+    /// their receipts.
+    pub(super) fn of(block: &BlockColumns<'a>, commits: bool, verdict: &mut BlockVerdict) -> Self {
+        let hash = verdict.hash;
+        let is_own = |named: Option<&[u8]>| {
+            named.is_none_or(|named| hash.is_none_or(|hash| named == &hash[..]))
+        };
+        let transactions = block.transactions.map(|rows| {
+            let mut rows: Vec<_> = rows.iter().enumerate().collect();
+            keep_own(&mut rows, |row| is_own(row.block_hash), Row::Transactions, verdict);
+            let key = |row: &TransactionRow<'_>| (row.transaction_index, row.transaction_index);
+            sort_distinct(&mut rows, key, Row::Transactions, verdict);
+            rows
+        });
+        let logs = block.logs.map(|rows| {
+            if let Some(removed) = rows.iter().position(|row| row.is_removed) {
+                verdict.fault(Check::Removed, Some(Row::Logs(removed)));
+            }
+            let mut rows: Vec<_> = rows.iter().enumerate().collect();
+            rows.retain(|(_, row)| !row.is_removed);
+            keep_own(&mut rows, |row| is_own(row.block_hash), Row::Logs, verdict);
+            let key = |row: &LogRow<'_>| (row.transaction_index, row.log_index);
+            sort_distinct(&mut rows, key, Row::Logs, verdict);
+            rows
+        });
+        let mut rows = Self { transactions, logs, ..Self::default() };
+        rows.check_indices(block.is_filtered, commits, verdict);
+        rows.check_logs(verdict);
+        rows
+    }
+
+    fn check_indices(&mut self, is_filtered: bool, commits: bool, verdict: &mut BlockVerdict) {
+        let gap = |verdict: &mut BlockVerdict, check, row| {
+            if is_filtered {
+                verdict.lacks(check, "rows");
+            } else if commits {
+                verdict.fault(check, Some(row));
+            } else {
+                verdict.lacks(check, "profile");
+            }
+        };
+        self.has_whole_indices = true;
+        if let Some(rows) = &self.transactions {
+            if rows.iter().any(|(_, row)| row.transaction_index.is_none()) {
+                verdict.lacks(Check::TransactionIndex, "transactions.transaction_index");
+                self.has_whole_transactions = true; // the rows are taken as ordered
+            } else if let Some((row, _)) =
+                first_gap(rows, |row| row.transaction_index.unwrap_or_default())
+            {
+                gap(verdict, Check::TransactionIndex, Row::Transactions(*row));
+                self.has_whole_indices = false;
+            } else {
+                self.has_whole_transactions = true;
+            }
+        }
+        let Some(rows) = &self.logs else {
+            verdict.lacks(Check::LogIndex, "logs");
+            self.has_whole_indices = false;
+            return;
+        };
+        if rows.iter().any(|(_, row)| row.log_index.is_none()) {
+            verdict.lacks(Check::LogIndex, "logs.log_index");
+            self.has_whole_indices = false;
+        } else if let Some((row, _)) = first_gap(rows, |row| row.log_index.unwrap_or_default()) {
+            gap(verdict, Check::LogIndex, Row::Logs(*row));
+            self.has_whole_indices = false;
+        }
+    }
+
+    /// Checks topics and the hashes of transactions.
+    fn check_logs(&self, verdict: &mut BlockVerdict) {
+        let Some(logs) = &self.logs else { return };
+        let has_gap = |row: &LogRow<'_>| {
+            row.topics.is_some_and(|topics| !topics.is_sorted_by_key(Option::is_none))
+        };
+        if let Some((row, _)) = logs.iter().find(|(_, row)| has_gap(row)) {
+            verdict.fault(Check::Topics, Some(Row::Logs(*row)));
+        }
+        let is_other = |row: &LogRow<'_>| {
+            let transaction = row.transaction_index.and_then(|index| self.transaction(index));
+            let hash = transaction.and_then(|transaction| transaction.hash);
+            hash.zip(row.transaction_hash).is_some_and(|(one, other)| one != other)
+        };
+        if let Some((row, _)) = logs.iter().find(|(_, row)| is_other(row)) {
+            verdict.fault(Check::TransactionHash, Some(Row::Logs(*row)));
+        }
+    }
+
+    fn transaction(&self, index: u64) -> Option<&'a TransactionRow<'a>> {
+        let rows = self.transactions.as_ref()?;
+        let is_it = |row: &TransactionRow<'_>| row.transaction_index == Some(index);
+        let at = usize::try_from(index).unwrap_or(usize::MAX);
+        let whole = rows.get(at).filter(|(_, row)| is_it(row));
+        let found = whole.or_else(|| {
+            let at = rows.binary_search_by_key(&Some(index), |(_, row)| row.transaction_index);
+            rows.get(at.ok()?)
+        });
+        found.map(|(_, row)| *row)
+    }
+}
+
+/// Removes the rows of another block at the same height.
+fn keep_own<T>(
+    rows: &mut Vec<(usize, &T)>,
+    is_own: impl Fn(&T) -> bool,
+    place: fn(usize) -> Row,
+    verdict: &mut BlockVerdict,
+) {
+    let Some((other, _)) = rows.iter().find(|(_, row)| !is_own(row)) else { return };
+    verdict.fault(Check::BlockHash, Some(place(*other)));
+    // If no row has the hash of the block, it is rather the hash that is wrong.
+    if rows.iter().any(|(_, row)| is_own(row)) {
+        rows.retain(|(_, row)| is_own(row));
+    }
+}
+
+/// Sorts rows by a key, whose second part is the row's own index, and removes copies.
+///
+/// Rows without an index keep their order, and equal ones among them are no copies: a transaction can
+/// emit the same log twice.
+fn sort_distinct<T: Ord>(
+    rows: &mut Vec<(usize, &T)>,
+    key: fn(&T) -> (Option<u64>, Option<u64>),
+    place: fn(usize) -> Row,
+    verdict: &mut BlockVerdict,
+) {
+    rows.sort_by(|(_, one), (_, other)| {
+        let order = key(one).cmp(&key(other));
+        // Rows with one index are sorted by content, so that copies are neighbours.
+        order.then_with(|| if key(one).1.is_some() { one.cmp(other) } else { Ordering::Equal })
+    });
+    let mut copy = None;
+    rows.dedup_by(|(row, one), (_, kept)| {
+        let is_copy = key(one).1.is_some() && one == kept;
+        copy = copy.or(is_copy.then_some(*row));
+        is_copy
+    });
+    if let Some(row) = copy {
+        verdict.fault(Check::Copies, Some(place(row)));
+    }
+}
+
+/// Returns the first row whose number is not its position.
+fn first_gap<'r, 'a, T>(
+    rows: &'r [(usize, &'a T)],
+    number: impl Fn(&T) -> u64,
+) -> Option<&'r (usize, &'a T)> {
+    (0..).zip(rows).find(|(position, (_, row))| number(row) != *position).map(|(_, row)| row)
+}
