@@ -2,6 +2,8 @@
 //!
 //! Nothing on disk is trusted: whoever reads from the store computes the root of what was read.
 
+use std::io::ErrorKind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
@@ -31,11 +33,27 @@ pub(crate) enum Kind {
     Header = 3,
 }
 
+/// Calls the database. On a file that was cut off or overwritten, some of its assertions fail, also those of
+/// later calls: then nothing can be read or written, and the program goes on.
+fn guarded<T>(call: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(redb::Error::DatabaseAlreadyOpen)) => Err("another process uses this file".into()),
+        Ok(Err(redb::Error::Io(error))) if error.kind() != ErrorKind::InvalidData => {
+            Err(error.to_string())
+        }
+        Ok(Err(redb::Error::Io(_))) | Err(_) => {
+            Err("the file is damaged: remove it, and its blocks are fetched again".into())
+        }
+        Ok(Err(error)) => Err(error.to_string()),
+    }
+}
+
 /// The store. It is written by one thread, so that nobody waits for the disk.
 #[derive(Debug)]
 pub(crate) struct Store {
-    database: Arc<Database>,
-    /// `None` only while the store is dropped.
+    /// `None` only while the store is dropped, like the two below.
+    database: Option<Arc<Database>>,
     waiting: Option<SyncSender<Value>>,
     writer: Option<JoinHandle<()>>,
 }
@@ -47,6 +65,11 @@ impl Drop for Store {
         if let Some(writer) = self.writer.take() {
             let _ = writer.join();
         }
+        let database = self.database.take();
+        let _ = guarded(|| {
+            drop(database);
+            Ok(())
+        });
     }
 }
 
@@ -67,27 +90,32 @@ impl Store {
     /// values; the oldest ones are removed first.
     pub(crate) fn open(folder: &Path, limit: u64) -> Result<Self, String> {
         let path = folder.join(FILE);
-        let failed = |error: redb::Error| format!("{}: {error}", path.display());
-        let mut builder = Database::builder();
-        builder.set_cache_size(CACHE);
-        let database = builder.create(&path).map_err(|error| failed(error.into()))?;
-        let database = Arc::new(database);
-        let size = create_tables(&database).map_err(failed)?;
+        let failed = |error: String| format!("{}: {error}", path.display());
+        let opened = guarded(|| {
+            let mut builder = Database::builder();
+            builder.set_cache_size(CACHE);
+            let database = builder.create(&path)?;
+            let size = create_tables(&database)?;
+            Ok((Arc::new(database), size))
+        });
+        let (database, size) = opened.map_err(failed)?;
         let (waiting, values) = mpsc::sync_channel(WAITING);
         let writer = Writer { database: Arc::clone(&database), limit, size };
         let thread = thread::Builder::new().name("chainsieve-store".into());
         let writer = thread.spawn(move || writer.run(&values));
-        let writer = writer.map_err(|error| failed(redb::Error::Io(error)))?;
-        Ok(Self { database, waiting: Some(waiting), writer: Some(writer) })
+        let writer = writer.map_err(|error| failed(error.to_string()))?;
+        Ok(Self { database: Some(database), waiting: Some(waiting), writer: Some(writer) })
     }
 
     /// Returns the encodings that were stored under a root; `None` if there are none, or if they
     /// cannot be read.
     pub(crate) fn get(&self, kind: Kind, root: B256) -> Option<Vec<Vec<u8>>> {
-        let read = self.database.begin_read().ok()?;
-        let values = read.open_table(VALUES).ok()?;
-        let value = values.get(key(kind, root)).ok()??;
-        let encodings: Vec<Bytes> = alloy_rlp::Decodable::decode(&mut value.value()).ok()?;
+        let database = self.database.as_ref()?;
+        let value = guarded(|| {
+            let values = database.begin_read()?.open_table(VALUES)?;
+            Ok(values.get(key(kind, root))?.map(|value| value.value().to_vec()))
+        });
+        let encodings: Vec<Bytes> = alloy_rlp::Decodable::decode(&mut &value.ok()??[..]).ok()?;
         Some(encodings.into_iter().map(|encoding| encoding.to_vec()).collect())
     }
 
@@ -130,7 +158,7 @@ impl Writer {
             // What has come meanwhile is written together.
             let batch: Vec<Value> = std::iter::once(first).chain(values.try_iter()).collect();
             // What could not be written is fetched again when it is needed.
-            if let Ok(size) = self.write(&batch) {
+            if let Ok(size) = guarded(|| self.write(&batch)) {
                 self.size = size;
             }
         }
@@ -162,5 +190,76 @@ impl Writer {
         }
         write.commit()?;
         Ok(size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn key_of(byte: u8) -> B256 {
+        B256::repeat_byte(byte)
+    }
+
+    /// Opens the store, and reads and writes. Returns what it has under the first root.
+    fn used(folder: &Path) -> Result<Option<Vec<Vec<u8>>>, String> {
+        let store = Store::open(folder, 1 << 20)?;
+        let found = store.get(Kind::Receipts, key_of(1));
+        for byte in 1..40 {
+            store.get(Kind::Receipts, key_of(byte));
+        }
+        store.put(Kind::Receipts, key_of(77), &[vec![7; 50_000].into()]);
+        drop(store);
+        Ok(found)
+    }
+
+    #[test]
+    fn a_damaged_file_is_an_error_or_has_what_can_still_be_read() {
+        let folder = std::env::temp_dir().join(format!("chainsieve-store-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("a folder");
+        let store = Store::open(&folder, 1 << 20).expect("a new file");
+        for byte in 1..40 {
+            store.put(Kind::Receipts, key_of(byte), &[vec![byte; 9_000].into()]);
+        }
+        drop(store);
+        let path = folder.join(FILE);
+        let whole = fs::read(&path).expect("a file");
+        assert_eq!(used(&folder).expect("it opens"), Some(vec![vec![1; 9_000]]));
+
+        let (mut refused, mut opened) = (0, 0);
+        let mut use_damaged = |bytes: &[u8]| {
+            fs::write(&path, bytes).expect("written");
+            match used(&folder) {
+                Ok(_) => opened += 1,
+                Err(why) => {
+                    assert!(why.contains(FILE), "{why}");
+                    refused += 1;
+                }
+            }
+        };
+        let length = whole.len();
+        for end in [1, 8, 9, 63, 64, 319, 320, 4_095, 4_096, 100_000, length / 2, length - 4_096, length - 1] {
+            use_damaged(&whole[..end]);
+        }
+        let seeds = 0..60_u64;
+        for seed in seeds {
+            let mut bytes = whole.clone();
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+            for _ in 0..=seed % 8 {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                // Half of the damage is in the header and the first pages.
+                let room = if seed % 2 == 0 { 8_192 } else { length };
+                let at = usize::try_from(state >> 8).expect("64 bits") % room;
+                bytes[at] ^= state as u8 | 1;
+            }
+            use_damaged(&bytes);
+        }
+        assert!(refused > 5 && opened > 5, "{refused} refused, {opened} opened");
+        fs::remove_dir_all(&folder).expect("removed");
     }
 }
