@@ -66,8 +66,14 @@ fn parse() -> Result<Cli, clap::Error> {
                 let with_rpc = args.iter().cloned().chain(["--rpc".into(), "http://[::1]".into()]);
                 let accepts_rpc = Cli::try_parse_from(with_rpc)
                     .map_or_else(|error| error.kind() != ErrorKind::UnknownArgument, |_| true);
-                if accepts_rpc && missing.iter().any(|name| name == "<HEADERS>...") {
-                    let tip = "give --rpc or ETH_RPC_URL to fetch headers from a provider";
+                let tip = if missing.iter().any(|name| name == "--rpc <URL>") {
+                    Some("the environment variable ETH_RPC_URL can name the provider, too")
+                } else if accepts_rpc && missing.iter().any(|name| name == "<HEADERS>...") {
+                    Some("give --rpc or ETH_RPC_URL to fetch headers from a provider")
+                } else {
+                    None
+                };
+                if let Some(tip) = tip {
                     let tips = ContextValue::StyledStrs(vec![tip.into()]);
                     error.insert(ContextKind::Suggested, tips);
                 }

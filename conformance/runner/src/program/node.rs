@@ -344,7 +344,7 @@ fn shown(report: &AuditReport) -> Report {
         let broken = report.differences.iter().filter(|difference| difference.rule == *rule);
         vec![(*rule).to_owned(), grouped(*checks), grouped(broken.count())]
     });
-    page.table(vec!["rule", "comparisons", "differ"], rows.collect());
+    page.table(vec!["rule", "comparisons", "distinct differences"], rows.collect());
     for difference in report.differences.iter().take(ROWS) {
         page.line("");
         let mut fields = vec![

@@ -66,7 +66,7 @@ pub(crate) struct RpcArgs {
     /// URLs are secrets: only the host is ever shown. Requests use the proxy of the environment, if
     /// there is one, except requests to this machine.
     ///
-    /// [default, if no headers are given: the environment variable `ETH_RPC_URL`]
+    /// [default: the environment variable `ETH_RPC_URL`, unless headers are given]
     #[arg(long, value_name = "URL")]
     pub(crate) rpc: Vec<Secret>,
     /// An HTTP header for the provider, 'Name: value'
