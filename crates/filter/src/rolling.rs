@@ -61,7 +61,7 @@ const MAX_PLACES: u64 = 1 << 54;
 ///
 /// let mut seen = RollingBloomFilter::new(50_000, 1e-6)?;
 /// assert!(seen.insert(b"transaction")?, "certainly new: relay it");
-/// assert!(!seen.insert(b"transaction")?, "seen, but for a chance of a millionth");
+/// assert!(!seen.insert(b"transaction")?, "seen, except with a probability of one in a million");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -58,6 +58,9 @@ the node serves. The chain id is the provider's claim, unless you give --chain o
 --anchor, the hash of the last block is the provider's claim too: the verdict, exit code 0 included, holds
 only if that block is on the chain, and a warning says so.
 
+With --rpc and --logs, the provider is not asked for logs: the answer in the files is audited against its
+headers and receipts.
+
 ",
     beacon_help!(),
     "
@@ -91,8 +94,8 @@ pub(crate) struct AuditArgs {
     pub(crate) format: HeaderFormat,
     /// The answer: replies of eth_getLogs, lists of logs, or one log per line
     ///
-    /// May be given again
-    #[arg(long, value_name = "FILE", required_unless_present = "rpc", conflicts_with = "rpc")]
+    /// May be given again. [default with --rpc: each provider is asked]
+    #[arg(long, value_name = "FILE", required_unless_present = "rpc")]
     pub(crate) logs: Vec<String>,
     /// Receipts of blocks: a file, a folder or an archive
     ///

@@ -242,9 +242,10 @@ fn words(verdict: &Verdict) -> String {
             )
         }
         Verdict::Undecidable(unknown) => format!(
-            "no contradiction found; {} with unknown scripts, {} of the filter unexplained",
-            count(unknown.inputs, "spent output"),
-            count(unknown.elements, "element")
+            "no contradiction found; spent outputs whose script is unknown: {}; elements of the \
+             filter that match no known script: {}",
+            grouped(unknown.inputs),
+            grouped(unknown.elements)
         ),
     }
 }

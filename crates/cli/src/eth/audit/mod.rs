@@ -6,7 +6,7 @@ pub(crate) mod show;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::audit::{Audit, AuditQuestion, AuditReport, Status};
 use chainsieve::eth::certificate::Certificate;
@@ -15,7 +15,7 @@ use chainsieve::eth::log::{Difference, LocatedLog};
 use chainsieve::eth::log_query::{Heads, LogQuery, ResolvedBlocks};
 use chainsieve::eth::receipts::BlockReceipts;
 use chainsieve_provider::{Beside, FetchedAnswers, Provider, Stop, Tip, Trust};
-use chainsieve_report::{Exit, Page, Report, count, grouped, write};
+use chainsieve_report::{Exit, Page, Report, UsageError, count, grouped, write};
 use evidence::{feed, read_logs};
 use serde_json::{Value, json};
 
@@ -179,8 +179,11 @@ const LETTERS: [&str; 2] = ["A", "B"];
 
 pub(super) fn of_provider(args: &AuditArgs) -> anyhow::Result<Report> {
     let paths = args.receipts.iter().chain(&args.transactions).map(AsRef::as_ref);
-    let query = query::of_args(&args.query, paths)?;
+    let query = query::of_args(&args.query, args.logs.iter().map(AsRef::as_ref).chain(paths))?;
     let endpoints = args.rpc.endpoints(&args.asking.rpc2_header)?;
+    if !args.logs.is_empty() && endpoints.len() > 1 {
+        bail!(UsageError("--logs with two providers: give --rpc once"));
+    }
     let (mut builder, _bar) = builder(&args.rpc, endpoints, Stop::new());
     builder = builder
         .semantics(args.query.semantics)
@@ -201,7 +204,14 @@ pub(super) fn of_provider(args: &AuditArgs) -> anyhow::Result<Report> {
         Trusted::given(&args.trust.anchor).bring(&args.beacon, &args.rpc, &provider)?;
     let query = trusted.bound(&provider, query, args.asking.unfinalized);
     let provider = provider.with_anchor(trusted.anchors.clone());
-    let answers = provider.ask(&query).map_err(in_words_of_the_command)?;
+    let answers = if args.logs.is_empty() {
+        provider.ask(&query).map_err(in_words_of_the_command)?
+    } else {
+        let logs = read_logs(&args.logs)?;
+        let mut answers = provider.ask_headers(&query).map_err(in_words_of_the_command)?;
+        answers.logs.push(logs);
+        answers
+    };
     judge(args, &provider, &answers, &trusted)
 }
 
@@ -256,7 +266,7 @@ fn judge(
             certificate,
             warnings,
             provider: Some(Answered {
-                letter: LETTERS[index],
+                letter: args.logs.is_empty().then_some(LETTERS[index]),
                 host: &hosts[index],
                 own_anchor: answers.tip.trust == Trust::NoAnchor,
             }),

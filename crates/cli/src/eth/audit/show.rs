@@ -28,11 +28,11 @@ pub(crate) struct Shown<'a> {
     pub(crate) provider: Option<Answered<'a>>,
 }
 
-/// The provider that gave an answer.
+/// The provider that gave an answer, or only the headers and receipts.
 #[derive(Clone, Copy)]
 pub(crate) struct Answered<'a> {
-    /// `A` or `B`.
-    pub(crate) letter: &'static str,
+    /// `A` or `B`; `None` if the answer is from files.
+    pub(crate) letter: Option<&'static str>,
     /// The host of the URL; the rest of the URL is secret.
     pub(crate) host: &'a str,
     /// `true` if the user gave no anchor, so that only the provider claims the last block.
@@ -148,8 +148,14 @@ impl Shown<'_> {
         };
         let mut page = Page::default();
         page.heading(self.verdict());
-        if let Some(Answered { letter, host, .. }) = self.provider {
-            page.fields(vec![("provider", format!("{letter} ({host})"))]);
+        match self.provider {
+            Some(Answered { letter: Some(letter), host, .. }) => {
+                page.fields(vec![("provider", format!("{letter} ({host})"))]);
+            }
+            Some(Answered { letter: None, host, .. }) => {
+                page.fields(vec![("evidence", format!("headers and receipts of {host}"))]);
+            }
+            None => {}
         }
         let mut fields = vec![("blocks", span(first, last, counts.blocks)), ("authentic", anchor)];
         fields.extend(evidence_fields(report));
@@ -160,7 +166,7 @@ impl Shown<'_> {
         page.fields(fields);
         if !report.findings.is_empty() {
             page.line("");
-            let whose = self.provider.map(|provider| provider.letter.to_owned());
+            let whose = self.provider.and_then(|provider| provider.letter).map(str::to_owned);
             let row = |finding: &Finding| {
                 let block = finding.block.map_or_else(|| "-".into(), grouped);
                 [block].into_iter().chain(whose.clone()).chain([finding.to_string()]).collect()
@@ -217,7 +223,7 @@ impl Shown<'_> {
         json["semantics"] = json!(self.question.semantics);
         json["chain"] = json!(self.question.profile.name());
         json["certificate"] = json!(self.certificate.map(|path| path.display().to_string()));
-        if let Some(Answered { letter, host, .. }) = self.provider {
+        if let Some(Answered { letter: Some(letter), host, .. }) = self.provider {
             json["provider"] = json!({ "name": letter, "host": host });
         }
         json
@@ -234,7 +240,7 @@ impl Shown<'_> {
         if json.get("log").is_none() {
             json["log"] = json!(at.and_then(|at| self.logs.get(at)));
         }
-        if let Some(Answered { letter, .. }) = self.provider {
+        if let Some(letter) = self.provider.and_then(|provider| provider.letter) {
             json["provider"] = json!(letter);
         }
         json

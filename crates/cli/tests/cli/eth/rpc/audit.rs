@@ -268,6 +268,35 @@ fn a_certificate_of_a_providers_answer_verifies() {
     assert_eq!((&verified["count"], &verified["digest"]), (&json!(7), &json["digest"]));
 }
 
+/// The answer of one provider, with the evidence of another one.
+#[test]
+fn an_answer_from_a_file_is_audited_with_a_providers_evidence() {
+    let server = honest(Chain::real_and(3));
+    let anchor = anchor();
+    let of_file = |logs: &[Value], code| {
+        let file = TempFile::new("audit-logs-rpc.json", json!(logs).to_string().as_bytes());
+        audit(&[&server], &["--anchor", &anchor, "--logs", file.path()], code)
+    };
+    let json = of_file(&answer(), YES);
+    assert_eq!((&json["status"], &json["logs"]), (&json!("complete"), &json!(7)));
+    let evidence = json!({ "name": "A", "host": server.host(), "receipts_of_blocks": 2 });
+    // The provider is not accused of what the file says.
+    assert_eq!((&json["provider"], &json["providers"]), (&Value::Null, &json!([evidence])));
+    let json = of_file(&answer()[1..], WRONG);
+    assert_eq!(kinds(&json), ["omitted_log"]);
+    assert_eq!(json["findings"][0]["provider"], Value::Null);
+    assert_eq!(server.params("eth_getLogs").len(), 0);
+    let file = TempFile::new("audit-logs-two.json", b"[]");
+    let urls = [server.url(), server.url()];
+    let output = discreet(&audit_args(&urls, &["--anchor", &anchor, "--logs", file.path()]));
+    assert_eq!(output.code, USAGE);
+    assert!(output.stderr.contains("--logs with two providers"), "{}", output.stderr);
+    let output = discreet(&audit_args(&urls[..1], &["--anchor", &anchor, "--logs", file.path()]));
+    assert_eq!(output.code, WRONG, "{}", output.stderr);
+    let words = format!("evidence   headers and receipts of {}", server.host());
+    assert!(output.stdout.contains(&words), "{}", output.stdout);
+}
+
 #[test]
 fn what_makes_no_sense_is_said() {
     let server = honest(Chain::real_and(2));
