@@ -189,8 +189,11 @@ impl fmt::Display for Verdict {
 impl fmt::Display for Unknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { inputs, guessed, elements } = self;
-        write!(f, "{inputs} inputs spend unknown scripts ({guessed} guesses are in the filter), ")?;
-        write!(f, "{elements} elements are unexplained")
+        write!(
+            f,
+            "inputs that spend an unknown script: {inputs} (for {guessed} of them, the filter has a guessed \
+             script); elements of the filter that match no known script: {elements}"
+        )
     }
 }
 
