@@ -227,7 +227,9 @@ impl FromStr for HeaderAt {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (height, header) = text.split_once(':').ok_or("not of the form HEIGHT:HEX")?;
         Ok(Self {
-            height: height.parse().map_err(|_| "the height is not a number from 0 to 4294967295")?,
+            height: height
+                .parse()
+                .map_err(|_| "the height is not a number from 0 to 4294967295")?,
             header: header.parse().map_err(|_| "the header is not 64 digits of hex")?,
         })
     }

@@ -413,7 +413,10 @@ fn with_all<F: Insert>(
             return Ok(filter);
         }
     }
-    bail!("{} keys do not fit into the filter: build it with another seed, or another hash if it has no seed", grouped(keys))
+    bail!(
+        "{} keys do not fit into the filter: build it with another seed, or another hash if it has no seed",
+        grouped(keys)
+    )
 }
 
 fn streamed<F: Insert>(keys: &Keys<'_>, mut filter: F) -> anyhow::Result<(F, Counts)> {

@@ -241,7 +241,21 @@ mod tests {
             }
         };
         let length = whole.len();
-        for end in [1, 8, 9, 63, 64, 319, 320, 4_095, 4_096, 100_000, length / 2, length - 4_096, length - 1] {
+        for end in [
+            1,
+            8,
+            9,
+            63,
+            64,
+            319,
+            320,
+            4_095,
+            4_096,
+            100_000,
+            length / 2,
+            length - 4_096,
+            length - 1,
+        ] {
             use_damaged(&whole[..end]);
         }
         let seeds = 0..60_u64;
