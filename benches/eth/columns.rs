@@ -35,7 +35,9 @@ pub(crate) fn run(report: &mut Report) {
         columns.iter().zip(&blocks).all(|(columns, block)| {
             let receipts = receipts_of(columns);
             let mut bloom = Bloom::ZERO;
-            receipts.iter().for_each(|receipt| bloom |= *receipt.logs_bloom());
+            for receipt in &receipts {
+                bloom |= *receipt.logs_bloom();
+            }
             let header = &block.header;
             calculate_receipt_root(&receipts) == header.receipts_root
                 && bloom == header.logs_bloom
@@ -162,7 +164,7 @@ fn node(leaves: &[(Vec<u8>, usize)], depth: usize) -> usize {
 
 /// Returns the number of distinct addresses and topics, each of which needs a permutation.
 fn distinct(blocks: &[Owned]) -> usize {
-    let logs = blocks.iter().flat_map(|block| &block.receipts).flat_map(|it| it.logs());
+    let logs = blocks.iter().flat_map(|block| &block.receipts).flat_map(ReceiptEnvelope::logs);
     let values = logs.flat_map(|log| {
         log.topics().iter().map(|topic| &topic[..]).chain([log.address.as_slice()])
     });

@@ -1,7 +1,7 @@
 //! A wallet of `bdk_wallet` that is stored: it goes on after a restart, and gives out an address beyond the range
 //! that the client watches.
 //!
-//! `bdk_wallet` can also store a wallet in SQLite, by the same calls.
+//! `bdk_wallet` can also store a wallet in `SQLite`, by the same calls.
 
 mod bdk_updates;
 
@@ -33,12 +33,11 @@ impl Backend {
             .descriptor(KeychainKind::External, Some(EXTERNAL))
             .descriptor(KeychainKind::Internal, Some(INTERNAL))
             .load_wallet(&mut db)?;
-        let bdk = match stored {
-            Some(bdk) => bdk,
-            None => {
-                let bdk = BdkWallet::create(EXTERNAL, INTERNAL).network(Network::Regtest);
-                bdk.create_wallet(&mut db)?
-            }
+        let bdk = if let Some(bdk) = stored {
+            bdk
+        } else {
+            let bdk = BdkWallet::create(EXTERNAL, INTERNAL).network(Network::Regtest);
+            bdk.create_wallet(&mut db)?
         };
         let client = Builder::new(Network::Regtest)
             .peer(node.address().to_string())

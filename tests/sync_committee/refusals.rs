@@ -95,7 +95,7 @@ fn headers() {
     let old = LightClientError::Attested(old.into());
     assert_eq!(
         refusals.refuse(|_, update| update.attested.execution = ExecutionProof::Absent),
-        old.clone()
+        old
     );
     let no_blobs = |proof: &mut ExecutionProof| {
         let ExecutionProof::Header(header, _) = proof else { panic!("{proof:?}") };

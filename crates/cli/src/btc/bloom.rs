@@ -176,7 +176,7 @@ fn item_table(page: &mut Page, items: &[Item]) {
                     format!("{} and {} more", shown_data(&first.data), grouped(rest.len()))
                 }
             };
-            vec![item.kind.name().into(), shown_text(&item.text), inserted]
+            vec![item.kind.name(), shown_text(&item.text), inserted]
         })
         .collect();
     page.table(vec!["kind", "item", "inserted"], rows);

@@ -318,7 +318,7 @@ pub(crate) fn in_order<I: Send, O: Send, E>(
             scope.spawn(move || {
                 loop {
                     let next = {
-                        let mut source = lock(&source);
+                        let mut source = lock(source);
                         let (permits, items) = &mut *source;
                         // The channel is closed when the receiver of the results has ended: no more
                         // work is needed.

@@ -242,7 +242,7 @@ impl Transport {
         send: impl FnOnce() -> Result<Response<ureq::Body>, Error>,
     ) -> Result<Response<ureq::Body>, RpcError> {
         if let Some(spending) = &self.spending {
-            let mut spending = lock(&spending);
+            let mut spending = lock(spending);
             let now = self.started.elapsed();
             let waits = methods.iter().map(|method| spending.spend(method, 1, now));
             let wait = waits.max().unwrap_or_default();

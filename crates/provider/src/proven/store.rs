@@ -269,7 +269,7 @@ mod tests {
                 // Half of the damage is in the header and the first pages.
                 let room = if seed % 2 == 0 { 8_192 } else { length };
                 let at = usize::try_from(state >> 8).expect("64 bits") % room;
-                bytes[at] ^= state as u8 | 1;
+                bytes[at] ^= state.to_le_bytes()[7] | 1;
             }
             use_damaged(&bytes);
         }

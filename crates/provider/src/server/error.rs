@@ -151,8 +151,11 @@ impl Refusal {
             // The code on which clients try another method.
             Self::Method(_) | Self::NeedsWebSocket => METHOD_NOT_FOUND,
             Self::Internal => -32603,
-            Self::Abandoned | Self::NotReady | Self::Gap(_) => UNAVAILABLE,
-            Self::Upstream(_) | Self::NotProven { .. } => UNAVAILABLE,
+            Self::Abandoned
+            | Self::NotReady
+            | Self::Gap(_)
+            | Self::Upstream(_)
+            | Self::NotProven { .. } => UNAVAILABLE,
         }
     }
 

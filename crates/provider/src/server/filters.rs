@@ -412,8 +412,15 @@ impl Subscriptions {
             call.metrics.limit_reached("subscriptions");
             return Err(Refusal::Busy { what: "subscriptions", limit: limits.max_subscriptions });
         };
-        let (id, state, _counted) = (random_id(), State::New, [own, counted]);
-        open.push(Subscription { id: id.clone(), selects, next, state, _counted, _held: held });
+        let (id, state) = (random_id(), State::New);
+        open.push(Subscription {
+            id: id.clone(),
+            selects,
+            next,
+            state,
+            _counted: [own, counted],
+            _held: held,
+        });
         Ok(id)
     }
 }

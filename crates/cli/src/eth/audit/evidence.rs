@@ -126,14 +126,16 @@ pub(crate) fn read_wanted(
     Ok((wanted, left_out))
 }
 
-/// Gives audits of one chain the evidence in the files of the arguments. Returns the receipts that are to be
-/// embedded in a certificate, and warnings.
+/// The receipts that are to be embedded in a certificate, by block hash, and warnings.
+type Fed = (Vec<(B256, BlockReceipts)>, Vec<String>);
+
+/// Gives audits of one chain the evidence in the files of the arguments.
 pub(super) fn feed<'a, 'l>(
     audits: &mut [Audit<'a>],
     chain: &'a LinkedHeaders,
     answers: impl IntoIterator<Item = &'l LocatedLog>,
     args: &AuditArgs,
-) -> anyhow::Result<(Vec<(B256, BlockReceipts)>, Vec<String>)> {
+) -> anyhow::Result<Fed> {
     let on_chain = |log: &&LocatedLog| {
         chain.block(log.block_number).is_some_and(|block| block.hash == log.block_hash)
     };

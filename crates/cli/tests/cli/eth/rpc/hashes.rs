@@ -50,8 +50,7 @@ fn follow(url: &str, more: &[&str]) -> Output {
     let mut args = vec!["eth", "follow", "--rpc", url, "--from", "0", "--once", "--retries", "1"];
     args.extend(["--poll", "0.05"]);
     args.extend(more);
-    let output = run(&args).exits(YES);
-    output
+    run(&args).exits(YES)
 }
 
 fn logs(output: &Output) -> Vec<Value> {
