@@ -293,7 +293,7 @@ fn an_answer_from_a_file_is_audited_with_a_providers_evidence() {
     assert!(output.stderr.contains("--logs with two providers"), "{}", output.stderr);
     let output = discreet(&audit_args(&urls[..1], &["--anchor", &anchor, "--logs", file.path()]));
     assert_eq!(output.code, WRONG, "{}", output.stderr);
-    let words = format!("evidence   headers and receipts of {}", server.host());
+    let words = format!("evidence  headers and receipts of {}", server.host());
     assert!(output.stdout.contains(&words), "{}", output.stdout);
 }
 
