@@ -172,14 +172,12 @@ fn chain_of_folder(folder: &Path, chain: &mut ServedChain) -> anyhow::Result<Vec
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut warnings = Vec::new();
     for (path, _) in blocks::files(folder).with_context(|| named(folder))? {
-        let read = blocks::for_each_block_of(
-            &path,
-            |SourcedBlock { block, prevout_scripts, .. }| {
+        let read =
+            blocks::for_each_block_of(&path, |SourcedBlock { block, prevout_scripts, .. }| {
                 let errors = chain.add_block(block, prevout_scripts, now).errors;
                 warnings.extend(errors.iter().map(ToString::to_string));
                 Ok(())
-            },
-        );
+            });
         if let Err(error) = read {
             warnings.push(format!("damaged or truncated file: {error:#}"));
         }
