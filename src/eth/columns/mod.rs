@@ -8,7 +8,7 @@
 //! an index, a light client) in [`BlockColumns::trusted`].
 //!
 //! The caller reads the files, and decodes cells to bytes and numbers. A column that a table lacks is `None`
-//! in every row. [`verify`] never fails: a malformed cell is a fault like any other.
+//! in every row. [`verify`] never fails: a cell of another length than its field is a fault like any other.
 //!
 //! # What a verdict claims
 //! [`Grade`] has the grades. A fault is only reported if no honest source with these columns can cause it. If
@@ -19,9 +19,19 @@
 //! - a block before Byzantium without post-states (column `transactions.root`);
 //! - a chain without a profile, or whose receipts root does not cover every log (`profile`);
 //! - rows that the caller declares to be a selection ([`BlockColumns::is_filtered`], `rows`);
-//! - a header that may have a further field ([`Cell::NoColumn`]).
+//! - a header that may have a further field ([`Cell::NoColumn`]);
+//! - a block without any row, in a data set without a table of blocks (`headers`): its file may be missing.
 //!
-//! Not covered by any check here: the columns of transactions that are not in receipts.
+//! Not covered by any check here:
+//!
+//! - the columns of transactions that are not in receipts, among them `transactions.gas_used` beside
+//!   `transactions.cumulative_gas_used`, and `transactions.hash`, which is only compared with the logs' hashes;
+//! - `transactions.root` after Byzantium, and `transactions.status` before;
+//! - `transactions.deposit_nonce` and `transactions.deposit_receipt_version` of other types, and each of them
+//!   without the other;
+//! - `block_hash` of rows without any hash of the block, except that all rows must have the same;
+//! - `headers.hash` and the other columns of a header that is [unproven](HeaderBasis::Unproven), except
+//!   those that a check of the rows or of parent hashes needs.
 //!
 //! # Examples
 //! Mainnet block 17,686,111 without its logs' last row:
@@ -104,7 +114,8 @@ pub enum Cell<T> {
     /// The table has no such column: the header may have the field.
     #[default]
     NoColumn,
-    /// The header does not have the field: the cell is null, or the block precedes the field's fork.
+    /// The header does not have the field: the cell is null, or the block precedes the field's fork. It is a
+    /// fault if the trusted header has the field.
     Null,
     /// The value of the field.
     Value(T),
@@ -262,15 +273,17 @@ impl BlockColumns<'_> {
 
 /// Verifies some blocks, and returns a verdict for each, in order.
 ///
-/// If a block follows the preceding one of the slice by number, its parent hash is compared, too.
+/// If a block follows the preceding ones of the slice by number, its parent hash is compared, too.
 /// `profile` says what the headers of the chain commit to; `None` for an unknown chain. If a profile says that
 /// the receipts root covers every log, headers are expected to be hashed as Ethereum's: leave
-/// [`HeaderRow::hash`] out for a chain with other fields.
+/// [`HeaderRow::hash`] out for a chain with other fields. What the columns hash to is then only used to
+/// confirm what a trusted block names ([`anchor`]).
 ///
 /// # Cost
 /// Time in proportion to the bytes of the cells, and a sort of rows that are not in order. Hashes are
 /// computed several at a time, over all blocks, so pass some dozens of blocks or more. Needs a few hundred
-/// bytes of memory for each of about 4,000 rows, or for each row of a larger block.
+/// bytes of memory for each of about 4,000 rows, or for each row of a larger block. Receipts are encoded, so
+/// the cells of these rows are copied, some of them twice: logs that share a slice need memory for each.
 pub fn verify(blocks: &[BlockColumns<'_>], profile: Option<&ChainProfile>) -> Vec<BlockVerdict> {
     verify_on(Backend::best(), blocks, profile)
 }
@@ -294,6 +307,6 @@ pub fn verify_on(
         receipts::verify(backend, together, profile, &mut verdicts);
         rest = behind;
     }
-    verdict::link(&mut verdicts);
+    verdict::link(blocks, &mut verdicts);
     verdicts
 }

@@ -3,6 +3,8 @@
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
+use alloy_primitives::B256;
+
 use super::verdict::{BlockVerdict, Check, Row};
 use super::{BlockColumns, LogRow, TransactionRow};
 
@@ -43,22 +45,46 @@ impl<'a> Rows<'a> {
             keep_own(&mut rows, |row| is_own(row.block_hash), Row::Logs, verdict);
             let key = |row: &LogRow<'_>| (row.transaction_index, row.log_index);
             sort_distinct(&mut rows, key, Row::Logs, verdict);
+            // The place of a log of an unknown transaction is only in its own index.
+            if rows.iter().any(|(_, row)| row.transaction_index.is_none()) {
+                rows.sort_by_key(|(_, row)| row.log_index);
+            }
             rows
         });
         let mut rows = Self { transactions, logs, ..Self::default() };
+        if hash.is_none() {
+            rows.check_block_hash(verdict);
+        }
         rows.check_indices(block.is_filtered, commits, verdict);
-        rows.check_logs(verdict);
+        rows.check_logs(commits, verdict);
         rows
+    }
+
+    /// Returns `true` if there is no row at all.
+    pub(super) fn is_empty(&self) -> bool {
+        self.transactions.iter().flatten().next().is_none()
+            && self.logs.iter().flatten().next().is_none()
+    }
+
+    /// Rows of a block without a hash must at least name one block.
+    fn check_block_hash(&self, verdict: &mut BlockVerdict) {
+        let transactions = self.transactions.iter().flatten().map(|(_, row)| row.block_hash);
+        let logs = self.logs.iter().flatten().map(|(_, row)| row.block_hash);
+        let mut named = transactions.chain(logs).flatten();
+        let Some(first) = named.next() else { return };
+        if named.any(|other| other != first) {
+            verdict.fault(Check::BlockHash, None);
+        } else {
+            verdict.named_by_rows = B256::try_from(first).ok();
+        }
     }
 
     fn check_indices(&mut self, is_filtered: bool, commits: bool, verdict: &mut BlockVerdict) {
         let gap = |verdict: &mut BlockVerdict, check, row| {
             if is_filtered {
                 verdict.lacks(check, "rows");
-            } else if commits {
-                verdict.fault(check, Some(row));
             } else {
-                verdict.lacks(check, "profile");
+                verdict.fault_if(commits, check, Some(row), None);
             }
         };
         self.has_whole_indices = true;
@@ -66,6 +92,7 @@ impl<'a> Rows<'a> {
             if rows.iter().any(|(_, row)| row.transaction_index.is_none()) {
                 verdict.lacks(Check::TransactionIndex, "transactions.transaction_index");
                 self.has_whole_transactions = true; // the rows are taken as ordered
+                self.has_whole_indices = false;
             } else if let Some((row, _)) =
                 first_gap(rows, |row| row.transaction_index.unwrap_or_default())
             {
@@ -89,8 +116,8 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Checks topics and the hashes of transactions.
-    fn check_logs(&self, verdict: &mut BlockVerdict) {
+    /// Checks topics, the lengths of cells, and the hashes of transactions.
+    fn check_logs(&self, commits: bool, verdict: &mut BlockVerdict) {
         let Some(logs) = &self.logs else { return };
         let has_gap = |row: &LogRow<'_>| {
             row.topics.is_some_and(|topics| !topics.is_sorted_by_key(Option::is_none))
@@ -98,13 +125,23 @@ impl<'a> Rows<'a> {
         if let Some((row, _)) = logs.iter().find(|(_, row)| has_gap(row)) {
             verdict.fault(Check::Topics, Some(Row::Logs(*row)));
         }
+        let is_address = |row: &LogRow<'_>| row.address.is_none_or(|it| it.len() == 20);
+        if let Some((row, _)) = logs.iter().find(|(_, row)| !is_address(row)) {
+            verdict.fault_if(commits, Check::Cells, Some(Row::Logs(*row)), Some("logs.address"));
+        }
+        let has_topics =
+            |row: &LogRow<'_>| row.topics.iter().flatten().flatten().all(|it| it.len() == 32);
+        if let Some((row, _)) = logs.iter().find(|(_, row)| !has_topics(row)) {
+            verdict.fault_if(commits, Check::Cells, Some(Row::Logs(*row)), Some("logs.topics"));
+        }
         let is_other = |row: &LogRow<'_>| {
             let transaction = row.transaction_index.and_then(|index| self.transaction(index));
             let hash = transaction.and_then(|transaction| transaction.hash);
             hash.zip(row.transaction_hash).is_some_and(|(one, other)| one != other)
         };
         if let Some((row, _)) = logs.iter().find(|(_, row)| is_other(row)) {
-            verdict.fault(Check::TransactionHash, Some(Row::Logs(*row)));
+            // On other chains, the indices of transactions may have another numbering.
+            verdict.fault_if(commits, Check::TransactionHash, Some(Row::Logs(*row)), None);
         }
     }
 

@@ -6,6 +6,7 @@ use core::fmt;
 use alloy_primitives::B256;
 use chainsieve_lanes::names;
 
+use super::BlockColumns;
 use crate::eth::header::BlockRef;
 
 /// What the columns of a block prove together.
@@ -74,12 +75,12 @@ pub enum Check {
     HeaderHash,
     /// Each column of the header equals the trusted header's field.
     HeaderColumns,
-    /// The parent hash is the hash of the preceding block. If not, one of the two blocks is at fault, but it
-    /// is noted at the later one.
+    /// The parent hash is the hash of a row of the preceding block. If not, one of the two blocks is at fault,
+    /// but it is noted at the later one. A block with a trusted header is not at fault.
     ParentLink,
     /// The block's hash is the one that the trusted block names, over parent hashes.
     Anchor,
-    /// All rows have the hash of the block.
+    /// All rows have the hash of the block, or one hash if none is known.
     BlockHash,
     /// No row is a copy of another one. Copies are left out of the other checks.
     Copies,
@@ -96,6 +97,8 @@ pub enum Check {
     TransactionHash,
     /// No topic follows an absent topic.
     Topics,
+    /// Each cell of a hash, address, filter or nonce has the length of its kind, and each post-state, too.
+    Cells,
     /// The filter has the bits of the logs.
     LogsBloom,
     /// The rows have the receipts root.
@@ -108,8 +111,8 @@ names! {
     ParentLink = "parent_link", Anchor = "anchor", BlockHash = "block_hash", Copies = "copies",
     Removed = "removed", TransactionIndex = "transaction_index",
     TransactionCount = "transaction_count", LogIndex = "log_index",
-    TransactionHash = "transaction_hash", Topics = "topics", LogsBloom = "logs_bloom",
-    ReceiptsRoot = "receipts_root",
+    TransactionHash = "transaction_hash", Topics = "topics", Cells = "cells",
+    LogsBloom = "logs_bloom", ReceiptsRoot = "receipts_root",
 }
 
 /// A row of a block, by its index in the slice that the caller passed.
@@ -141,8 +144,8 @@ impl fmt::Display for Row {
 pub struct Fault {
     /// The check.
     pub check: Check,
-    /// The first row that is at fault, in the order of the block. `None` if the check does not show it: a
-    /// root that differs does not say where.
+    /// The first row that fails the check, in the order of the block. Where two columns differ, the other one
+    /// may be at fault. `None` if the check is not about a row: a root that differs does not say where.
     #[serde(flatten)]
     pub row: Option<Row>,
     /// The column, if the check is about one column of several, for example `headers.timestamp`.
@@ -178,17 +181,23 @@ pub struct BlockVerdict {
     /// `true` if the rows have the receipts root of the header: their content and order is complete, even
     /// if another check, for example of the numbers of logs, failed.
     pub receipts_root: bool,
-    /// Hash of the block: of the trusted header, or the one in the column, or the computed one.
+    /// Hash of the block: of the trusted header, or the one in the column, or the one that [`anchor`] tied.
     pub hash: Option<B256>,
     /// Parent hash: of the trusted header, or the one in the column.
     pub parent_hash: Option<B256>,
     /// The checks that failed.
     pub faults: Vec<Fault>,
-    /// The checks that lack a column, each with the column.
+    /// The checks of header hash, indices, filter and receipts root that are undecided, each with the column
+    /// that it lacks; of other checks, those that failed for a reason that may be honest. A check that
+    /// compares two columns is left out here if one of them is absent.
     pub missing: Vec<Missing>,
-    /// The columns were hashed, and `hash` is the result.
+    /// What the columns hash to, if no hash column differs. Other fields may be absent, so that only
+    /// equality with a hash from elsewhere shows anything.
     #[serde(skip)]
-    pub(super) is_computed: bool,
+    pub(super) computed: Option<B256>,
+    /// The hash that all rows name, if the block has no hash that was compared with it.
+    #[serde(skip)]
+    pub(super) named_by_rows: Option<B256>,
 }
 
 impl BlockVerdict {
@@ -204,6 +213,21 @@ impl BlockVerdict {
     ) {
         self.faults.push(Fault { check, row, column });
         self.grade = Grade::Wrong;
+    }
+
+    /// Notes a fault if the header commits to the rows. On other chains, honest sources may have it.
+    pub(super) fn fault_if(
+        &mut self,
+        commits: bool,
+        check: Check,
+        row: Option<Row>,
+        column: Option<&'static str>,
+    ) {
+        if commits {
+            self.fault_of(check, row, column);
+        } else {
+            self.lacks(check, "profile");
+        }
     }
 
     pub(super) fn lacks(&mut self, check: Check, column: &'static str) {
@@ -241,15 +265,27 @@ impl fmt::Display for BlockVerdict {
     }
 }
 
-/// Compares the parent hash of each block with the hash of the preceding block.
-pub(super) fn link(verdicts: &mut [BlockVerdict]) {
+/// Compares the parent hash of each block with the hashes of the preceding block's rows.
+///
+/// A trusted block is not at fault. The preceding block may be there several times, for example with a block
+/// that left the chain: any of them may be the parent, and one without a hash, too.
+pub(super) fn link(blocks: &[BlockColumns<'_>], verdicts: &mut [BlockVerdict]) {
     for at in 1..verdicts.len() {
-        let (parents, blocks) = verdicts.split_at_mut(at);
-        let (parent, block) = (&parents[at - 1], &mut blocks[0]);
-        if parent.number.checked_add(1) == Some(block.number)
-            && let (Some(hash), Some(named)) = (parent.hash, block.parent_hash)
-            && hash != named
-        {
+        let (before, rest) = verdicts.split_at_mut(at);
+        let block = &mut rest[0];
+        let Some(named) = block.parent_hash.filter(|_| block.header != HeaderBasis::Trusted) else {
+            continue;
+        };
+        let is_parent = |(columns, parent): &(&BlockColumns<'_>, &BlockVerdict)| {
+            let rows = columns.headers.unwrap_or_default();
+            parent.hash.is_none_or(|hash| hash == named)
+                || rows.iter().any(|row| row.hash == Some(&named[..]))
+        };
+        let parents = blocks.iter().zip(&*before).rev();
+        let mut parents = parents
+            .take_while(|(_, parent)| parent.number.checked_add(1) == Some(block.number))
+            .peekable();
+        if parents.peek().is_some() && !parents.any(|parent| is_parent(&parent)) {
             block.fault(Check::ParentLink, None);
         }
     }
@@ -260,7 +296,8 @@ pub(super) fn link(verdicts: &mut [BlockVerdict]) {
 /// `verdicts` are those of ascending blocks, and the trusted block is one of them. Blocks are tied downwards
 /// from the trusted block, as long as none is absent and their columns hash to what is named. Their header
 /// becomes [`Anchored`](HeaderBasis::Anchored), and a consistent block becomes complete. A block with
-/// another hash than the one that is named gets the fault [`Anchor`](Check::Anchor).
+/// another hash than the one that is named gets the fault [`Anchor`](Check::Anchor). If it has no hash
+/// column, its columns may not be all fields of the header, so that the check is only undecided.
 ///
 /// A data set that is verified in parts is anchored from its last part to its first: the parent hash of
 /// the first block of a part is the trusted hash of the last block of the part before.
@@ -282,16 +319,25 @@ pub fn anchor(verdicts: &mut [BlockVerdict], trusted: BlockRef) -> usize {
     let (mut number, mut named, mut tied) = (trusted.number, trusted.hash, 0);
     let last = verdicts.iter().rposition(|verdict| verdict.number == number);
     for verdict in verdicts[..last.map_or(0, |last| last + 1)].iter_mut().rev() {
-        let Some(hash) = verdict.hash.filter(|_| verdict.number == number) else { break };
+        let hash = verdict.hash.or(verdict.computed).filter(|_| verdict.number == number);
+        let Some(hash) = hash else { break };
         if hash != named {
-            verdict.fault(Check::Anchor, None);
+            if verdict.hash.is_some() {
+                verdict.fault(Check::Anchor, None);
+            } else {
+                verdict.lacks(Check::Anchor, "headers.hash");
+            }
             break;
         }
         if verdict.header != HeaderBasis::Trusted {
-            if !verdict.is_computed {
+            if verdict.computed.is_none() {
                 break;
             }
             verdict.header = HeaderBasis::Anchored;
+            verdict.hash = Some(named);
+            if verdict.named_by_rows.take().is_some_and(|by_rows| by_rows != named) {
+                verdict.fault(Check::BlockHash, None);
+            }
             if verdict.grade == Grade::Consistent {
                 verdict.grade = Grade::Complete;
             }
