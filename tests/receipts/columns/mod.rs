@@ -1,6 +1,7 @@
 //! Data sets: the rows of real blocks, whole and damaged. The oracle is alloy, which encodes receipts and
 //! headers from the same rows.
 
+mod attacked;
 mod damage;
 mod datasets;
 mod gaps;
