@@ -25,7 +25,9 @@
 //! Not covered by any check here:
 //!
 //! - the columns of transactions that are not in receipts, among them `transactions.gas_used` beside
-//!   `transactions.cumulative_gas_used`, and `transactions.hash`, which is only compared with the logs' hashes;
+//!   `transactions.cumulative_gas_used`;
+//! - hashes of transactions, except that `transactions.hash` is compared with `logs.transaction_hash`, if both
+//!   tables have indices of transactions;
 //! - `transactions.root` after Byzantium, and `transactions.status` before;
 //! - `transactions.deposit_nonce` and `transactions.deposit_receipt_version` of other types, and each of them
 //!   without the other;
@@ -283,7 +285,7 @@ impl BlockColumns<'_> {
 /// Time in proportion to the bytes of the cells, and a sort of rows that are not in order. Hashes are
 /// computed several at a time, over all blocks, so pass some dozens of blocks or more. Needs a few hundred
 /// bytes of memory for each of about 4,000 rows, or for each row of a larger block. Receipts are encoded, so
-/// the cells of these rows are copied, some of them twice: logs that share a slice need memory for each.
+/// the cells of these rows are copied, up to three times: logs that share a slice need memory for each.
 pub fn verify(blocks: &[BlockColumns<'_>], profile: Option<&ChainProfile>) -> Vec<BlockVerdict> {
     verify_on(Backend::best(), blocks, profile)
 }

@@ -13,6 +13,8 @@ use chainsieve::eth::header::{BlockRef, HeaderBuf};
 use super::{Rows, faults, header_row, leak, with_logs};
 use crate::constructed::log;
 
+type Change = fn(&mut Rows);
+
 fn assumed(bloom: BloomSoundness, receipts: ReceiptsScope) -> ChainProfile {
     ChainProfile::assumed("ours", bloom, receipts)
 }
@@ -277,7 +279,7 @@ fn a_root_without_a_status() {
 
 #[test]
 fn a_root_names_no_row() {
-    let damages: [fn(&mut Rows); 3] = [
+    let damages: [Change; 3] = [
         |rows| rows.transactions[2].cumulative_gas_used = Some(u64::MAX),
         |rows| {
             rows.transactions.pop();
@@ -371,7 +373,7 @@ fn no_rows_have_no_grade() {
 
 #[test]
 fn malformed_cells_are_faults() {
-    type Damage = (&'static str, fn(&mut Rows));
+    type Damage = (&'static str, Change);
     const BYTES: &[u8] = &[7; 300];
     let damages: [Damage; 11] = [
         ("headers.hash", |rows| rows.headers[0].hash = Some(&BYTES[..31])),
@@ -475,7 +477,7 @@ fn the_documented_verdict() {
 
 #[test]
 fn an_anchor_repairs_nothing() {
-    let damages: [(Grade, fn(&mut Rows)); 3] = [
+    let damages: [(Grade, Change); 3] = [
         (Grade::Wrong, |rows| rows.logs[3].log_index = Some(7)),
         (Grade::Bloom, |rows| rows.logs.iter_mut().for_each(|log| log.data = None)),
         (Grade::Indices, |rows| rows.logs[3].address = None),
@@ -495,7 +497,7 @@ fn an_anchor_repairs_nothing() {
 /// Each check that needs to know what the header commits to, on a chain of which this is unknown.
 #[test]
 fn nothing_is_accused_without_a_profile() {
-    let changes: [(Check, fn(&mut Rows)); 4] = [
+    let changes: [(Check, Change); 4] = [
         (Check::HeaderHash, |rows| rows.headers[0].timestamp = Some(1)),
         (Check::ReceiptsRoot, |rows| rows.headers[0].transaction_count = Some(99_999)),
         (Check::LogsBloom, |rows| {
@@ -537,7 +539,7 @@ fn a_filter_may_have_more_bits() {
 /// Rows whose numbers or completeness are unknown have no grade by their filter or their indices.
 #[test]
 fn grades_need_their_evidence() {
-    let changes: [fn(&mut Rows); 4] = [
+    let changes: [Change; 4] = [
         |rows| rows.is_filtered = true,
         |rows| {
             rows.is_filtered = true;
@@ -578,5 +580,48 @@ fn rows_of_other_blocks_are_left_out() {
         rows.headers
             .insert(0, HeaderRow { hash: Some(&[9; 32]), timestamp: Some(1), ..rows.headers[0] });
         assert_eq!(faults(&rows.verify()), [(Check::HeaderRow, Some(Row::Headers(0)))]);
+    }
+}
+
+/// A header that may have more fields, and one with a hole, are not accused.
+#[test]
+fn headers_that_may_have_other_fields() {
+    let row = HeaderRow { hash: Some(&[9; 32]), ..header_row(&prague(1)[0]) };
+    let full = HeaderRow {
+        block_access_list_hash: Cell::Value(&[1; 32]),
+        slot_number: Cell::Value(5),
+        ..row
+    };
+    let null = HeaderRow { withdrawals_root: Cell::Null, ..row };
+    let absent = HeaderRow { withdrawals_root: Cell::NoColumn, ..row };
+    for (row, column) in [
+        (full, "a field after headers.slot_number"),
+        (null, "headers.withdrawals_root"),
+        (absent, "headers.withdrawals_root"),
+    ] {
+        let verdict = &chain(&[(FIRST, &[row], None)], Some(&ChainProfile::ethereum()))[0];
+        undecided(verdict, Check::HeaderHash, column);
+    }
+    let verdict = &chain(&[(FIRST, &[row], None)], Some(&ChainProfile::ethereum()))[0];
+    assert_eq!(faults(verdict), [(Check::HeaderHash, Some(Row::Headers(0)))]);
+}
+
+/// Rows without indices may be in any order.
+#[test]
+fn rows_in_another_order_without_indices() {
+    for block in with_logs() {
+        let mut rows = block.clone();
+        rows.transactions.iter_mut().for_each(|row| row.transaction_index = None);
+        rows.transactions.swap(0, 1);
+        // Hashes of transactions are looked up by index, so none is compared.
+        undecided(&rows.verify(), Check::ReceiptsRoot, "transactions.transaction_index");
+        let mut rows = block.clone();
+        rows.logs.iter_mut().for_each(|log| log.log_index = None);
+        let is_pair = |pair: &[LogRow<'_>]| {
+            pair[0].transaction_index == pair[1].transaction_index && pair[0].data != pair[1].data
+        };
+        let at = rows.logs.windows(2).position(is_pair).expect("two logs of a transaction");
+        rows.logs.swap(at, at + 1);
+        undecided(&rows.verify(), Check::ReceiptsRoot, "logs.log_index");
     }
 }
