@@ -64,7 +64,7 @@ pub struct Theirs {
 /// A node of another network says nothing, and closes the connection.
 const fn perhaps_another_network(error: &FrameError) -> &'static str {
     match error {
-        FrameError::Io(_) => " before its version message: perhaps a node of another network",
+        FrameError::Io(_) => " (no version message came: perhaps a node of another network)",
         _ => "",
     }
 }

@@ -186,7 +186,7 @@ fn a_peer_that_says_nothing_is_not_waited_for() {
     let error = shake_hands(&mut stream, &ours(5), None).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "handshake: no answer in time before its version message: perhaps a node of another network"
+        "handshake: no answer in time (no version message came: perhaps a node of another network)"
     );
     assert!(!error.is_misbehaviour());
 }
