@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -37,7 +36,7 @@ use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 use tower::{Service, ServiceExt as _};
 
-use super::call::{Call, Written};
+use super::call::{Call, Room, Written};
 use super::clients::Client;
 use super::error::{ErrorObject, Refusal};
 use super::methods::list_of;
@@ -331,7 +330,7 @@ impl ProvenTransport {
             let params = request.params().map_or("[]", |params| params.get());
             let (proven, client) = (Arc::clone(&running.0), Arc::clone(&running.1));
             let stop = proven.stop.clone();
-            let room = Arc::new(AtomicU64::new(proven.limits.max_answer.into()));
+            let room = Room::new(proven.limits.max_answer.into());
             let call = Call::new(proven, client, stop, room);
             let Written { json, .. } = method(&call, &list_of(params)?)?;
             let json = String::from_utf8(json).ok().map(RawValue::from_string);

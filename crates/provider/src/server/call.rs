@@ -40,9 +40,26 @@ pub(super) struct Call {
     pub(super) client: Arc<Client>,
     /// Set when nobody waits for the answer any more.
     pub(super) stop: Stop,
-    /// Bytes that the answer may still take. The calls of a batch share it.
-    room: Arc<AtomicU64>,
+    room: Arc<Room>,
+    /// Its answer is written where nothing may wait. It is short.
+    is_instant: bool,
     held: Mutex<Held>,
+}
+
+/// What the answer to a request may still take. The calls of a batch share it.
+#[derive(Debug)]
+pub(super) struct Room {
+    /// In bytes.
+    left: AtomicU64,
+    /// Held by the call whose answer is written. Two that are written at once would take the room from each
+    /// other, so that neither fits where one alone does.
+    turn: Mutex<()>,
+}
+
+impl Room {
+    pub(super) fn new(bytes: u64) -> Arc<Self> {
+        Arc::new(Self { left: AtomicU64::new(bytes), turn: Mutex::new(()) })
+    }
 }
 
 impl Deref for Call {
@@ -58,10 +75,15 @@ impl Call {
         proven: Arc<Proven>,
         client: Arc<Client>,
         stop: Stop,
-        room: Arc<AtomicU64>,
+        room: Arc<Room>,
     ) -> Self {
         let held = Mutex::new(proven.passing.part(&client));
-        Self { proven, client, stop, room, held }
+        Self { proven, client, stop, room, is_instant: false, held }
+    }
+
+    /// The answer waits for no other one of its batch.
+    pub(super) fn instant(self) -> Self {
+        Self { is_instant: true, ..self }
     }
 
     /// Returns an error if nobody waits for the answer any more, so that the work for it ends.
@@ -96,6 +118,7 @@ impl Call {
     }
 
     fn write(&self, write: impl FnOnce(&mut Writer<'_>) -> Result<(), Refusal>) -> Answer {
+        let _turn = (!self.is_instant).then(|| lock(&self.room.turn));
         let mut out = Writer { call: self, json: Vec::new(), reserved: 0, failed: None };
         let written = write(&mut out);
         let Writer { mut json, reserved, .. } = out;
@@ -103,7 +126,7 @@ impl Call {
         let mut held = lock(&self.held).split(reserved);
         // Without an answer, an error takes little room.
         let taken = if written.is_ok() { length + ENVELOPE } else { 0 };
-        self.room.fetch_add(reserved.saturating_sub(taken), Ordering::Relaxed);
+        self.room.left.fetch_add(reserved.saturating_sub(taken), Ordering::Relaxed);
         written?;
         json.shrink_to_fit();
         held.shrink_to(length);
@@ -143,7 +166,7 @@ impl Writer<'_> {
     fn reserve(&mut self, needed: u64) -> Result<(), Refusal> {
         let least = needed - self.reserved;
         let step = least.max(self.reserved.clamp(1024, STEP));
-        let room = &self.call.room;
+        let room = &self.call.room.left;
         let mut more = step;
         let take = |room: u64| {
             more = step.min(room);

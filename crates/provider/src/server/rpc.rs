@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -11,7 +10,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny};
 use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::call::{Answer, Call, Method, Written};
+use super::call::{Answer, Call, Method, Room, Written};
 use super::clients::{Client, Held};
 use super::error::{ErrorObject, INVALID_REQUEST, PARSE_ERROR, Refusal};
 use super::filters::{MOST_WORDS, Subscriptions};
@@ -134,7 +133,7 @@ impl Caller {
     pub(super) async fn answer(&self, text: &[u8]) -> Option<Reply> {
         let Ok(text) = str::from_utf8(text) else { return Some(not_json()) };
         let text = text.trim_ascii();
-        let room = Arc::new(AtomicU64::new(self.proven.limits.max_answer.into()));
+        let room = Room::new(self.proven.limits.max_answer.into());
         if !text.starts_with('[') {
             return self.one(text, room).await;
         }
@@ -170,7 +169,7 @@ impl Caller {
         Some(all)
     }
 
-    async fn one(&self, text: &str, room: Arc<AtomicU64>) -> Option<Reply> {
+    async fn one(&self, text: &str, room: Arc<Room>) -> Option<Reply> {
         let is_id = |id: &RawValue| {
             let id = id.get();
             let is_value = id == "null" || id.starts_with(|c: char| "\"-0123456789".contains(c));
@@ -193,7 +192,7 @@ impl Caller {
         Some(self.call(id, &method, params, room).await)
     }
 
-    async fn call(&self, id: &str, method: &str, params: &str, room: Arc<AtomicU64>) -> Reply {
+    async fn call(&self, id: &str, method: &str, params: &str, room: Arc<Room>) -> Reply {
         let began = Instant::now();
         let (name, answer) = if let Some((name, method)) = methods::find_instant(method) {
             (name, self.at_once(method, params, room))
@@ -278,7 +277,7 @@ impl Caller {
     }
 
     /// Returns a call, and what stops its work when it is dropped.
-    pub(super) fn begin(&self, room: Arc<AtomicU64>) -> (Call, Waiting) {
+    pub(super) fn begin(&self, room: Arc<Room>) -> (Call, Waiting) {
         let stop = self.proven.stop.child();
         let waiting = Waiting(Some(stop.clone()));
         (Call::new(Arc::clone(&self.proven), Arc::clone(&self.client), stop, room), waiting)
@@ -289,16 +288,16 @@ impl Caller {
         &self,
         method: impl FnOnce(&Call, &[&RawValue]) -> Answer,
         params: &str,
-        room: Arc<AtomicU64>,
+        room: Arc<Room>,
     ) -> Answer {
         let params = methods::list_of(params)?;
         let (call, mut waiting) = self.begin(room);
         waiting.is_over();
-        method(&call, &params)
+        method(&call.instant(), &params)
     }
 
     /// Calls a method on a thread that may wait.
-    async fn work(&self, method: Method, params: &str, room: Arc<AtomicU64>) -> Answer {
+    async fn work(&self, method: Method, params: &str, room: Arc<Room>) -> Answer {
         let permits = self.permits(&self.proven.calls).await?;
         let params = params.to_owned();
         let work = move |call: &Call| method(call, &methods::list_of(&params)?);
@@ -309,7 +308,7 @@ impl Caller {
     async fn on_thread<E: From<Refusal> + Send + 'static>(
         &self,
         permits: Permits,
-        room: Arc<AtomicU64>,
+        room: Arc<Room>,
         work: impl FnOnce(&Call) -> Result<Written, E> + Send + 'static,
     ) -> Result<Written, E> {
         let (call, mut waiting) = self.begin(room);
@@ -344,7 +343,7 @@ impl Caller {
     }
 
     /// Passes a call to a node, and marks its answer.
-    async fn pass_on(&self, id: &str, method: &str, params: &str, room: Arc<AtomicU64>) -> Reply {
+    async fn pass_on(&self, id: &str, method: &str, params: &str, room: Arc<Room>) -> Reply {
         let permits = match self.permits(&self.proven.passed).await {
             Ok(permits) => permits,
             Err(refusal) => {

@@ -4,7 +4,6 @@ use std::future::Future;
 use std::io;
 use std::ops::ControlFlow;
 use std::pin::Pin;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -20,6 +19,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, O
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
+use super::call::Room;
 use super::clients::Held;
 use super::filters::{Messages, Unsent};
 use super::rpc::{Caller, Reply};
@@ -152,8 +152,7 @@ impl Connection {
                     for work in work {
                         let caller = self.caller.clone();
                         self.messages.push(Box::pin(async move {
-                            let (call, mut waiting) =
-                                caller.begin(Arc::new(AtomicU64::new(u64::MAX)));
+                            let (call, mut waiting) = caller.begin(Room::new(u64::MAX));
                             let messages = work.messages(call).await;
                             waiting.is_over();
                             messages

@@ -435,6 +435,30 @@ fn a_too_large_batch_loses_no_change() {
     }
 }
 
+/// Of two answers of which each fits alone, but not both, one comes, however they are written.
+#[test]
+fn one_of_two_answers_that_share_the_room_comes() {
+    let Some((_, upstream)) = chain() else { return };
+    let mut sizes = HashMap::<_, usize>::new();
+    for log in upstream.blocks().iter().flat_map(|block| &block.logs) {
+        *sizes.entry(log.log.address).or_default() += json!(log).to_string().len();
+    }
+    let fitting = sizes.into_iter().filter(|(_, size)| *size < 100_000);
+    let (address, size) = fitting.max_by_key(|(_, size)| *size).expect("logs");
+    let mut limits = RpcServerLimits::default();
+    limits.max_answer = size as u32 * 3 / 2;
+    let provider = provider(&[&upstream]).build().expect("nodes");
+    let server = started(provider.serve().limits(limits));
+    let filter = json!({ "address": address, "fromBlock": "0x0" });
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "eth_getLogs", "params": [filter] });
+    let batch = json!([call, call]).to_string();
+    for round in 0..1000 {
+        let answers = post(server.address(), &batch).1;
+        let come = answers.as_array().expect("a list").iter().filter(|it| it["result"].is_array());
+        assert_eq!(come.count(), 1, "round {round}: {answers}");
+    }
+}
+
 /// Receipts and transactions come in one request where the blocks before had matching logs, unless the
 /// node refuses that.
 #[test]
