@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -247,6 +247,7 @@ impl RpcServerBuilder {
             chain: Chain::new(self.limits.max_headers),
             trusted: TrustedBlocks::default(),
             head_named_by: AtomicUsize::new(0),
+            head_failure: Mutex::default(),
             journal,
             blocks: Blocks::new(nodes, profile, Options { memory, store, observer }),
             lookups: Lookups::new(),

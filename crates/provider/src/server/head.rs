@@ -1,5 +1,6 @@
 //! The thread that moves the verified head.
 
+use std::mem::replace;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -51,18 +52,17 @@ struct Newest {
 impl Proven {
     /// Moves the head until the endpoint is stopped.
     pub(super) fn follow_head(self: Arc<Self>, poll: Duration) {
-        let mut failed = None;
         while !self.stop.is_set() {
-            match self.advance() {
-                Ok(()) => failed = None,
-                Err(_) if self.stop.is_set() => return,
-                Err(why) => {
-                    self.metrics.head_failures.inc();
-                    // The same reason is said once.
-                    if failed.as_ref() != Some(&why) {
-                        self.events.log(&RpcServerEvent::HeadFailed { why: why.clone() });
-                        failed = Some(why);
-                    }
+            let failure = self.advance().err();
+            if failure.is_some() && self.stop.is_set() {
+                return;
+            }
+            let before = replace(&mut *lock(&self.head_failure), failure.clone());
+            if let Some(why) = failure {
+                self.metrics.head_failures.inc();
+                // The same reason is said once.
+                if before.as_ref() != Some(&why) {
+                    self.events.log(&RpcServerEvent::HeadFailed { why });
                 }
             }
             self.stop.wait_timeout(poll);

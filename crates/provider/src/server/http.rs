@@ -30,6 +30,7 @@ use super::rpc::Caller;
 use super::websocket::Input;
 use super::{Proven, websocket};
 use crate::nodes::transport::unix_time;
+use crate::stop::lock;
 
 /// Name of the HTTP header of an answer that nobody proved.
 pub(super) const UNVERIFIED: &str = "chainsieve-unverified";
@@ -361,6 +362,7 @@ fn health(proven: &Proven) -> Response<Pieces> {
         "head": head,
         "age": age,
         "max_age": limit,
+        "head_failure": *lock(&proven.head_failure),
         "finalized": proven.chain.finalized(),
         "index": proven.index.as_ref().and_then(FilterIndex::numbers),
         "trust": proven.trust(),

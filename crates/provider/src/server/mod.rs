@@ -35,9 +35,9 @@ mod rpc;
 mod websocket;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore};
@@ -62,6 +62,8 @@ struct Proven {
     trusted: head::TrustedBlocks,
     /// Index of the node that named the head; 0 if an anchor did.
     head_named_by: AtomicUsize,
+    /// Why the last attempt to move the head failed; `None` if it did not fail.
+    head_failure: Mutex<Option<String>>,
     journal: Arc<chain::Journal>,
     blocks: Blocks,
     lookups: methods::Lookups,

@@ -51,12 +51,14 @@ fn health_and_counters() {
     let address = server.address();
     let (status, health) = get(address, "/health");
     assert_eq!(status, 503, "{health}");
+    until("the reason", || get(address, "/health").1.contains("HTTP status 500"));
     let answer = ask(address, "eth_getLogs", &all());
     assert_eq!(answer["error"]["data"]["reason"], "not_ready", "{answer}");
     upstream.be_honest();
     until("a head", || get(address, "/health").0 == 200);
     let health: Value = serde_json::from_str(&get(address, "/health").1).expect("JSON");
     assert_eq!(health["head"]["hash"], chain.run.tip().to_string());
+    assert_eq!(health["head_failure"], Value::Null);
 
     // Before the first question, the counters of each upstream are there.
     let text = get(address, "/metrics").1;

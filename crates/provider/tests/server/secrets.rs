@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use testkit::eth::json_rpc::Sent;
 
-use crate::upstream::{Block, Upstream, post};
-use crate::{forgetful, provider, started};
+use crate::upstream::{Block, Upstream, get, post};
+use crate::{forgetful, provider, started, until};
 
 const KEY: &str = "k3yS3cr3tk3yS3cr3t42";
 
@@ -15,7 +15,7 @@ fn the_key_of_a_node_reaches_no_client() {
     let upstream = Upstream::of(Block::chain(1, 10));
     let url = format!("{}/v2/{KEY}", upstream.url());
     let builder = provider(&[]).url(&url).build().expect("a node").serve();
-    let builder = builder.pass_unverified().limits(forgetful()).poll(Duration::from_secs(3600));
+    let builder = builder.pass_unverified().limits(forgetful()).poll(Duration::from_millis(20));
     let server = started(builder);
     let said = format!("project {KEY} is over its limit, see {url}");
     let error = json!({ "code": -32000, "message": said, "data": { "see": [url], KEY: 1 } });
@@ -64,6 +64,11 @@ fn the_key_of_a_node_reaches_no_client() {
         let answer = post(server.address(), &call.to_string()).1;
         assert!(answer["error"].is_object() && !answer.to_string().contains(KEY), "{answer}");
     }
+    until("a failure", || {
+        let health = get(server.address(), "/health").1;
+        assert!(!health.contains(KEY), "{health}");
+        health.contains("is over its limit") || health.contains("unauthorized")
+    });
     // What is not secret is still said.
     assert!(with_words > 10, "{with_words}");
 }
