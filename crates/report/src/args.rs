@@ -2,7 +2,10 @@
 
 use core::fmt::{self, Display};
 use core::ops::RangeInclusive;
+use std::borrow::Cow;
+use std::fs;
 
+use anyhow::Context as _;
 use chainsieve::bitcoin::Network;
 use chainsieve::eth::chain_profile::{BloomSoundness, ReceiptsScope};
 use clap::Args;
@@ -75,6 +78,20 @@ pub const SCOPES: [Choice<ReceiptsScope>; 2] = [
 /// A secret argument, which no error, debug output or help shows.
 #[derive(Clone)]
 pub struct Secret(pub String);
+
+impl Secret {
+    /// Returns the text, or the contents of the file that `@FILE` names. The error names the flag, and nothing of
+    /// the text.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be read.
+    pub fn or_of_file(&self, flag: &str) -> anyhow::Result<Cow<'_, str>> {
+        let Some(path) = self.0.strip_prefix('@') else { return Ok(Cow::Borrowed(&self.0)) };
+        let read = fs::read_to_string(path);
+        let read = read.with_context(|| format!("{flag} @…, a file with the URL"))?;
+        Ok(Cow::Owned(read))
+    }
+}
 
 impl From<String> for Secret {
     fn from(text: String) -> Self {

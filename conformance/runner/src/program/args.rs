@@ -274,13 +274,14 @@ notes[].";
 #[derive(Debug, Args)]
 #[command(
     after_long_help = AUDIT_HELP,
-    group(ArgGroup::new("node").args(["ethereum", "bitcoin_rpc", "bitcoin_p2p"]).required(true))
+    group(ArgGroup::new("node").args(["ethereum", "bitcoin_rpc", "bitcoin_p2p"]).required(true)),
+    group(ArgGroup::new("range").args(["from", "to", "last"]).required(true).multiple(true))
 )]
 pub(crate) struct AuditNodeArgs {
-    /// The URL of an Ethereum node's JSON-RPC
+    /// The URL of an Ethereum node's JSON-RPC, or @FILE that contains it
     #[arg(long, value_name = "URL")]
     pub(crate) ethereum: Option<Secret>,
-    /// The URL of a Bitcoin node's JSON-RPC, as Bitcoin Core serves it
+    /// The URL of a Bitcoin node's JSON-RPC, as Bitcoin Core serves it, or @FILE that contains it
     #[arg(long, value_name = "URL")]
     pub(crate) bitcoin_rpc: Option<Secret>,
     /// The address of a Bitcoin peer that serves compact filters
@@ -341,11 +342,19 @@ pub(crate) struct AuditNodeArgs {
     )]
     pub(crate) assume_receipts: ReceiptsScope,
     /// The first block
-    #[arg(long, value_name = "NUMBER", value_parser = count(0..=u64::MAX))]
-    pub(crate) from: u64,
+    #[arg(long, value_name = "NUMBER", value_parser = count(0..=u64::MAX), requires = "to")]
+    pub(crate) from: Option<u64>,
     /// The last block
-    #[arg(long, value_name = "NUMBER", value_parser = count(0..=u64::MAX))]
-    pub(crate) to: u64,
+    #[arg(long, value_name = "NUMBER", value_parser = count(0..=u64::MAX), requires = "from")]
+    pub(crate) to: Option<u64>,
+    /// In place of --from and --to: so many blocks, of which the last is the one that the node names
+    #[arg(
+        long,
+        value_name = "COUNT",
+        value_parser = count(1..=u64::MAX),
+        conflicts_with_all = ["from", "to", "bitcoin_p2p"]
+    )]
+    pub(crate) last: Option<u64>,
     /// Seconds to wait for a response
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = count(1..=3600_u64))]
     pub(crate) timeout: u64,

@@ -236,34 +236,51 @@ fn summary((name, number): (&'static str, u64), told: u32) -> Report {
 }
 
 pub(crate) fn audit(args: &AuditNodeArgs) -> anyhow::Result<Report> {
-    let range = args.from..=args.to;
+    let provider = if let Some(url) = &args.ethereum {
+        let url = url.or_of_file("--ethereum")?;
+        Some(provider(args, Endpoint::new(&url), "--ethereum")?)
+    } else if let Some(url) = &args.bitcoin_rpc {
+        let url = with_credentials(url.or_of_file("--bitcoin-rpc")?.trim(), credentials(args)?);
+        Some(provider(args, Endpoint::new(&url), "--bitcoin-rpc")?)
+    } else {
+        None
+    };
+    let node = provider.as_ref().map(|provider| &provider.nodes()[0]);
+    let range = match (args.last, args.from.zip(args.to), node) {
+        (Some(count), _, Some(node)) => {
+            let last = if args.ethereum.is_some() {
+                audit::ethereum::last_block(node)?
+            } else {
+                audit::bitcoin::last_block(node)?
+            };
+            last.saturating_sub(count - 1)..=last
+        }
+        (_, Some((from, to)), _) => from..=to,
+        _ => bail!(UsageError("--from and --to, or --last, are missing")),
+    };
     if range.is_empty() {
         bail!(UsageError("--from is after --to"));
     }
-    let timeout = Duration::from_secs(args.timeout);
-    let total = (args.to - args.from).saturating_add(1);
+    let total = (range.end() - range.start()).saturating_add(1);
     let bar = Progress::counting(total, "blocks");
     let progress = |done| bar.at(done);
-    let report = if let Some(peer) = &args.bitcoin_p2p {
-        let network = args.network.ok_or(UsageError("--network is missing"))?;
-        let mut addresses = peer.to_socket_addrs().with_context(|| format!("peer {peer}"))?;
-        let address = addresses.next().ok_or_else(|| anyhow!("peer {peer}: no address"))?;
-        audit::bitcoin::audit_peer(address, network, range, timeout, progress)
-    } else if let Some(url) = &args.ethereum {
-        let provider = provider(args, Endpoint::new(&url.0), "--ethereum")?;
-        let node = &provider.nodes()[0];
-        match args.assume_bloom {
-            Some(bloom) => {
-                let profile = ChainProfile::assumed("assumed", bloom, args.assume_receipts);
-                audit::ethereum::audit_node_of(node, &profile, range, progress)
-            }
-            None => audit::ethereum::audit_node(node, range, progress),
+    let report = match (node, &args.bitcoin_p2p, args.assume_bloom) {
+        (None, Some(peer), _) => {
+            let network = args.network.ok_or(UsageError("--network is missing"))?;
+            let mut addresses = peer.to_socket_addrs().with_context(|| format!("peer {peer}"))?;
+            let address = addresses.next().ok_or_else(|| anyhow!("peer {peer}: no address"))?;
+            let timeout = Duration::from_secs(args.timeout);
+            audit::bitcoin::audit_peer(address, network, range, timeout, progress)
         }
-    } else {
-        let url = args.bitcoin_rpc.as_ref().ok_or(UsageError("no node is given"))?;
-        let url = with_credentials(&url.0, credentials(args)?);
-        let provider = provider(args, Endpoint::new(&url), "--bitcoin-rpc")?;
-        audit::bitcoin::audit_rpc(&provider.nodes()[0], range, progress)
+        (Some(node), _, _) if args.ethereum.is_none() => {
+            audit::bitcoin::audit_rpc(node, range, progress)
+        }
+        (Some(node), _, Some(bloom)) => {
+            let profile = ChainProfile::assumed("assumed", bloom, args.assume_receipts);
+            audit::ethereum::audit_node_of(node, &profile, range, progress)
+        }
+        (Some(node), _, None) => audit::ethereum::audit_node(node, range, progress),
+        (None, None, _) => bail!(UsageError("no node is given")),
     };
     drop(bar);
     Ok(shown(&report?))

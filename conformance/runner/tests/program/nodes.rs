@@ -126,6 +126,14 @@ fn an_ethereum_node_is_served_and_audited() {
     assert_eq!(honest.listening["lie"], Value::Null);
     let report = audit_node(&[&["--ethereum", &honest.url()], &RANGE[..]].concat(), YES);
     assert_eq!(report["status"], "agrees");
+    // The last blocks, at a URL that stands in a file.
+    let folder = Folder::new();
+    folder.write("url", format!("{}\n", honest.url()));
+    let of_file = ["--ethereum", &format!("@{}", folder.path("url")), "--last"];
+    for (count, from) in [("1", 17_686_112), ("2", 17_686_111)] {
+        let report = audit_node(&[&of_file[..], &[count]].concat(), YES);
+        assert_eq!((&report["from"], &report["to"]), (&json!(from), &json!(17_686_112)));
+    }
     assert_eq!(honest.interrupt()["told"], 0);
 }
 
@@ -229,10 +237,15 @@ fn mistakes_are_explained() {
         fails(&[&serve[..], options].concat(), USAGE, &[words]);
     }
     let audit = ["audit-node"];
+    let of_no_file = ["--ethereum", "@/nowhere", "--last", "2"];
+    fails(&[&audit[..], &of_no_file].concat(), BAD_INPUT, &["a file with the URL"]);
     for (options, words) in [
         (&["--bitcoin-p2p", "[::1]:1", "--from", "0", "--to", "1"][..], "--network"),
         (&["--ethereum", "ws://host", "--from", "0", "--to", "1"], "a WebSocket URL"),
         (&["--ethereum", "http://host", "--from", "2", "--to", "1"], "--from is after --to"),
+        (&["--ethereum", "http://host"], "--last"),
+        (&["--ethereum", "http://host", "--from", "2"], "--to"),
+        (&["--ethereum", "http://host", "--last", "2", "--to", "1"], "cannot be used with"),
         (
             &[
                 "--bitcoin-rpc",

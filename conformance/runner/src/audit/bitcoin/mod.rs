@@ -8,4 +8,4 @@ mod peer;
 mod rpc;
 
 pub use peer::audit_peer;
-pub use rpc::audit_rpc;
+pub use rpc::{audit_rpc, last_block};

@@ -93,6 +93,15 @@ struct ScriptOfPrevout {
 /// their scripts.
 const MAX_ANSWER: u64 = 64 << 20;
 
+/// Returns the height of the newest block of a node with Bitcoin Core's JSON-RPC.
+///
+/// # Errors
+/// Returns an error if the node does not answer.
+pub fn last_block(node: &Node) -> Result<u64, AuditError> {
+    let info: ChainInfo = Rpc { node }.call("getblockchaininfo", &json!([]))?;
+    Ok(info.blocks)
+}
+
 /// Audits the filters and filter headers of a node with Bitcoin Core's JSON-RPC. `progress` gets
 /// the number of blocks so far.
 ///

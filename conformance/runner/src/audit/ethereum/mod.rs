@@ -17,9 +17,12 @@ mod receipts;
 
 use std::ops::RangeInclusive;
 
+use chainsieve::alloy_primitives::U64;
 use chainsieve::eth::chain_profile::ChainProfile;
-use chainsieve_provider::Node;
+use chainsieve_provider::{Node, RpcError};
+use serde_json::json;
 
+use self::ask::called;
 use self::blocks::{Block, Blocks};
 use self::chain::Chain;
 use super::report::{AuditError, AuditReport, length};
@@ -37,6 +40,20 @@ const MAX_ANSWER: u64 = 64 << 20;
 /// Maximum size in memory of the logs of the blocks in a query, except that one block is always
 /// allowed.
 const MAX_LOGS: usize = 64 << 20;
+
+/// Returns the number of the newest block of a node.
+///
+/// # Errors
+/// Returns an error if the node does not answer.
+pub fn last_block(node: &Node) -> Result<u64, AuditError> {
+    let what = "eth_blockNumber";
+    let number = node.read(what, &json!([]), |number| serde_json::from_str::<U64>(number).ok());
+    let number = called(what, number)?.ok_or_else(|| AuditError::Rpc {
+        what: what.to_owned(),
+        error: RpcError::Malformed("no number of a block".to_owned()),
+    })?;
+    Ok(number.to())
+}
 
 /// Audits the headers, receipts and logs of a range of blocks. `progress` gets the number of blocks
 /// so far.

@@ -7,9 +7,7 @@ mod index;
 pub(crate) mod query;
 mod scan;
 
-use std::fs;
-
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, bail};
 use chainsieve_provider::Endpoint;
 use chainsieve_report::UsageError;
 use chainsieve_report::args::{Secret, count};
@@ -177,11 +175,9 @@ pub(super) fn endpoint(
     headers: &[Secret],
 ) -> anyhow::Result<Endpoint> {
     let [flag, header_flag] = flags;
-    let of_file = url.0.strip_prefix('@').map(fs::read_to_string).transpose();
-    let of_file = of_file.map_err(|error| anyhow!("{flag} @…, a file with the URL: {error}"))?;
-    let url = of_file.as_deref().unwrap_or(&url.0);
+    let url = url.or_of_file(flag)?;
     let mut endpoint =
-        Endpoint::new(url).map_err(|error| UsageError(error.as_str())).context(flag)?;
+        Endpoint::new(&url).map_err(|error| UsageError(error.as_str())).context(flag)?;
     for header in headers {
         let with_header = endpoint.with_header(&header.0);
         endpoint = with_header.map_err(|error| UsageError(error.as_str())).context(header_flag)?;
