@@ -1,5 +1,5 @@
-//! Notes, the progress and the events of an operation for a log: results do not depend on them. And warnings,
-//! which are part of a result.
+//! Notes: the progress and the events of an operation, for a log. Results do not depend on notes. Also
+//! warnings, which are part of a result.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -62,7 +62,7 @@ pub enum Note {
     /// The server sent an object that is proven invalid, for this reason. It is not used.
     Refused(String),
     /// The anchor source of a follower failed for this reason, and is asked again after its
-    /// interval. The node of this note is the first one; the source need not have asked it.
+    /// interval. The note names the first node, although the source may not have asked this node.
     NoNewerAnchor(String),
     /// A note of a follower.
     Follow(follow::FollowNote),
@@ -223,7 +223,7 @@ pub enum Warning {
         count: u64,
     },
     /// The transaction hashes of the logs in some blocks are not proven, because no node returned
-    /// the right transactions. The logs are proven all the same.
+    /// the right transactions. The logs themselves are proven.
     UnprovenHashes {
         /// Number of these blocks.
         blocks: u64,

@@ -33,14 +33,14 @@ pub(crate) struct PeerArgs {
     /// See the exit codes 3, 4 and 5 below
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = count(1..=86_400_u32))]
     pub(crate) give_up: u32,
-    /// Work of the chain, in hex, below which nothing counts as caught up, as -minimumchainwork of
-    /// Bitcoin Core [default: that of a block some time before this version]
+    /// Minimum work of the chain in hex, as -minimumchainwork of Bitcoin Core: with less work,
+    /// nothing counts as caught up [default: the work of a block some time before this version]
     #[arg(long, value_name = "HEX", value_parser = work, hide_short_help = true)]
     pub(crate) minimum_work: Option<Work>,
     /// With --network signet, the challenge of a custom signet (BIP325); needs a --peer
     #[arg(long, value_name = "HEX", value_parser = challenge, hide_short_help = true)]
     pub(crate) signet_challenge: Option<ScriptBuf>,
-    /// The block time of the custom signet, which its nodes are given as -signetblocktime
+    /// The block time of the custom signet, as set by -signetblocktime at its nodes
     #[arg(
         long,
         value_name = "SECONDS",
@@ -179,7 +179,7 @@ pub(crate) struct WatchLiveArgs {
     /// The protocol that finds relevant blocks
     #[arg(long, value_parser = choice(&PROTOCOLS), default_value = "bip157")]
     pub(crate) protocol: Protocol,
-    /// For each ranged descriptor, number of indices to watch past the last one used
+    /// For each ranged descriptor, number of indices to watch after the last used index
     #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = count(1..=10_000_u32))]
     pub(crate) gap_limit: u32,
     #[command(flatten)]
@@ -195,7 +195,8 @@ pub(crate) struct WatchLiveArgs {
     pub(crate) once: bool,
     /// Scan from this block on, for items that were not watched before: a height, or a day
     ///
-    /// Unlike --birthday, it does not say that no item was used before. It needs --once
+    /// Unlike --birthday, it does not state that no item was used before this block. It needs
+    /// --once
     #[arg(
         long,
         value_name = "HEIGHT|DAY",

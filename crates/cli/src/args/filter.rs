@@ -117,7 +117,7 @@ pub(crate) enum Made {
 /// The hash function of a filter whose file format does not store it.
 #[derive(Debug, Args)]
 pub(crate) struct KeyHashArgs {
-    /// The hash function that the keys of an xor8 or xor16 filter were hashed with
+    /// The hash function of the keys of an xor8 or xor16 filter
     #[arg(long, value_enum, value_name = "FUNCTION", requires = "seed")]
     pub(crate) hash: Option<HashName>,
     /// The seed or key of the hash function --hash

@@ -34,7 +34,7 @@ pub(super) struct Driver {
     asked: usize,
     follower: Follower,
     file: Option<DurableFile>,
-    /// The index, and the queries of which it knows candidates.
+    /// The index, and the queries whose candidates it returns.
     index: Option<(Box<dyn CandidateIndex>, Vec<CompiledQuery>)>,
     shared: Arc<Shared>,
 }
@@ -159,8 +159,8 @@ impl Driver {
         others
     }
 
-    /// Returns a node as it is asked: the follower repeats a failed question itself, and another node may
-    /// answer it at once.
+    /// Returns a node that sends each request once: the follower repeats a failed question itself, and
+    /// another node may answer the question at once.
     fn once(&self, index: usize) -> Node {
         let nodes = self.provider.nodes();
         once(nodes, &nodes[index])
@@ -265,8 +265,8 @@ impl Driver {
         Ok(self.answer(id, answer))
     }
 
-    /// Requests transactions from the nodes, beginning with the current one, until those of each
-    /// block are right.
+    /// Requests transactions from the nodes, beginning with the current one, until the transactions
+    /// of each block are right.
     fn ask_transactions(&mut self, id: QuestionId, blocks: &[BlockRef]) -> Vec<Action> {
         // Not repeated even by a single node: the follower must not miss a new block for a hash.
         let nodes = self.provider.nodes().iter().map(|node| node.with_retries(0));
@@ -390,7 +390,7 @@ fn failure(error: &RpcError) -> Failure {
     }
 }
 
-/// Shortest interval between two calls, so that a source which returns 0 keeps no core busy.
+/// Shortest interval between two calls, so that a source that returns 0 does not keep a core busy.
 const SHORTEST: Duration = Duration::from_millis(100);
 
 /// Asks an anchor source again and again, until the follower ends.

@@ -1,4 +1,4 @@
-//! What a follower reports: updates, its progress and its end. Readers of updates are a blocking iterator and a
+//! The reports of a follower: updates, its progress and its end. Updates are read by a blocking iterator or a
 //! stream.
 
 use std::sync::{Arc, Mutex};
@@ -222,7 +222,7 @@ impl Shared {
         }
     }
 
-    /// Takes the next update; `Ready(None)` if there will be no further one.
+    /// Takes the next update; `Ready(None)` if there will be no further update.
     fn take(&self) -> Poll<Option<LogUpdate>> {
         let mut state = lock(&self.state);
         // An update that was delivered before the end is returned before the end is reported.

@@ -28,7 +28,7 @@ pub enum Limit {
         /// Last block of the suggested range.
         to: u64,
     },
-    /// Number of requests in a period of time.
+    /// The number of requests in a period of time exceeds a limit.
     RateLimited {
         /// Wait that the provider asks for, if it states one.
         retry_after: Option<Duration>,

@@ -91,7 +91,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(250);
 /// Longest wait if the provider asks for none. The value is an estimate: it limits how late a
 /// request notices that the provider answers again.
 const LONGEST_WAIT: Duration = Duration::from_secs(15);
-/// Longest wait that is granted when a provider asks for a wait: a hostile provider could ask for
+/// Longest wait that is accepted when a provider asks for one: a hostile provider could ask for
 /// hours.
 const LONGEST_ASKED: Duration = Duration::from_secs(2 * 60);
 

@@ -17,13 +17,13 @@ use super::source::{ClaimedHashes, Missing, Part, Source, Wrong};
 use super::store::Kind;
 use crate::nodes::ask::{Unaccepted, ask};
 
-/// Most ommers of a block (Yellow Paper 11.1).
+/// Maximum number of ommers of a block (Yellow Paper 11.1).
 const MOST_OMMERS: usize = 2;
 
 /// Hashes of all transactions of a block, which its header commits to.
 pub(super) type Hashes = Arc<[B256]>;
 
-/// What the header of a block commits to beside receipts and state.
+/// The data of a block to which its header commits, except receipts and state.
 #[derive(Debug, Clone)]
 pub(crate) struct Body {
     pub(crate) transactions: Arc<VerifiedTransactions>,
@@ -32,19 +32,19 @@ pub(crate) struct Body {
     pub(crate) withdrawals: Option<Vec<Withdrawal>>,
 }
 
-/// What is known of a body. The transactions are proven.
+/// The known parts of a body. The transactions are proven.
 #[derive(Debug, Clone)]
 struct Known {
     transactions: Arc<VerifiedTransactions>,
     rest: Rest,
 }
 
-/// What a body has beside its transactions. Logs and receipts do not depend on it.
+/// The parts of a body other than its transactions. Logs and receipts do not depend on these parts.
 #[derive(Debug, Clone)]
 enum Rest {
-    /// Not fetched, as with transactions from the disk.
+    /// Not fetched, for example because the transactions were read from the disk.
     Unknown,
-    /// The withdrawals that came with the transactions, which nobody has checked.
+    /// The withdrawals that arrived with the transactions, and that are not checked yet.
     Received(Option<Vec<Withdrawal>>),
     Proven {
         ommers: Vec<HeaderBuf>,
@@ -77,8 +77,8 @@ impl Size for Arc<Known> {
     }
 }
 
-/// Bodies in memory, and those that are fetched now. Transactions stay encoded: the parts of a transaction
-/// take more space than its encoding.
+/// Bodies in memory, and bodies that are being fetched. Transactions stay encoded: the parts of a
+/// transaction take more space than its encoding.
 #[derive(Debug)]
 pub(super) struct Bodies {
     kept: Kept<B256, Arc<Known>>,
@@ -87,7 +87,7 @@ pub(super) struct Bodies {
     in_flight: Flights<B256, Result<Body, Missing>>,
 }
 
-/// Decides which withdrawals of a node are taken.
+/// Decides if the withdrawals of a node are accepted.
 type Fits<'a> = &'a dyn Fn(&VerifiedTransactions, Option<&[Withdrawal]>) -> bool;
 
 impl Bodies {
@@ -127,7 +127,8 @@ impl Bodies {
         Ok(Arc::clone(&known.transactions))
     }
 
-    /// Keeps transactions that came before anybody asked for them, if the header commits to them.
+    /// Keeps transactions that were fetched before they were requested, if the header commits to
+    /// them.
     pub(super) fn take_ahead(
         &self,
         source: &Source,
@@ -241,7 +242,7 @@ fn are_withdrawals_of(
     list.map(calculate_withdrawals_root) == root
 }
 
-/// Fetches the transactions of a block, with withdrawals that `fits` takes.
+/// Fetches the transactions of a block, with withdrawals that `fits` accepts.
 fn fetch(
     source: &Source,
     at: BlockRef,

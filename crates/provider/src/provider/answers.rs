@@ -41,8 +41,8 @@ pub struct FetchedAnswers {
     pub anchors: Vec<B256>,
     /// The block that all results depend on.
     pub tip: Tip,
-    /// Each node's answer, in the order of the nodes. Empty if the nodes were not asked for logs: then it
-    /// can take an answer from elsewhere.
+    /// Each node's answer, in the order of the nodes. Empty if the nodes were not asked for logs: the
+    /// caller can then put in an answer from another source.
     pub logs: Vec<Vec<LocatedLog>>,
     /// Warnings about the reliability of the result.
     pub warnings: Vec<Warning>,

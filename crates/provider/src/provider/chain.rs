@@ -200,7 +200,7 @@ pub(crate) fn fetch(
     best.ok_or_else(|| failed.expect("a provider has at least one node"))
 }
 
-/// Returns why a node's headers are of no use.
+/// Returns the reason why a node's headers cannot be used.
 pub(crate) fn unaccepted(error: &FetchError) -> Unaccepted {
     match error {
         FetchError::Rpc { error, .. } => Unaccepted::Rpc(error.clone()),

@@ -331,8 +331,7 @@ impl Provider {
     /// and receipts.
     ///
     /// A block whose receipts are missing stays undecided; [`FetchedReceipts::unreachable`] has the
-    /// reason. So a node that does not send receipts cannot hide what is already proven about its
-    /// answer.
+    /// reason. So a node that does not send receipts cannot hide errors that are already proven.
     ///
     /// # Errors
     /// Returns a [`FetchError`] if the headers cannot be fetched, or if a node returns no logs. A
@@ -387,8 +386,8 @@ impl Provider {
     ///
     /// # Errors
     /// Returns [`FetchError::TooManyReceipts`] or [`FetchError::TooMuch`] if a limit is exceeded,
-    /// and [`FetchError::Stopped`] if the operation was stopped. Unreachable nodes are no error;
-    /// the result names the reason.
+    /// and [`FetchError::Stopped`] if the operation was stopped. Unreachable nodes are not an
+    /// error; the result names the reason.
     pub fn fetch_receipts(
         &self,
         audits: &mut [Audit<'_>],

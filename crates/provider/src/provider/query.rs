@@ -26,8 +26,8 @@ pub struct ResolvedQuery {
     pub first: u64,
     /// Number of the last block.
     pub last: u64,
-    /// The lowest of the finalised blocks that the reachable nodes name; `None` if one of these
-    /// nodes knows no finalised block.
+    /// The lowest of the finalised blocks that the reachable nodes name; `None` if at least one of
+    /// these nodes knows no finalised block.
     pub finalized: Option<BlockRef>,
 }
 

@@ -41,13 +41,14 @@ pub(super) fn needs_rpc(arg: Arg) -> Arg {
 pub(crate) struct BeaconArgs {
     /// The URL of a beacon node (http or https), or @FILE that contains it; may be given again
     ///
-    /// Beacon nodes are not trusted: what they send is proven from --checkpoint. Each is asked, so
-    /// that none can hide newer blocks. URLs are secrets: only the host is ever shown
+    /// Beacon nodes are not trusted: their answers are proven from --checkpoint. Every node is
+    /// asked, so that a single node cannot hide newer blocks. URLs are secrets: only the host is
+    /// ever shown
     #[arg(long, value_name = "URL")]
     pub(crate) beacon: Vec<Secret>,
     /// An HTTP header for the beacon nodes, 'Name: value'; may be given again
     ///
-    /// The header is never shown. It is sent to each of them
+    /// The header is never shown. It is sent to every beacon node
     #[arg(long, value_name = "HEADER", requires = "beacon", hide_short_help = true)]
     pub(crate) beacon_header: Vec<Secret>,
     /// The folder in which `eth anchor sync` keeps its light client
@@ -225,10 +226,10 @@ pub(crate) struct SyncAnchorArgs {
     /// Start from --checkpoint again, and replace the light client in the folder
     #[arg(long, requires_all = ["checkpoint", "beacon"])]
     pub(crate) restart: bool,
-    /// Go on until Ctrl-C, and print each newer finalised block
+    /// Continue until Ctrl-C, and print each newer finalised block
     #[arg(long, requires = "beacon")]
     pub(crate) watch: bool,
-    /// Ask for the newest signed block too: it is newer, but not final
+    /// Also ask for the newest signed block, which is newer than the finalised one, but not final
     #[arg(long, requires = "beacon")]
     pub(crate) optimistic: bool,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! Arguments of `eth audit` and `eth verify-certificate`, and what the user trusts.
+//! Arguments of `eth audit` and `eth verify-certificate`, and arguments for what the user trusts.
 
 use std::path::PathBuf;
 
@@ -113,7 +113,8 @@ pub(crate) struct AuditArgs {
     /// The certificate can then be verified without other files
     #[arg(long, requires = "certificate")]
     pub(crate) embed: bool,
-    /// A file to write the blocks without receipts to: number and hash, one block per line
+    /// Write the blocks whose receipts are missing to this file: number and hash, one block per
+    /// line
     #[arg(long, value_name = "FILE")]
     pub(crate) wanted: Option<PathBuf>,
     // These arguments come before the groups, because the heading of a group applies to all

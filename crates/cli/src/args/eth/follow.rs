@@ -151,12 +151,12 @@ answered). An error for lack of receipts has data.proven (ranges that are proven
 
 Ends at Ctrl-C or SIGTERM with exit code 0.";
 
-/// What happens to calls whose answers cannot be proven.
+/// The treatment of calls whose answers cannot be proven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Unverified {
-    /// They get an error.
+    /// Such calls get an error.
     Refuse,
-    /// They are passed to a node, and the answer is marked.
+    /// Such calls are passed to a node, and the answer is marked.
     Pass,
 }
 
@@ -169,44 +169,46 @@ pub(crate) struct ServeArgs {
     pub(crate) listen: SocketAddr,
     /// Allow an address that other machines can reach
     ///
-    /// Whoever reaches it can use the nodes at your cost
+    /// Everyone who can reach the address can use the nodes at your cost
     #[arg(long)]
     pub(crate) listen_anywhere: bool,
-    /// Answer only requests for this host, as in their Host header, for example `localhost:*`
+    /// Answer only requests whose Host header names this host, for example `localhost:*`
     ///
-    /// Unless given, an address of this machine answers only requests for this machine, so that no web
-    /// page can ask through a name of its own; with --listen-anywhere, every host is answered
+    /// By default, an endpoint on a loopback address answers only requests for this machine, so that
+    /// no web page can use it through a host name of its own (DNS rebinding). With --listen-anywhere,
+    /// requests for every host are answered
     #[arg(long, value_name = "HOST")]
     pub(crate) allow_host: Vec<String>,
     /// Let pages of this origin use the endpoint from a browser, for example `https://app.example`; `*` for all
     #[arg(long, value_name = "ORIGIN")]
     pub(crate) allow_origin: Vec<String>,
-    /// Keep proven receipts, transactions and headers in this folder, for later questions and runs
+    /// Store proven receipts, transactions and headers in this folder, for later queries and runs
     #[arg(long, value_name = "DIR")]
     pub(crate) cache: Option<PathBuf>,
-    /// Maximum size of the folder's contents in MiB; the oldest are removed
+    /// Maximum size of the folder's contents in MiB; the oldest contents are removed first
     #[arg(long, value_name = "MIB", default_value_t = 4096, value_parser = count(1..=1_u64 << 24), requires = "cache")]
     pub(crate) cache_size: u64,
-    /// Keep the filters of final blocks in an index in this folder, so that questions about past blocks
+    /// Store the filters of final blocks in an index in this folder, so that queries for past blocks
     /// need few headers
     ///
-    /// An empty folder gets an index; one that `eth index build --block-hashes` made is continued
+    /// In an empty folder, a new index is made. An index that `eth index build --block-hashes` made
+    /// is continued
     #[arg(long, value_name = "DIR")]
     pub(crate) index: Option<PathBuf>,
-    /// First block of a new index; the newest final block unless given
+    /// First block of a new index [default: the newest final block]
     #[arg(long, value_name = "BLOCK", requires = "index")]
     pub(crate) index_from: Option<u64>,
     /// What happens to calls whose answers cannot be proven
     #[arg(long, value_enum, default_value_t = Unverified::Refuse)]
     pub(crate) unverified: Unverified,
-    /// Do not ask the nodes for logs to count what they leave out
+    /// Do not compare the nodes' own answers to eth_getLogs with the proven logs
     #[arg(long)]
     pub(crate) no_compare: bool,
     /// Seconds between requests for a newer head
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = super::follow::seconds)]
     pub(crate) poll: f64,
-    /// Seconds: with an older head, /health says that the endpoint is not ready (600 with --beacon or --data, and otherwise
-    /// any age will do, unless given)
+    /// Maximum age of the head in seconds: with an older head, /health says that the endpoint is
+    /// not ready [default: 600 with --beacon or --data, otherwise no maximum]
     #[arg(long, value_name = "SECONDS", value_parser = count(1..=u64::MAX))]
     pub(crate) max_head_age: Option<u64>,
     /// Trust the head that the nodes name
@@ -229,13 +231,14 @@ pub(crate) struct ServeArgs {
     next_help_heading = "Limits (a client is an IPv4 address, or an IPv6 network of 64 bits)"
 )]
 pub(crate) struct LimitArgs {
-    /// Take the last address in X-Forwarded-For as the client, because a proxy stands in front
+    /// Take the last address in X-Forwarded-For as the client, because the endpoint is behind a
+    /// proxy
     #[arg(long, hide_short_help = true)]
     pub(crate) behind_proxy: bool,
     /// Maximum number of blocks in a query
     #[arg(long, value_name = "BLOCKS", default_value_t = 100_000, value_parser = count(1..=u64::MAX), hide_short_help = true)]
     pub(crate) max_blocks: u64,
-    /// Maximum number of blocks of a query whose filter does not rule a match out
+    /// Maximum number of blocks in a query whose filters do not rule a match out
     #[arg(long, value_name = "BLOCKS", default_value_t = 10_000, value_parser = count(1..=u64::MAX), hide_short_help = true)]
     pub(crate) max_candidates: u64,
     /// Maximum number of logs in an answer
@@ -247,8 +250,8 @@ pub(crate) struct LimitArgs {
     /// Maximum size in MiB of proven headers, receipts and bodies in memory
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = count(1..=1_u64 << 20), hide_short_help = true)]
     pub(crate) memory: u64,
-    /// Maximum size in MiB of the requests and answers that are worked on or not read yet; one client may have a
-    /// quarter
+    /// Maximum size in MiB of all requests and answers that are processed or not read yet; one
+    /// client may have a quarter of it
     #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = count(1..=1_u64 << 20), hide_short_help = true)]
     pub(crate) answer_memory: u64,
     /// Maximum size in MiB of an answer
@@ -260,13 +263,13 @@ pub(crate) struct LimitArgs {
     /// Maximum number of calls in a batch
     #[arg(long, value_name = "CALLS", default_value_t = 1000, value_parser = count(1..=100_000_u64), hide_short_help = true)]
     pub(crate) max_batch: u64,
-    /// Maximum number of calls that are worked on at the same time
+    /// Maximum number of calls that are processed at the same time
     #[arg(long, value_name = "CALLS", default_value_t = 128, value_parser = count(1..=4096_u64), hide_short_help = true)]
     pub(crate) max_calls: u64,
-    /// The same for one client
+    /// Maximum number of calls of one client that are processed at the same time
     #[arg(long, value_name = "CALLS", default_value_t = 32, value_parser = count(1..=4096_u64), hide_short_help = true)]
     pub(crate) max_calls_of_client: u64,
-    /// Maximum time that a call waits for others to end
+    /// Maximum time that a call waits for other calls to end
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = count(0..=86_400_u64), hide_short_help = true)]
     pub(crate) max_wait: u64,
     /// Maximum time for the answer to a call
@@ -275,34 +278,34 @@ pub(crate) struct LimitArgs {
     /// Maximum number of connections
     #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = count(1..=1_000_000_u64), hide_short_help = true)]
     pub(crate) max_connections: u64,
-    /// The same for one client
+    /// Maximum number of connections of one client
     #[arg(long, value_name = "COUNT", default_value_t = 200, value_parser = count(1..=1_000_000_u64), hide_short_help = true)]
     pub(crate) max_connections_of_client: u64,
-    /// Maximum time until a request was sent
+    /// Maximum time until a request has arrived completely
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = count(1..=86_400_u64), hide_short_help = true)]
     pub(crate) request_timeout: u64,
     /// Maximum number of subscriptions
     #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = count(1..=1_000_000_u64), hide_short_help = true)]
     pub(crate) max_subscriptions: u64,
-    /// The same for one client
+    /// Maximum number of subscriptions of one client
     #[arg(long, value_name = "COUNT", default_value_t = 2000, value_parser = count(1..=1_000_000_u64), hide_short_help = true)]
     pub(crate) max_subscriptions_of_client: u64,
-    /// The same for one connection
+    /// Maximum number of subscriptions of one connection
     #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = count(1..=1_000_000_u64), hide_short_help = true)]
     pub(crate) max_subscriptions_of_connection: u64,
     /// Maximum number of installed filters
     #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = count(1..=1_000_000_u64), hide_short_help = true)]
     pub(crate) max_filters: u64,
-    /// The same for one client
+    /// Maximum number of installed filters of one client
     #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = count(1..=1_000_000_u64), hide_short_help = true)]
     pub(crate) max_filters_of_client: u64,
-    /// Maximum size in MiB of filters and subscriptions; one client may have a quarter
+    /// Maximum size in MiB of filters and subscriptions; one client may have a quarter of it
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = count(1..=1_u64 << 20), hide_short_help = true)]
     pub(crate) filter_memory: u64,
 }
 
 impl LimitArgs {
-    /// Returns the limits of an endpoint, each as the command says.
+    /// Returns the limits of an endpoint, as the arguments set them.
     pub(crate) fn limits(&self) -> RpcServerLimits {
         let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
         let mut limits = RpcServerLimits::default();

@@ -79,7 +79,7 @@ struct Look<'a> {
     read: BTreeMap<u32, FilterHeader>,
     /// Number of passes over the filters.
     passes: u32,
-    /// What was not searched because the filters cannot be read again.
+    /// The indices and heights that were not searched, because the filters cannot be read again.
     unsearched: Vec<Unsearched>,
     damage: Option<String>,
     warnings: Vec<String>,
@@ -103,8 +103,8 @@ struct SearchedScripts {
     /// The next index to derive, for each ranged descriptor.
     ranged: HashMap<String, u32>,
     gap_limit: Option<u32>,
-    /// For each ranged descriptor, the first index that the first pass added after its first
-    /// filter, and the highest height that was searched before all of these were added.
+    /// For each ranged descriptor: the first index that the first pass added after its first
+    /// filter, and the highest height that was searched before all added indices were known.
     late: BTreeMap<String, (u32, u32)>,
 }
 
@@ -271,8 +271,8 @@ impl<'a> Look<'a> {
         Ok(())
     }
 
-    /// Adds warnings about what was not searched and not compared. `last` is the last height that
-    /// was read, and `compared_to` the highest one with a `--header`.
+    /// Adds warnings about heights that were not searched or not compared. `last` is the last
+    /// height that was read, and `compared_to` the highest one with a `--header`.
     fn warn(&mut self, last: u32, compared_to: Option<u32>) {
         let searched = |damage| format!("{damage}; nothing after the damage was searched");
         self.warnings.extend(self.damage.iter().map(searched));

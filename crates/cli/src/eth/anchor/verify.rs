@@ -35,7 +35,7 @@ pub(super) fn run(args: &VerifyAnchorArgs) -> anyhow::Result<Report> {
         anyhow::bail!("a bootstrap is missing: nothing follows from updates alone");
     };
     if let Some((second, _)) = bootstraps.next() {
-        anyhow::bail!("two bootstraps, {} and {}: give one", first.name(), second.name());
+        anyhow::bail!("two bootstraps, {} and {}: give only one", first.name(), second.name());
     }
     let given = args.checkpoint.checkpoint;
     let root = given.unwrap_or_else(|| bootstrap.header.beacon.root());
@@ -94,12 +94,12 @@ fn apply(client: &mut LightClient, update: &Update, now: Duration) -> Outcome {
 #[serde(rename_all = "snake_case")]
 enum Ruling {
     Accepted,
-    /// What the update brings was known before, so its signature was not checked.
+    /// The content of the update was known before, so its signature was not checked.
     Older,
-    /// The object may be valid: a committee is unknown, or it is of the future.
+    /// The object may be valid: its committee is unknown, or its slot is in the future.
     Undecided,
     Refused,
-    /// The bootstrap was refused, so nothing is known by which to check the object.
+    /// The bootstrap was refused, so the object cannot be checked.
     Unchecked,
 }
 
@@ -149,7 +149,7 @@ impl Outcome {
     }
 }
 
-/// The objects with their results, and what follows from them.
+/// The objects with their results, and the verdict that follows from them.
 struct Verified<'a> {
     network: &'a Network,
     now: Duration,
@@ -181,7 +181,7 @@ impl Verified<'_> {
         if let Some(why) = find(Ruling::Refused) {
             let why = match (&self.client, self.is_given) {
                 // Under a root that nobody vouches for, either of the two may be the false one.
-                (Some(_), false) => format!("{why}; it, or the bootstrap, is false"),
+                (Some(_), false) => format!("{why}; this object or the bootstrap is false"),
                 _ => why,
             };
             return (Exit::Wrong, Some(why));
