@@ -7,7 +7,7 @@
 //!
 //! An attacker who chooses keys and knows the hash function can choose keys that collide. Use
 //! [`KeyHasher::random`] for filters that change while untrusted parties choose keys. Use the fast
-//! hash functions only for keys that nobody searches for collisions. The seeds of XXH3 and murmur3
+//! hash functions only if no attacker searches for keys that collide. The seeds of XXH3 and murmur3
 //! do not protect: there are keys that collide under every seed.
 
 use alloc::vec::Vec;

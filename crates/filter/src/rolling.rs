@@ -30,8 +30,8 @@ const MAX_PLACES: u64 = 1 << 54;
 /// **The contract.** The keys of the last `n` insertions are certainly found: a key is not
 /// forgotten before `n` more insertions. After `1.5·n` more insertions the key is forgotten, and
 /// found only by chance, at the filter's false-positive rate. Inserting a key that is already in
-/// the newest generation is not counted as an insertion, so nobody can displace other keys by
-/// repeating one key. The filter counts insertions, not distinct keys: a key that is inserted in
+/// the newest generation is not counted as an insertion, so an attacker cannot displace other keys
+/// by repeating one key. The filter counts insertions, not distinct keys: a key that is inserted in
 /// several generations is counted in each of them.
 ///
 /// **When to use it.** For endless sequences of keys, of which only the recent part matters: to

@@ -172,8 +172,8 @@ impl Claims {
         Anonymous { peers: interval.num_peers(heights, differs), heights }
     }
 
-    /// Returns the grade of a "no" that the filter with the accepted hash gives; `None` if nobody
-    /// vouches for this hash.
+    /// Returns the grade of a "no" that the filter with the accepted hash gives; `None` if no peer
+    /// and no trusted header vouches for this hash.
     pub(super) fn grade(&self, height: u32) -> Option<Grade> {
         let at = self.at(height)?;
         match self.num_vouchers(height) {
@@ -431,7 +431,7 @@ impl Claims {
     }
 
     /// Changes an interval. Returns ranges of its heights whose answers were given by filters, and
-    /// for which nobody vouches since the change.
+    /// for which no peer vouches since the change.
     fn change(
         &mut self,
         number: u32,
@@ -509,7 +509,7 @@ impl Claims {
     }
 
     /// Extends the wanted heights down to `first`. Returns ranges of heights whose answers by
-    /// filters are withdrawn, because nobody vouches for them now.
+    /// filters are withdrawn, because no peer vouches for them now.
     pub(super) fn extend(&mut self, first: u32) -> Vec<RangeInclusive<u32>> {
         let before = self.first_interval;
         self.first = first.min(self.first);
@@ -584,7 +584,7 @@ impl Claims {
         reopened
     }
 
-    /// Accepts another claim for each disputed height whose accepted hash nobody vouches for any
+    /// Accepts another claim for each disputed height if no peer vouches for the accepted hash any
     /// longer. Returns the heights whose answers were given by a filter and are withdrawn.
     fn promote(&mut self) -> Vec<RangeInclusive<u32>> {
         let keys: Vec<_> = self.differing.keys().copied().collect();
@@ -613,7 +613,7 @@ impl Claims {
         reopened
     }
 
-    /// Removes the claims of a departed peer for which it has sent no filter, so that no peer can
+    /// Removes the claims of a departed peer for which it has sent no filter, so that a peer cannot
     /// make claims, leave, and still be counted.
     ///
     /// In each interval, the peer still vouches for the heights below the first unanswered height

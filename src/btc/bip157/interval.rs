@@ -75,8 +75,8 @@ pub(super) struct Interval {
     pub(super) heights: Vec<Height>,
     pub(super) vouchers: Vec<Voucher>,
     pub(super) earlier: Anonymous,
-    /// The largest number of vouchers that were connected at the same time, before one of them
-    /// left, and the number of heights that all of them vouched for.
+    /// The largest number of vouchers that were connected at the same time before one of them left,
+    /// and the number of heights for which all of them vouched.
     together: Anonymous,
     /// The filter headers before the interval and at its end, as claimed by a peer that vouches for
     /// all heights of the interval.
@@ -381,8 +381,8 @@ impl Interval {
         }
     }
 
-    /// Returns the indices below `before` that were answered by a filter that nobody vouches for,
-    /// and that is not known to be true.
+    /// Returns the indices below `before` that were answered by a filter for which no peer vouches,
+    /// and which is not known to be true.
     pub(super) fn unvouched(&self, before: usize) -> impl Iterator<Item = usize> + '_ {
         let heights = self.heights.iter().enumerate().take(before).skip(self.vouched());
         let heights = heights.filter(|(_, at)| at.answer == HeightAnswer::Filter && !at.audited);

@@ -54,9 +54,9 @@
 //! permanently, however many peers lie: wherever a liar contradicts the honest peer, the block
 //! decides.
 //!
-//! A filter is audited with nothing but its block. The filter is [`Grade::Audited`] if the block
-//! reveals all scripts that the block spends, for example because the block spends only its own
-//! outputs. A caller that has previous transactions can prove a filter false with
+//! An audit of a filter uses only the block of the filter. The filter is [`Grade::Audited`] if the
+//! block reveals all scripts that the block spends, for example because the block spends only its
+//! own outputs. A caller that has previous transactions can prove a filter false with
 //! [`Event::Refuted`]. There is no event to confirm a filter.
 //!
 //! # What a liar costs
@@ -365,7 +365,7 @@ names! {
     SpotAudit = "spot_audit",
 }
 
-/// Observations that are reported in [`Action::Report`].
+/// Observation that is reported in [`Action::Report`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Finding {

@@ -1,5 +1,5 @@
-//! The hits of all wallets, their withdrawals, and which of them are acknowledged: the state that
-//! results from replaying the [journal](super::journal).
+//! The hits of all wallets, their withdrawals, and their acknowledgements: the state that results
+//! from replaying the [journal](super::journal).
 
 use core::iter::Sum;
 use std::borrow::Cow;
@@ -288,8 +288,8 @@ impl Hits {
         late.filter_map(|(_, entry)| Some(entry.hit.place?.block.height + 1)).min()
     }
 
-    /// Continues the numbers of events above `stored`: records with numbers up to it are lost. No
-    /// progress that was stored at such a number is valid.
+    /// Continues the numbers of events above `stored`, because records with numbers up to `stored`
+    /// are lost. Progress that was stored at such a number is not valid.
     pub(super) fn pass_over(&mut self, stored: u64) {
         self.events = self.events.max(stored) + 1;
         self.gone = std::vec![(self.events, 0)];

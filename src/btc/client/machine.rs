@@ -184,8 +184,9 @@ impl LightClient {
 
     /// Returns `true` if the client has processed all blocks that the connected peers have.
     ///
-    /// Each new connection has some time to answer, and the client is not caught up meanwhile. So the
-    /// caller should leave longer and longer pauses between connections to a peer that ends them.
+    /// Each new connection has some time to answer, and the client is not caught up meanwhile. So if
+    /// a peer keeps ending its connections, the caller should pause longer and longer before it
+    /// connects to that peer again.
     pub fn is_caught_up(&self) -> bool {
         self.caught_up
     }
@@ -375,7 +376,7 @@ impl LightClient {
         self.introduce(id, now);
     }
 
-    /// Introduces a peer to the follower if the peer offers the needed services.
+    /// Reports a peer to the follower if the peer offers the needed services.
     pub(super) fn introduce(&mut self, id: PeerId, now: Duration) {
         let needed = self.services();
         let Some(info) = self.peers.get(&id).filter(|info| info.services.has(needed)) else {
@@ -696,7 +697,7 @@ impl LightClient {
     }
 
     /// Adds a wallet, or adds items to a wallet. Redelivers the wallet's unacknowledged updates of
-    /// earlier runs. Starts a search for what is new.
+    /// earlier runs. Starts a search for the new items.
     fn watch(&mut self, id: &WalletId, wallet: Wallet, now: Duration) {
         let is_known = self.wallets.contains(id);
         // What an earlier search has left does not count as a change of this call's items.
@@ -824,7 +825,7 @@ impl LightClient {
         has_work && self.headers.is_caught_up()
     }
 
-    /// Notes that writes are durable. Starts the follower if it waits for the write of its tweak.
+    /// Records that writes are durable. Starts the follower if it waits for the write of its tweak.
     fn stored(&mut self, id: WriteId, now: Duration) {
         self.outbox.stored(id);
         if let Start::Tweak(awaited) = self.start

@@ -6,8 +6,8 @@
 //! - [`LightClient`] with its [`Config`]: one value, whose [`handle`](LightClient::handle) does
 //!   everything. Its other methods only read.
 //! - [`Wallet`] with its [`Item`]s and its [`Birthday`]: what the client searches for.
-//! - [`Update`] with its [`News`]: what a reader gets, above all each [`Hit`], and the [`Graded`]
-//!   ranges of blocks in which nothing else was found.
+//! - [`Update`] with its [`News`]: the reports to a reader, above all each [`Hit`], and the
+//!   [`Graded`] ranges of blocks in which nothing else was found.
 //!
 //! # What you drive
 //! - [`Event`] goes in, [`Action`] comes out.
@@ -119,9 +119,9 @@ pub struct Config {
     /// Height of the last block to scan. `None`: no limit, so new blocks and, with BIP37,
     /// unconfirmed transactions are followed too.
     pub last: Option<u32>,
-    /// Work of a chain below which the client is not caught up and starts no scan: a chain with less
-    /// work is not that of the network. Without a scan, a birthday given as a time is not resolved
-    /// too early. By default, that of [`minimum_work`].
+    /// Minimum work of a chain. With less work, the client is not caught up and starts no scan: such
+    /// a chain is not that of the network. So a birthday that is given as a time is not resolved too
+    /// early. The default is [`minimum_work`].
     pub minimum_work: Work,
     /// Secret random bytes that no peer may know. The seed selects the blocks of the spot audits
     /// and the tweak of a new BIP37 filter.
@@ -464,9 +464,9 @@ pub enum News {
     Progress(Progress),
     /// The client has processed everything that the connected peers have, for all items that were
     /// added up to [`Progress::watched`]. Each connected peer that has the whole chain has answered,
-    /// or has had its time to answer, and no two peers dispute the filter of a block: while nobody
-    /// sends a block that would decide, this update does not come. It is repeated after further
-    /// progress, and after a change of the wallets.
+    /// or has had its time to answer, and no two peers dispute the filter of a block: while no peer
+    /// sends the block that would decide such a dispute, this update is not sent. It is repeated
+    /// after further progress, and after a change of the wallets.
     CaughtUp(Progress),
     /// The records of all items that were added up to this call are durable. After a restart, blocks
     /// that the client has searched for these items are not searched again. Items of later calls may
@@ -488,8 +488,8 @@ pub struct Progress {
     pub end: u32,
     /// Height up to which everything is settled: see [`LightClient::settled_to`].
     pub settled_to: Option<u32>,
-    /// The last call that added items to a wallet, among those that the client has taken in. The
-    /// progress includes the items of all calls up to this one.
+    /// The last call that added items to a wallet, among the calls that the client has processed.
+    /// The progress includes the items of all calls up to this one.
     pub watched: WatchId,
 }
 
@@ -539,7 +539,7 @@ pub struct OwnedOutput {
     pub vout: u32,
     /// Amount of the output.
     pub value: Amount,
-    /// The script of the output and the item of the wallet that it belongs to.
+    /// The script of the output, and the item of the wallet to which it belongs.
     pub owner: Owner,
 }
 
@@ -551,14 +551,14 @@ pub struct OwnedSpend {
     pub vin: u32,
     /// The coin that the input spends.
     pub outpoint: OutPoint,
-    /// The item of the wallet that the coin belongs to; `None` if unknown.
+    /// The item of the wallet to which the coin belongs; `None` if unknown.
     pub owner: Option<Owner>,
     /// `true` if the outpoint is known to belong to the wallet. `false` if the input only contains
     /// a watched key or script: anyone who knows the key or script can put it into an input.
     pub certain: bool,
 }
 
-/// The item of a wallet that a script or coin belongs to.
+/// The item of a wallet to which a script or coin belongs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Owner {
@@ -679,8 +679,8 @@ pub enum Finding {
         services: ServiceFlags,
     },
     /// The named peer claims a greater height than that of the chain, but sends no headers: it is
-    /// probably in its initial download. The client does not count it as caught up with, and asks it
-    /// again from time to time.
+    /// probably in its initial download. The client does not wait for this peer, and asks it again
+    /// from time to time.
     NotReady {
         /// Name of the peer.
         peer: String,
@@ -722,8 +722,8 @@ pub enum Finding {
     /// reported once.
     ClockBehind,
     /// No new block has arrived for three block times, at least half an hour: the peers may
-    /// withhold blocks, or the network is down. One block in twenty takes as long. The finding is
-    /// repeated each time the time has doubled. It is not reported on regtest.
+    /// withhold blocks, or the network is down. About one honest block in twenty takes this long.
+    /// The finding is repeated whenever the time has doubled. It is not reported on regtest.
     StaleTip {
         /// Time in seconds since the last new block arrived. If none has arrived since the client
         /// was created, time since the creation.

@@ -196,8 +196,8 @@ impl LightClient {
         self.begin(saved.as_ref(), now);
     }
 
-    /// Creates the follower from the stored state and repeats whatever the stored state does not
-    /// cover.
+    /// Creates the follower from the stored state, and repeats the parts of the scan that the
+    /// stored state does not cover.
     pub(super) fn begin(&mut self, saved: Option<&Saved>, now: Duration) {
         self.start = Start::Done;
         let first = self.first_wanted();

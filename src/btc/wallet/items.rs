@@ -42,7 +42,7 @@ pub struct WatchedScript {
     /// The history that the caller stated for the script.
     pub history: History,
     kind: Kind,
-    /// `true` if the caller added the script itself, and not only a key that it pays to.
+    /// `true` if the caller added the script itself, and not only a key to which the script pays.
     pub(in crate::btc) is_named: bool,
     /// `true` if this is the P2PKH script of a watched key, so that each spend of the script contains
     /// the key.
@@ -315,7 +315,7 @@ impl Coins {
         }
     }
 
-    /// Notes that the block at `height` spends `outpoint`, if that output is kept.
+    /// Records that the block at `height` spends `outpoint`, if that output is kept.
     pub(super) fn spend(&mut self, outpoint: &OutPoint, height: u32) {
         // Outputs beyond the limit are not kept, so their spends are not recorded either.
         if let Some(output) = self.outputs.get_mut(outpoint) {

@@ -231,9 +231,9 @@ impl Keychains {
         Some((chain.first, chain.next))
     }
 
-    /// Notes that an index is used: derives the indices that must now be watched and returns their
-    /// scripts. Returns no scripts if enough indices are derived already, or if the keychain is
-    /// unknown.
+    /// Records that an index is used: derives the indices that must now be watched and returns
+    /// their scripts. Returns no scripts if enough indices are derived already, or if the keychain
+    /// is unknown.
     ///
     /// The gap limit of BIP44 is a rule about indices, whatever the order of the blocks. So the
     /// caller must search for the returned scripts from the wallet's birthday on, not only in the

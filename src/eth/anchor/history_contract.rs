@@ -15,8 +15,8 @@
 //! | value | the block's hash as an integer, so without its leading zero bytes |
 //!
 //! A block further back needs several hops: from a header to its ancestor at most 8,191 blocks
-//! back, from there to the next. Each hop but the first needs the state of an old block, which only
-//! archive nodes serve.
+//! back, from there to the next. Each hop except the first needs the state of an old block, which
+//! only archive nodes serve.
 //!
 //! Source: EIP-2935.
 

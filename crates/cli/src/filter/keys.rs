@@ -1,5 +1,5 @@
-//! Reads keys, one per line, from a file or standard input, with one key in memory at a time; and their
-//! hash functions and seeds.
+//! Reads keys, one per line, from a file or standard input, with one key in memory at a time. Also the
+//! hash functions of keys and their seeds.
 
 use std::io::{BufRead as _, Read as _};
 use std::path::Path;

@@ -14,7 +14,7 @@
 //! | [`mod@cuckoo`] | computed from the mean load | the variation of the load between buckets: 10⁻⁴ of the rate for 8 bits, less for more |
 //! | fuse and ribbon filters | a power of two | |
 //!
-//! All formulas assume random hash functions, and keys that nobody chose with knowledge of the
+//! All formulas assume random hash functions, and keys that were chosen without knowledge of the
 //! hash. A 64-bit hash adds `n·2⁻⁶⁴` to every rate ([`hash_bits`]). The rates are averages over all
 //! hash functions. A particular small filter may have a rate above or below the average.
 //! [`Filter::expected_fpr`](super::Filter::expected_fpr) computes the rate of one filter from its

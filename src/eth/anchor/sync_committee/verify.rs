@@ -94,7 +94,7 @@ pub(super) fn bootstrap(
     Ok((header, committee.map_err(|index| LightClientError::Key { index })?))
 }
 
-/// What a light client knows when an update arrives.
+/// The facts that a light client knows when an update arrives.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known<'a> {
     pub(super) network: &'a Network,

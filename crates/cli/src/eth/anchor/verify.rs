@@ -384,8 +384,8 @@ impl Object {
     }
 
     /// Returns the key by which objects are ordered before they are applied: the bootstrap first,
-    /// then updates by the slot of their signature, and in one slot the one with most contents
-    /// first, because the others may need the committee that it contains.
+    /// then then updates by the slot of their signature. Within a slot, the update with most
+    /// contents comes first, because other updates may need the committee that it contains.
     pub(super) const fn order(&self) -> (u64, u8) {
         match self {
             Self::Bootstrap(_) => (0, 0),
@@ -438,7 +438,7 @@ pub(super) fn read(
     Ok(vec![Found { source, index: None, object }])
 }
 
-/// The members of an object by which its kind is known.
+/// The members by which the kind of an object is recognised.
 #[derive(Deserialize)]
 #[serde(expecting = "a light-client object")]
 struct Members {
@@ -473,7 +473,7 @@ fn from_json(json: &str, preset: Preset) -> anyhow::Result<Object> {
         Members { next_sync_committee: Some(_), .. } => UpdateKind::Full,
         Members { finalized_header: Some(_), .. } => UpdateKind::Finality,
         Members { attested_header: Some(_), .. } => UpdateKind::Optimistic,
-        _ => bail!("neither a bootstrap nor an update: data has no member of these"),
+        _ => bail!("neither a bootstrap nor an update: data has none of their members"),
     };
     Ok(Object::Update(kind, Box::new(Update::from_json(json, kind, preset)?)))
 }

@@ -81,7 +81,8 @@ pub(crate) fn numbers(index: &MappedIndex) -> RangeInclusive<u64> {
     index.numbers().expect("it has blocks")
 }
 
-/// Hashes of consecutive blocks, which the index stores together.
+/// A cache of block hashes: those of one group of consecutive blocks, which the index stores
+/// together.
 #[derive(Default)]
 pub(crate) struct Hashes {
     /// The number of the first block.
