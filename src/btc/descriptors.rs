@@ -20,7 +20,7 @@ use thiserror::Error;
 /// Number of non-hardened child indices (BIP32): 2³¹.
 pub(super) const NUM_INDICES: u32 = 1 << 31;
 
-/// An output script of a descriptor, with the path and index that it was derived for.
+/// An output script of a descriptor, with the path and index of its derivation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

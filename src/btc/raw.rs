@@ -44,7 +44,7 @@ pub enum RawError {
         flag: u8,
     },
     /// A transaction has the segwit flag, but none of its inputs has a witness.
-    #[error("transaction at offset {offset} has a segwit flag and no witness")]
+    #[error("transaction at offset {offset} has a segwit flag, but no witness")]
     NoWitness {
         /// Offset of the transaction's first byte.
         offset: usize,

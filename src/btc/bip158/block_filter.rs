@@ -241,7 +241,7 @@ pub enum BuildError {
     #[error("the script of {0}, which the block spends, is missing")]
     PrevoutMissing(OutPoint),
     /// The number of scripts differs from the number of inputs.
-    #[error("{given} scripts of spent outputs, the block has {inputs} inputs")]
+    #[error("{given} scripts of spent outputs, but the block has {inputs} inputs")]
     PrevoutCount {
         /// The number of scripts given.
         given: usize,

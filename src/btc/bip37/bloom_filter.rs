@@ -225,7 +225,7 @@ impl BloomFilter {
         FilterView { padded: &self.bits.padded, params: self.params() }
     }
 
-    /// Returns the set of CPU instructions that this filter is probed with.
+    /// Returns the set of CPU instructions with which this filter is probed.
     pub fn backend(&self) -> Backend {
         self.backend
     }

@@ -136,7 +136,7 @@ impl MerkleBlock {
     /// which Core ignores.
     ///
     /// # Errors
-    /// Returns the errors of [`decode`](Self::decode), but trailing bytes are no error.
+    /// Returns the errors of [`decode`](Self::decode), except the error for trailing bytes.
     pub fn decode_prefix(mut payload: &[u8]) -> Result<(Self, &[u8]), PayloadError> {
         let header = deserialize(&take::<{ Header::SIZE }>(&mut payload)?)
             .expect("80 bytes of any value are a header");

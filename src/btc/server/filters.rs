@@ -204,7 +204,7 @@ impl Branch<'_> {
     }
 }
 
-/// Result of a request for compact filters.
+/// The reaction to a request for compact filters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FilterResponse {
@@ -307,8 +307,8 @@ impl FilterStore {
     }
 
     /// Returns the answer of a node with this `chain` to `message`; `None` if `message` is no request
-    /// for compact filters (`getcfilters`, `getcfheaders` or `getcfcheckpt`). `services` are those
-    /// that the node offers to the peer.
+    /// for compact filters (`getcfilters`, `getcfheaders` or `getcfcheckpt`). `services` are the
+    /// services that the node offers to the peer.
     ///
     /// As in Core, a peer is disconnected for each violation of the protocol, and a request is not answered if
     /// the store lacks a filter. Requests for branches that recently left the active chain are

@@ -59,8 +59,8 @@
 //! node. The numbers of offers, requests and transactions in the mempool are limited.
 //!
 //! # Not implemented
-//! The node requests no blocks and no addresses from its peers. The node knows no addresses to
-//! send. The only punishment for misbehaviour is that the connection is closed.
+//! The node requests no blocks and no addresses from its peers. The node has no addresses to send.
+//! The only punishment for misbehaviour is that the connection is closed.
 //!
 //! Source: Bitcoin Core 28.1, `net_processing.cpp`; a comment names the function at each branch
 //! that is not obvious.

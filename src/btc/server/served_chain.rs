@@ -29,7 +29,7 @@ pub struct ServedChain {
     headers: HeaderChain,
     /// The linked blocks of all branches.
     blocks: HashMap<BlockHash, StoredBlock>,
-    /// Blocks whose parent is missing, by the hash of the parent.
+    /// Blocks with a missing parent, by the hash of the parent.
     waiting: HashMap<BlockHash, Vec<Incoming>>,
     /// The scripts of all outputs of all blocks. A txid determines its outputs on every branch, so
     /// no entry ever has to be removed.
@@ -364,7 +364,7 @@ fn spends(block: &Block) -> impl Iterator<Item = (OutPoint, Txid)> {
     })
 }
 
-/// Error of adding a block or its filter.
+/// Reason why a block or its filter cannot be added.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BlockError {

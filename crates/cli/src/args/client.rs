@@ -109,7 +109,7 @@ Exit codes: 0 caught up, or ended with Ctrl-C: false_filters tells which peers w
             3 gave up, and in this run a peer was proven wrong: it claimed a filter that the block
               refutes
             4 gave up: no progress for --give-up seconds, every --peer is banned for breaking the
-              protocol, or none offers compact filters; what was received is kept
+              protocol, or no peer offers compact filters; the received data is kept
             5 no peer could be reached for --give-up seconds; or --data cannot be read or written, or
               belongs to another network";
 
@@ -138,13 +138,14 @@ P2WPKH and P2SH-P2WPKH scripts), a descriptor (anything with a parenthesis), or 
 written script:HEX. Compact filters contain scripts only, so with bip157 a coin is written
 outpoint:TXID:VOUT=SCRIPT, where SCRIPT is hex or an address. Files and standard input contain one item
 per line; # starts a comment. Ranged descriptors are watched up to --gap-limit indices past the last
-one used.
+used index.
 
 Past blocks are scanned first, from --birthday on, then new blocks are followed until Ctrl-C. With the
 same items and the same --data, the next run continues where the last one stopped. Other items, or
 descriptors with another --gap-limit, start over. With --from, the blocks from there to --to are scanned for
-items that were not watched before. If that is stopped, a run with the same items, heights and --data
-continues; once it has ended, such a run prints no hit again. In the summary, birthday is then --from.
+items that were not watched before. If such a scan is stopped, a run with the same items, heights and --data
+continues it; once the scan has ended, such a run prints no hit again. In the summary, birthday is then the
+value of --from.
 
 A transaction in a block is printed once with \"again\" false. It is printed with \"again\" true if it may
 already have been printed before the command was killed, or if it was printed before with fewer details.
@@ -164,8 +165,8 @@ Exit codes: 0 caught up with --once, or ended with Ctrl-C or SIGTERM: the hits s
             3 gave up, and in this run a peer was proven wrong: it claimed a filter that the block
               refutes
             4 the chain ends before --from or --to; or gave up: with --once, no progress for --give-up
-              seconds; in any mode, every --peer was banned for breaking the protocol. What was received
-              is kept
+              seconds; in any mode, every --peer was banned for breaking the protocol. The received
+              data is kept
             5 a malformed item; with --once, no peer could be reached; or --data cannot be read or written";
 
 /// Watch addresses, scripts, keys and coins, in past blocks and then in new ones.

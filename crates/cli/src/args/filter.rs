@@ -207,7 +207,7 @@ Only exact conversions are possible:
   parquet     to and from split-block-256 with hash function xxh64, seed 0, and a number of blocks that
               is a power of two
   xor8        to and from fuse8. The format does not store the hash function: to read such a filter, give
-              the --hash and --seed that its keys were hashed with
+              the --hash and --seed with which its keys were hashed
   xor16       to and from fuse16; reading needs --hash and --seed, as for xor8
   compressed  from bloom
   bloom       from compressed

@@ -89,7 +89,7 @@ impl FilterScan {
         Self { backend, ..self }
     }
 
-    /// Returns the wallets that are scanned for.
+    /// Returns the wallets of the scan.
     pub fn wallets(&self) -> &Wallets {
         &self.wallets
     }

@@ -184,9 +184,9 @@ pub enum Finding {
     /// Transactions may have been missed from this block on. Request this block and all blocks
     /// after it. Requests that are not answered yet are dropped.
     Refilter(BlockAt),
-    /// Scripts of a keychain came after blocks were answered, of which this is the lowest. By the gap
-    /// limit, these blocks may pay to the scripts too: request them again, from the wallet's birthday
-    /// on. Reported once no request is pending.
+    /// Scripts of a keychain were added after blocks were answered. This is the lowest of these
+    /// blocks. By the gap limit, the blocks may pay to the scripts too: request the blocks again,
+    /// from the wallet's birthday on. Reported once no request is pending.
     RefilterEarlier(BlockAt),
     /// A new filter should be loaded ([`Event::Refresh`]).
     RefreshAdvised(RefreshReason),

@@ -17,42 +17,44 @@ const FOLLOW_HELP: &str = "\
 Prints the logs of a query block by block: from the first block (--from, by default the provider's newest)
 through past blocks, then new blocks as they appear. Each header is hashed locally and must be the child of
 the previous one. Blocks whose filter rules out a match are skipped. For every other block, all receipts are
-fetched, must match the receipts root of the header, and the logs are read from them. eth_getLogs is never
-called. Where a log matches, all transactions of the block are fetched too, and must match the transactions
-root: they prove transactionHash. If the provider does not have them, transactionHash is missing, and
-claimedTransactionHash is the provider's claim. A log is therefore as reliable as the chain of headers. That chain is the provider's claim; --anchor
-compares it with a hash that you trust. With --beacon and --checkpoint, or with --data, these hashes come from a
-light client: each newer finalised block, as long as the command runs (see `eth anchor sync --help`). Headers
-do not decide which of two branches is the better one.
+fetched and compared with the receipts root of the header, and the logs are read from the receipts. eth_getLogs
+is never called. If a log matches, all transactions of the block are fetched too, and compared with the
+transactions root: they prove transactionHash. If the provider does not have them, transactionHash is missing, and
+claimedTransactionHash is the provider's claim. A log is therefore as reliable as the chain of headers. That
+chain is the provider's claim; --anchor compares it with a hash that you trust. With --beacon and --checkpoint,
+or with --data, the trusted hashes come from a light client: each newer finalised block, as long as the command
+runs (see `eth anchor sync --help`). Headers do not show which of two branches is the better one.
 
 If the filters of a chain prove nothing (see --chain and --assume-bloom; this includes unknown chains), the
 receipts of every block are fetched.
 
 With --index, the candidates up to the end of the index, minus --keep blocks, are read from the index. Only
-their headers are fetched, by the hashes in the index. The index is a cache of whoever built it: the builder
-checked that its blocks form one chain, and its last block is compared with the provider's.
+their headers are fetched, by the hashes in the index. The index is a cache of its builder: the builder checked
+that the blocks of the index form one chain. The last block of the index is compared with the provider's.
 
 Reorganisations: the logs of removed blocks are printed again with removed: true, the last log first, then
 the logs of the new blocks. A reorganisation deeper than --keep blocks, or below the block that the provider
 called finalised, ends the command with an error. If the provider's head moves back on the same branch, the
 provider lags, and the command waits for it.
 
-Blocks that the provider does not have yet, and receipts that are not the block's, are requested again with
-increasing waits. Receipts are requested with each method that the provider serves. Transactions that are
-missing are requested three times; then the logs are printed without them. After 2 * --retries + 2
-failures in a row, the command ends with an error. A provider that cannot be reached is waited for, except
-with --once.
+Blocks that the provider does not have yet, and receipts that do not belong to their block, are requested again
+with increasing waits. Receipts are requested with each method that the provider serves. Transactions that are
+missing are requested three times; then the logs are printed without the proven transaction hash. After
+2 * --retries + 2 failures in a row, the command ends with an error. If the provider cannot be reached, the
+command waits for it, except with --once.
 
 With --cursor, the position is stored in a file. After Ctrl-C, a kill or a power cut, the same command
-continues from there. The file is written before the first line and contains the first block: if that is the
-newest block or a tag, its number at the first start is stored. The file is written again before and after
-lines are printed, so no log is lost. Lines of the last blocks may be printed twice, also removed lines, even
-for a log that was never printed. For each blockHash and logIndex, the last line is valid.
+continues from there. The file is written before the first line and contains the number of the first block; if
+--from is a tag or missing, that number is determined once, at the first start. The file is written again before
+and after lines are printed, so no log is lost. Lines of the last blocks may be printed twice, and so may lines
+with removed: true, even for a log that was never printed. For each blockHash and logIndex, the last line is
+valid.
 
-Memory: header data of 8,192 blocks; receipts of about 32 MB at a time, estimated from gas and filters, or of
-one block if that is more; hashes and logs of the last --keep blocks; of final blocks only the last hash.
+Memory: header data of 8,192 blocks; about 32 MB of receipts at a time, estimated from gas and filters, or the
+receipts of one block if these are larger; hashes and logs of the last --keep blocks; of the final blocks, only
+the hash of the last one.
 
-Exit code 0: after Ctrl-C or SIGTERM; when --to is reached, and also the anchor if it is a later block; with
+Exit code 0: after Ctrl-C or SIGTERM; when --to is reached (and the anchor, if the anchor is a later block); with
 --once, at the provider's head.
 
 CSV: block_number, block_hash, transaction_index, transaction_hash (empty if it is not proven), log_index,
@@ -124,30 +126,32 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
 }
 
 const SERVE_HELP: &str = "\
-Listens for JSON-RPC over HTTP and WebSocket. An answer leaves only if it is proven: its blocks lead to a hash
-that you trust, and its logs are read from all receipts of each block that may have one, under the receipts root
-of the block's header. What a node leaves out is therefore in the answer all the same, and is counted.
-Transaction hashes are bound by the transactions root. If something cannot be proven, the answer is an error that
-says what is missing.
+Listens for JSON-RPC over HTTP and WebSocket. An answer is sent only if it is proven: its blocks are linked to a
+hash that you trust, and its logs are read from all receipts of each block that may have a matching log. The
+receipts root of the block's header proves the receipts. If a node omits a log, the answer therefore still
+contains it, and the omission is counted. The transactions root proves transaction hashes. If something cannot be
+proven, the answer is an error that says what is missing.
 
 Proven: eth_getLogs, eth_newFilter, eth_newBlockFilter, eth_getFilterChanges, eth_getFilterLogs,
 eth_uninstallFilter, eth_subscribe (logs, newHeads), eth_getBlockReceipts, eth_getTransactionReceipt,
 eth_getBlockByNumber, eth_getBlockByHash, eth_getHeaderByNumber, eth_getHeaderByHash, eth_getTransactionByHash and
 the other methods for transactions, ommers and encodings of blocks (docs/endpoint.md lists them), eth_blockNumber,
-eth_chainId, net_version; web3_clientVersion names this program. `latest` is the newest verified block, `safe` and `finalized` are the newest final one. Any other
-method is refused, or passed on without a proof (--unverified pass): such an answer has the member `unverified`,
-and over HTTP the header chainsieve-unverified.
-What cannot be proven of these methods: that a transaction or hash is in no block (null), and blobGasPrice (left out).
+eth_chainId, net_version; web3_clientVersion names this program. `latest` is the newest verified block, `safe`
+and `finalized` are the newest final block. Any other method is refused, or passed to a node without a proof
+(--unverified pass): such an answer has the member `unverified`, and over HTTP the header chainsieve-unverified.
+Two results of these methods cannot be proven: that a transaction or hash is in no block (the answer is null), and
+blobGasPrice (it is left out).
 
 The head comes from --beacon and --checkpoint (a light client: the newest block that two thirds of a sync committee
-signed), from --anchor (that block, and no newer one), or with --trust-head from the nodes: then all answers are
-only as authentic as the head that they name.
+signed), from --anchor (that block, and no newer block), or with --trust-head from the nodes: then all answers are
+only as authentic as the head that the nodes name.
 
 Also served: GET /health (503 until a block is verified, or while the head is too old), GET /metrics (for
-Prometheus). Errors have the codes of EIP-1474 and data.reason: not_ready, beyond_verified_head, limit (never
-granted), busy (later), abandoned (took too long), unknown_block, unverified_method, no_receipts,
-no_transactions, no_withdrawals, no_ommers, unknown_type, no_headers, chain_profile, gap, upstream (no node
-answered). An error for lack of receipts has data.proven (ranges that are proven) and data.missing.
+Prometheus). Errors have the codes of EIP-1474 and data.reason: not_ready, beyond_verified_head, limit (the same
+call always exceeds it), busy (call again later), abandoned (the call took too long), unknown_block,
+unverified_method, no_receipts, no_transactions, no_withdrawals, no_ommers, unknown_type, no_headers,
+chain_profile, gap, upstream (no node answered). An error for lack of receipts has data.proven (ranges that are
+proven) and data.missing.
 
 Ends at Ctrl-C or SIGTERM with exit code 0.";
 
@@ -251,7 +255,7 @@ pub(crate) struct LimitArgs {
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = count(1..=1_u64 << 20), hide_short_help = true)]
     pub(crate) memory: u64,
     /// Maximum size in MiB of all requests and answers that are processed or not read yet; one
-    /// client may have a quarter of it
+    /// client may use a quarter of this size
     #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = count(1..=1_u64 << 20), hide_short_help = true)]
     pub(crate) answer_memory: u64,
     /// Maximum size in MiB of an answer
@@ -299,7 +303,7 @@ pub(crate) struct LimitArgs {
     /// Maximum number of installed filters of one client
     #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = count(1..=1_000_000_u64), hide_short_help = true)]
     pub(crate) max_filters_of_client: u64,
-    /// Maximum size in MiB of filters and subscriptions; one client may have a quarter of it
+    /// Maximum size in MiB of filters and subscriptions; one client may use a quarter of this size
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = count(1..=1_u64 << 20), hide_short_help = true)]
     pub(crate) filter_memory: u64,
 }
