@@ -211,7 +211,7 @@ pub enum ReceiptsError {
         transaction_index: u64,
     },
     /// The given receipts are not exactly the receipts of a block with this root.
-    #[error("{receipts} receipts have the root {computed}, the header has {expected}")]
+    #[error("{receipts} receipts have the root {computed}, but the header has {expected}")]
     RootMismatch {
         /// Number of receipts given.
         receipts: usize,
@@ -230,7 +230,7 @@ pub enum ReceiptsError {
     /// The root differs, perhaps because receipts of an unknown type have other fields than those of all
     /// known types. An honest source can cause this error.
     #[error(
-        "undecidable: receipt {receipt} is of the unknown type {receipt_type:#04x}, and the receipts have the root {computed}, the header has {expected}"
+        "undecidable: receipt {receipt} is of the unknown type {receipt_type:#04x}, and the receipts have the root {computed}, but the header has {expected}"
     )]
     RootOfUnknownType {
         /// Index of the first such receipt.
@@ -247,7 +247,7 @@ pub enum ReceiptsError {
     /// All receipts are legacy receipts, so the block may precede Byzantium. An honest source can
     /// cause this error; see [`after_byzantium`](BlockReceipts::after_byzantium).
     #[error(
-        "undecidable: the receipts have the root {computed}, the header has {expected}; the source may no longer store the post-states of a block before Byzantium"
+        "undecidable: the receipts have the root {computed}, but the header has {expected}; the source may no longer store the post-states of a block before Byzantium"
     )]
     PostStatesMayBeMissing {
         /// Computed root of the receipts as given.

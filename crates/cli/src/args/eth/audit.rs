@@ -56,8 +56,8 @@ block are requested by number, in as many calls of eth_getLogs as the provider n
 are requested block by block, by hash. Headers are requested with debug_getRawHeader if the node serves it,
 otherwise as JSON that must hash to the block hash. Receipts are requested with eth_getBlockReceipts or
 another method that the node serves. The chain id is the provider's claim, unless you give --chain or
---assume-bloom. Without --anchor, the hash of the last block is the provider's claim too: the verdict, exit code 0 included, holds
-only if that block is on the chain, and a warning says so.
+--assume-bloom. Without --anchor, the hash of the last block is the provider's claim too: the verdict, exit
+code 0 included, is then valid only if that block is on the chain, and a warning says so.
 
 With --rpc and --logs, the provider is not asked for logs: the answer in the files is audited against the
 headers and receipts of the provider.
