@@ -165,9 +165,9 @@ const DIVERGENCES: &str = r#"
 {"topics":[[[$T0]]]}
   both: ! topics[0][0]: expected a topic or null, found a list
 {"topics":[{}]}
-  both: ! topics[0]: expected a topic, a list of them or null, found an object
+  both: ! topics[0]: expected a topic, a list of topics or null, found an object
 {"topics":[null,null,null,null,null]}
-  both: ! topics: 5 positions, a log has at most 4 topics
+  both: ! topics: 5 positions, but a log has at most 4 topics
 {"address":[1,2]}
   both: ! address[0]: expected an address, found a number
 [{}]
