@@ -121,7 +121,7 @@ impl Builder {
         /// Sets the protocol by which blocks are scanned (default: BIP157).
         protocol(protocol: Protocol) { self.config.protocol = protocol; }
 
-        /// Stores all state in this folder, so that the next run continues where this one stops.
+        /// Stores all state in this folder, so that the next run continues where this run stops.
         ///
         /// The folder is created if it does not exist. Only one client at a time can use the folder.
         data_dir(path: impl AsRef<Path>) {

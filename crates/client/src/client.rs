@@ -68,7 +68,7 @@ pub struct Status {
     pub all_banned: bool,
     /// Counter that grows with each step of progress. If it stays the same, the client is stalled.
     pub steps: u64,
-    /// Id of the last update that the client created, or `UpdateId(0)` before the first one.
+    /// Id of the last update that the client created, or `UpdateId(0)` before the first update.
     /// Updates up to this id will be delivered even if no further message arrives from a peer.
     pub last_update: UpdateId,
     /// The addresses that were dialled in this run.

@@ -121,7 +121,7 @@ impl Shared {
         Ok(number)
     }
 
-    /// Records that the items of all calls up to this one are durable.
+    /// Records that the items of all calls up to this call are durable.
     pub(crate) fn set_stored(&self, number: WatchId) {
         self.state().stored = number;
         self.users.notify(usize::MAX);

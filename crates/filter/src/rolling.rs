@@ -19,7 +19,8 @@ const AHEAD: u64 = 2;
 /// Greatest number of cells, and of keys in a generation.
 const MAX_PLACES: u64 = 1 << 54;
 
-/// A filter that certainly remembers the last `n` insertions, and forgets older ones by itself.
+/// A filter that certainly remembers the last `n` insertions, and forgets older insertions by
+/// itself.
 ///
 /// Each key has several cells of two bits. A cell stores the number of the generation that set it
 /// last, from 1 to 3, or 0 if it is empty. A generation ends after `n/2` insertions. Then the

@@ -26,7 +26,7 @@ pub trait AnchorSource: fmt::Debug + Send + Sync {
     fn blocks(&self) -> Result<Vec<B256>, String>;
 
     /// Returns the interval after which [`blocks`](Self::blocks) may return a newer block; `None`
-    /// (the default) if `blocks` never returns a newer one.
+    /// (the default) if `blocks` never returns a newer block.
     ///
     /// While a follower runs, a thread of its own waits for this interval, calls `blocks`, and waits
     /// again. So a slow call delays no update. Intervals below 100 ms count as 100 ms. An error of

@@ -57,7 +57,8 @@ pub enum Note {
         /// Estimated size of the receipts in bytes.
         bytes: u64,
     },
-    /// The node or server could not provide the data, for this reason, and another one is asked.
+    /// The node or server could not provide the data, for this reason, and another node or server
+    /// is asked.
     NoChain(String),
     /// The server sent an object that is proven invalid, for this reason. It is not used.
     Refused(String),
@@ -162,7 +163,7 @@ impl fmt::Display for Note {
 pub enum Warning {
     /// The range ends at the finalised block, before the block that the query names.
     EndsAtFinalized {
-        /// The tag that the query ends with.
+        /// The tag of the query's last block.
         tag: BlockTag,
         /// Number of the block that the tag names.
         last: u64,

@@ -42,7 +42,7 @@ pub(super) struct Height {
     /// height. Causes: the block did not decide between the claimed hashes, all claimed hashes were
     /// refuted, the only hash left is suspicious, or too many peers disputed the height.
     pub(super) ambiguous: bool,
-    /// `true` if the filter equals the one built from the block.
+    /// `true` if the filter equals the filter built from the block.
     pub(super) audited: bool,
     /// `true` if the block was handed to the caller, even if a filter has answered the height since.
     pub(super) scanned: bool,
@@ -219,7 +219,7 @@ impl Interval {
         });
     }
 
-    /// Replaces the accepted hash of a height. No trusted header commits to the new one.
+    /// Replaces the accepted hash of a height. No trusted header commits to the new hash.
     pub(super) fn set_hash(&mut self, place: usize, hash: FilterHash) {
         let Some(at) = self.heights.get_mut(place).filter(|at| at.hash != hash) else { return };
         at.hash = hash;
@@ -252,7 +252,7 @@ impl Interval {
         }
     }
 
-    /// Records that the filter with this hash equals the one built from the block.
+    /// Records that the filter with this hash equals the filter built from the block.
     pub(super) fn audit(&mut self, place: usize, hash: FilterHash) {
         self.set_hash(place, hash);
         if let Some(at) = self.heights.get_mut(place) {

@@ -449,8 +449,8 @@ pub enum Reason {
         /// header before its hashes.
         sent: FilterHeader,
     },
-    /// The peer contradicted a filter header that the caller trusts, or the one that follows from
-    /// the genesis block.
+    /// The peer contradicted a filter header that the caller trusts, or the filter header that
+    /// follows from the genesis block.
     #[error("the peer claims filter header {claimed} at height {height}, {trusted} is trusted")]
     ContradictsCheckpoint {
         /// The height of the filter header.

@@ -256,7 +256,7 @@ impl FilterSync {
     }
 
     /// Returns `true` if the block of a height was handed to the caller, in this run or an earlier
-    /// one, even if a filter has answered the height since.
+    /// run, even if a filter has answered the height since.
     pub fn was_scanned(&self, height: u32) -> bool {
         self.claims.at(height).is_some_and(|at| at.scanned)
     }

@@ -510,7 +510,7 @@ pub enum MerkleBlockError {
     /// The path leads to a merkle root that differs from the root in the answer's header.
     #[error("the path's root is {path}, but the header's root is {header}")]
     OtherRoot {
-        /// The root that the path leads to.
+        /// The root to which the path leads.
         path: TxMerkleNode,
         /// The root in the answer's header.
         header: TxMerkleNode,

@@ -87,7 +87,7 @@ pub(super) struct FilterFollower {
     run: Option<Graded>,
     /// Time at which [`FilterSync`] last returned an action.
     active: Duration,
-    /// Number of steps of progress, and the time of the last one.
+    /// Number of steps of progress, and the time of the last step.
     pub(super) progress: u64,
     progressed: Duration,
 }

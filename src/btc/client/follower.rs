@@ -158,7 +158,7 @@ struct Run {
 }
 
 /// The lowest `from` among the entries after a given one. Numbers and heights strictly ascend: an
-/// entry with a higher number and a lower or equal height replaces the earlier ones.
+/// entry with a higher number and a lower or equal height replaces the earlier entries.
 #[derive(Debug, Clone, Default)]
 struct Lowest(Vec<(usize, u32)>);
 
@@ -318,7 +318,7 @@ impl Searched {
         self.replace(heights, None);
     }
 
-    /// Drops everything about the heights from this one on, whose blocks have left the chain.
+    /// Drops all data about the heights from `height` on, because their blocks have left the chain.
     pub(super) fn truncate(&mut self, height: u32) {
         self.forget(&(height..=u32::MAX));
         drop(self.scanned.split_off(&height));

@@ -2,7 +2,7 @@
 //!
 //! Until one peer has sent all its headers, only one peer is asked at a time, so that the headers
 //! are downloaded once and not once per peer. After that, every peer is asked for headers beyond
-//! the known ones. A slow peer is skipped, and disconnected after twice the timeout.
+//! the known headers. A slow peer is skipped, and disconnected after twice the timeout.
 //!
 //! # When the headers are caught up
 //! The headers are caught up when at least one peer has sent all its headers, and every other
@@ -621,7 +621,7 @@ pub(super) struct StaleTip {
     /// Time without a new block after which the tip is stale. `None` on regtest, where blocks are
     /// mined only on request.
     limit: Option<Duration>,
-    /// Time of the last new block. Before the first one, the time of the first check.
+    /// Time of the last new block. Before the first message, the time of the first check.
     since: Option<Duration>,
     pub(super) is_stale: bool,
     /// Time without a new block after which the next report is due.

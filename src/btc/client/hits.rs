@@ -59,9 +59,9 @@ impl Sum for Unconfirmed {
 pub(super) enum Novelty {
     /// No such hit is stored.
     New,
-    /// The stored hit has fewer inputs or outputs than the new one, or fewer details about them.
+    /// The stored hit has fewer inputs or outputs than the new hit, or fewer details about them.
     More,
-    /// The stored hit already has everything that the new one contains.
+    /// The stored hit already has all contents of the new hit.
     Known,
 }
 
@@ -82,7 +82,7 @@ pub(super) struct Hits {
     /// Value of `events` after the journal was replayed at the start.
     replayed: u64,
     /// Roll-backs, each as the number of its event and its height. The heights strictly ascend: a
-    /// later roll-back to the same or a lower height replaces the earlier ones.
+    /// later roll-back to the same or a lower height replaces the earlier roll-backs.
     gone: Vec<(u64, u32)>,
     /// The items of each wallet, by their hashes.
     items: BTreeMap<WalletId, BTreeMap<[u8; 32], KeptItem>>,

@@ -137,7 +137,7 @@ pub struct LightClient {
     pub(super) caught_up: bool,
     /// Number of changes of the watched wallets, and of rescans, so far.
     pub(super) changes: u64,
-    /// The last call that added items, and the last one whose records are written.
+    /// The last call that added items, and the last call whose records are written.
     pub(super) watched: WatchId,
     pub(super) recorded: WatchId,
     /// Time at which records of items were last written.
@@ -681,7 +681,8 @@ impl LightClient {
         self.withdraw_unconfirmed(&confirmed);
     }
 
-    /// Withdraws unconfirmed hits that conflict with confirmed transactions, and old ones.
+    /// Withdraws old unconfirmed hits, and unconfirmed hits that conflict with confirmed
+    /// transactions.
     fn withdraw_unconfirmed(&mut self, confirmed: &[Transaction]) {
         let tip = self.chain().tip().height;
         let withdrawn = self.hits.withdraw_unconfirmed(confirmed, tip, &mut self.journal);

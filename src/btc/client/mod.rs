@@ -424,10 +424,10 @@ impl Update {
 pub enum News {
     /// A transaction that concerns the wallet.
     Hit(Box<Hit>),
-    /// A hit is withdrawn. A hit in a block is withdrawn because its block has left the chain, and
-    /// follows the [`Reorganized`](Self::Reorganized) that caused it. An unconfirmed hit is withdrawn
-    /// because a transaction in a block spends one of its coins, or because it was not confirmed for
-    /// 2,016 blocks.
+    /// A hit is withdrawn. A hit in a block is withdrawn because the block has left the chain. The
+    /// withdrawal follows the [`Reorganized`](Self::Reorganized) that caused it. An unconfirmed hit
+    /// is withdrawn because a transaction in a block spends one of its coins, or because it was not
+    /// confirmed for 2,016 blocks.
     Withdrawn(Box<Hit>),
     /// Blocks have left the chain. If [`Update::again`] is set, the update is for one wallet and
     /// repeats only the withdrawals of that wallet.
@@ -489,7 +489,7 @@ pub struct Progress {
     /// Height up to which everything is settled: see [`LightClient::settled_to`].
     pub settled_to: Option<u32>,
     /// The last call that added items to a wallet, among the calls that the client has processed.
-    /// The progress includes the items of all calls up to this one.
+    /// The progress includes the items of all calls up to this call.
     pub watched: WatchId,
 }
 
@@ -702,7 +702,7 @@ pub enum Finding {
     #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::wallet"))]
     WalletRefused(WalletId),
     /// An earlier run has searched for other indices of this descriptor, because its range or its
-    /// gap was different. Known indices are continued; the further ones are searched for from the
+    /// gap was different. Known indices are continued; the further items are searched for from the
     /// birthday on.
     FurtherIndices {
         /// The wallet.

@@ -53,7 +53,7 @@ pub enum OpenError {
         wanted: Magic,
     },
     /// The journal has another version, such as that of a newer version of this crate. The client
-    /// does not touch it: acknowledged hits would be delivered again as new ones.
+    /// does not touch it: acknowledged hits would be delivered again as new hits.
     #[error("the journal has version {kept}, the supported version is {JOURNAL_VERSION}")]
     Journal {
         /// Version of the journal in the storage.
@@ -257,7 +257,7 @@ impl LightClient {
         }
     }
 
-    /// Restores the filter sync from the stored state, or creates a new one.
+    /// Restores the filter sync from the stored state, or creates a new filter sync.
     fn filter_sync(&mut self, saved: Option<&Saved>, first: u32) -> FilterSync {
         if let Some(saved) = saved {
             let config = self.filter_config(saved.first);

@@ -13,8 +13,8 @@
 //!     | BIP37: tweak u32 | capacity u32 | blocks u32, for each: height u32, hash 32
 //! BIP157: `FilterSync::encode`
 //! ```
-//! The encoding is that of [`records`]. `again` is a height: all heights from
-//! this one on must be searched again, for one item or, before the items, for all.
+//! The encoding is that of [`records`]. `again` is a height: all heights from this height on must
+//! be searched again: for one item, or, if the record is before the items, for all items.
 
 use std::collections::BTreeMap;
 use std::vec::Vec;

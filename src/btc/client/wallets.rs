@@ -72,7 +72,7 @@ pub enum Birthday {
 const CLOCK: u32 = 4 * 3_600;
 
 impl Birthday {
-    /// Returns `true` if this birthday is certainly not later than another one, whatever the chain.
+    /// Returns `true` if this birthday is not later than `other` on any chain.
     fn is_no_later_than(self, other: Self) -> bool {
         match (self, other) {
             (Self::Height(own), Self::Height(other)) | (Self::Time(own), Self::Time(other)) => {
@@ -365,7 +365,8 @@ pub(super) struct KnownItem {
     pub(super) from: u32,
     /// The lowest height that was not searched; `None` if all heights were searched.
     pub(super) todo: Option<u32>,
-    /// For a descriptor: the first index that was searched for, and the index after the last one.
+    /// For a descriptor: the first index that was searched for, and the index after the last index
+    /// that was searched for.
     pub(super) indices: (u32, u32),
 }
 
@@ -443,7 +444,7 @@ pub(super) struct ItemProgress {
     pub(super) key: [u8; 32],
     /// First height of the search.
     pub(super) from: u32,
-    /// For a descriptor: the first index, and the next one to derive.
+    /// For a descriptor: the first index, and the next index to derive.
     pub(super) indices: (u32, u32),
 }
 

@@ -301,7 +301,7 @@ impl FilterStore {
     }
 
     /// Creates an empty store for a chain without its first blocks. `before` is the filter header
-    /// of the block before the first one in the store.
+    /// of the block before the first block in the store.
     pub fn behind(before: FilterHeader) -> Self {
         Self { filters: BTreeMap::new(), active: Vec::new(), before }
     }

@@ -103,7 +103,7 @@ pub(super) struct Scripts {
 impl Scripts {
     /// Adds a script on behalf of the caller and returns its index.
     ///
-    /// A known script keeps its index. A new label replaces the old one. After a call with
+    /// A known script keeps its index. A new label replaces the old label. After a call with
     /// [`History::Complete`], the history is complete and stays complete.
     pub(super) fn add(
         &mut self,

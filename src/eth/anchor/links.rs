@@ -31,7 +31,7 @@ use crate::eth::header::{BlockRef, HeaderError, HeaderView};
 pub struct Origin {
     /// The grade of the two values below: how far they can be believed.
     pub grade: Grade,
-    /// Hash of an execution block, or `None` if only the beacon state is believed.
+    /// Hash of an execution block, or `None` if only the beacon state is trusted.
     pub block_hash: Option<B256>,
     /// Root of a beacon state, or `None` if only the block is believed.
     pub beacon_state: Option<B256>,
@@ -63,9 +63,9 @@ impl From<&Anchor> for Origin {
 pub enum Link {
     /// Headers that lead back from the last proven block.
     Parents {
-        /// RLP of the headers: the first one is the header of that block, and each further one is
-        /// the header of the parent of the block before it. The link leads to the block of the last
-        /// header.
+        /// RLP of the headers: the first header is that of this block, and each further header is
+        /// that of the parent of the preceding header's block. The link leads to the block of the
+        /// last header.
         headers: Vec<Bytes>,
     },
     /// The hash of an earlier block, in the state of the last proven block.

@@ -138,7 +138,7 @@ impl Preset {
         self.slots_per_period()
     }
 
-    /// Returns the length of a slot unless the network states another one: 12 s or 6 s.
+    /// Returns the length of a slot unless the network states another length: 12 s or 6 s.
     const fn seconds_per_slot(self) -> u64 {
         match self {
             Self::Mainnet => 12,

@@ -11,9 +11,9 @@
 //!    was stored ([`Syncer::resume`]).
 //! 2. Pass every occurrence to [`Syncer::handle`] as an [`Event`], starting with [`Event::Tick`].
 //!    The argument `now` is the [current time](crate#time).
-//! 3. Carry out the returned [`Action`]s. At most one question is open at a time, and the caller
-//!    answers each one: with a timeout, by [`Answer::Failed`]. If the answer takes longer than the caller
-//!    wants to wait, [`Event::Overdue`] lets the other servers be asked meanwhile.
+//! 3. Carry out the returned [`Action`]s. At most one question is open at a time, and the caller answers
+//!    each one: with a timeout, by [`Answer::Failed`]. If the answer takes longer than the caller wants
+//!    to wait, [`Event::Overdue`] allows questions to the other servers in the meantime.
 //! 4. Store [`LightClient::to_json`] after an [`Action::Client`], before the new header is used. An
 //!    older stored light client is valid too, and only repeats some requests.
 //! 5. Send [`Event::Tick`] at the time that [`Syncer::wake_at`] returns.

@@ -101,7 +101,7 @@ pub enum EvidenceError {
     /// An omission requires fewer equal logs in the answer than in the receipt; a forgery requires
     /// more.
     #[error(
-        "not proven: the answer has {answered} logs of the transaction equal to this one, and the receipt has {proven}"
+        "not proven: the answer has {answered} logs of the transaction equal to this log, and the receipt has {proven}"
     )]
     Answered {
         /// Number of equal logs in the answer.

@@ -239,7 +239,7 @@ pub enum FileProblem {
     },
     /// The first block in the index differs from the first block in the archive.
     #[error(
-        "the index of blocks: it starts at block {indexed}, the first header is that of block {read}"
+        "the index of blocks: it starts at block {indexed}, but the first header is that of block {read}"
     )]
     IndexFirst {
         /// Number of the first block in the index.

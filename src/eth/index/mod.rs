@@ -206,7 +206,7 @@ pub enum IndexError {
     /// The index contains no block.
     #[error("the index has no block yet")]
     Empty,
-    /// The index differs from the headers that it is compared with.
+    /// The index differs from the headers with which it is compared.
     #[error("{file} differs from the headers at block {number}, {part}: {what}")]
     Differs {
         /// Name of the file that differs.

@@ -26,7 +26,7 @@ pub(super) struct Tail<F> {
     pub(super) slots: u32,
     /// Number of valid slots that are known to be durable.
     pub(super) durable: u32,
-    /// Number of slots up to and including the last one that changes the rows.
+    /// Number of slots up to and including the last slot that changes the rows.
     changes: u32,
     /// Value of `changes` that the last successful refresh reported.
     told: u32,

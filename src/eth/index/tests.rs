@@ -318,7 +318,7 @@ fn an_index_that_is_false_is_found_out() {
     assert_eq!(part_of(&error), (Part::Row { row, section: 1 }, Some(number)));
     let what = format!(
         "00000000-02.segment differs from the headers at block {number}, row {row} in section 1: \
-         bit {row} is set in its filter, not set in the index"
+         bit {row} is set in its filter, but not set in the index"
     );
     assert_eq!(error.to_string(), what);
     // A comparison with only the header of block `number` finds the difference; a comparison with

@@ -226,7 +226,7 @@ impl QuerySet {
     /// Returns the blocks to scan again, because queries were inserted after these blocks were
     /// scanned.
     ///
-    /// The ranges ascend, and no range touches the next one.
+    /// The ranges ascend, and no range touches the next range.
     pub fn pending(&self) -> Vec<Range<u64>> {
         let mut pending = Ranges::default();
         for member in &self.queries {

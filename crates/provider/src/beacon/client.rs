@@ -26,8 +26,8 @@ use crate::stop::{Stop, lock};
 
 /// Minimum time between two rounds of [`BeaconClient::watch`].
 const SHORTEST_WAIT: Duration = Duration::from_millis(100);
-/// Time for which [`BeaconClient::advance`] waits for a server before it asks the next one: a sixth of a
-/// slot.
+/// Time for which [`BeaconClient::advance`] waits for a server before it asks the next server: a sixth
+/// of a slot.
 const PROMPT: Duration = Duration::from_secs(2);
 /// Longest delay after which a stop is noticed during a wait for servers.
 const STOP_CHECK: Duration = Duration::from_millis(100);
@@ -390,7 +390,7 @@ impl State {
     }
 }
 
-/// Notes how many of the missing periods are done, before a server is asked for the next ones.
+/// Reports how many of the missing periods are done, before a server is asked for the next periods.
 fn progress(syncer: &Syncer, server: &BeaconServer, from: &mut Option<u64>) {
     let Some(client) = syncer.client() else { return };
     let network = client.network();
@@ -436,7 +436,7 @@ pub enum BeaconError {
     /// Neither a checkpoint nor a folder was given.
     #[error("neither a checkpoint nor a folder with a light client was given")]
     NoStart,
-    /// The light client in the folder started from another checkpoint than the one that was given.
+    /// The light client in the folder started from another checkpoint than the given checkpoint.
     #[error("{}: the light client started from checkpoint {stored}, not {given}", .path.display())]
     OtherCheckpoint {
         /// Path of the file.

@@ -1,5 +1,5 @@
-//! Links from the newest finalised block to an earlier one, fetched from nodes, beacon servers and
-//! archives that nobody trusts.
+//! Links from the newest finalised block to an earlier block, fetched from untrusted nodes, beacon
+//! servers and archives.
 
 use chainsieve::alloy_primitives::{B256, Bytes};
 use chainsieve::eth::anchor::account_proof::AccountProof;
@@ -48,7 +48,7 @@ impl LinkedBlock {
 
 /// Looks for a block in archives. Each header and proof that an archive has for the block is passed to
 /// the second argument, which returns `true` if they are right; the search then ends. If no archive
-/// has the right ones, the error tells why an archive cannot be used.
+/// has the right header and proof, the error states why an archive cannot be used.
 pub type FindProof<'a> =
     dyn FnMut(u64, &mut dyn FnMut(Bytes, HeaderProof) -> bool) -> Result<(), String> + 'a;
 

@@ -91,7 +91,7 @@ impl Plan {
         self.requests.saturating_mul(REQUEST).saturating_add(self.bytes)
     }
 
-    /// Adds the steps of a plan that starts where this one ends.
+    /// Adds the steps of a plan that starts where this plan ends.
     fn then(mut self, next: Self) -> Self {
         self.steps.extend(next.steps);
         self.requests = self.requests.saturating_add(next.requests);

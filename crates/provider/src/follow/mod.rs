@@ -231,7 +231,7 @@ pub struct Following {
 impl Following {
     /// Returns a reader of the updates, in order.
     ///
-    /// The next update is delivered only after the one before it was
+    /// The next update is delivered only after the preceding update was
     /// [acknowledged](Self::acknowledge).
     pub fn updates(&self) -> LogUpdates {
         LogUpdates::new(Arc::clone(&self.shared))

@@ -164,7 +164,7 @@ pub(super) struct State {
     /// The update that no reader has taken yet. The follower delivers one update at a time.
     update: Option<LogUpdate>,
     pub(super) acknowledged: Option<UpdateId>,
-    /// Newer anchors that the follower's thread has not taken yet. They replace older ones.
+    /// Newer anchors that the follower's thread has not taken yet. They replace older anchors.
     pub(super) anchors: Vec<B256>,
     pub(super) status: FollowStatus,
     pub(super) ended: Option<Result<(), FollowError>>,

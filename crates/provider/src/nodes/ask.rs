@@ -84,7 +84,8 @@ impl Nodes {
         Ok(*self.chain_id.get_or_init(|| first))
     }
 
-    /// Returns the chain's profile: the configured one, or the one known for the chain's id.
+    /// Returns the chain's profile: the configured profile, or the known profile for the chain's
+    /// id.
     pub(crate) fn profile(&self) -> Result<ChainProfile, FetchError> {
         if let Some(profile) = &self.settings.profile {
             return Ok(profile.clone());
@@ -106,7 +107,7 @@ pub(crate) enum Unaccepted {
     /// There was no answer.
     #[error(transparent)]
     Rpc(#[from] RpcError),
-    /// The answer is not what was asked for. The text has no secrets.
+    /// The answer does not fit the request. The text has no secrets.
     #[error("{0}")]
     Answer(String),
 }
@@ -142,7 +143,7 @@ impl Unanswered {
         !self.is_stopped() && self.0.iter().any(|(_, why)| why.is_none())
     }
 
-    /// Returns a line for each node. `absent` says that a node does not have what was asked for.
+    /// Returns a line for each node. `absent` says that a node does not have the requested data.
     pub(crate) fn lines(&self, absent: &str) -> Vec<String> {
         let line = |(node, why): &(Node, Option<Unaccepted>)| {
             let why = why.as_ref().map_or_else(|| absent.to_owned(), ToString::to_string);

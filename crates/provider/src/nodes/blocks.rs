@@ -234,7 +234,7 @@ fn of_hash(header: HeaderBuf, hash: B256) -> Result<HeaderBuf, RpcError> {
 
 fn other_header<T: std::fmt::Display>(asked: T, found: T) -> RpcError {
     RpcError::Malformed(format!(
-        "the header of block {asked} was requested, the answer is that of block {found}"
+        "the header of block {asked} was requested, but the answer is that of block {found}"
     ))
 }
 

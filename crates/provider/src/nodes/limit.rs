@@ -21,7 +21,7 @@ pub enum Limit {
     Time,
     /// Number of calls in one batch request; `None` if the error states no number.
     Batch(Option<usize>),
-    /// The requested range is too large, and the provider suggests a smaller one.
+    /// The requested range is too large, and the provider suggests a smaller range.
     SuggestedRange {
         /// First block of the suggested range.
         from: u64,

@@ -137,7 +137,7 @@ impl Transport {
         self.rest.why(Instant::now())
     }
 
-    /// Lets the node rest, although it answered.
+    /// Makes the node rest although it answered: the answer shows that the node cannot be used.
     pub(super) fn rest(&self, why: &RpcError) {
         self.rest.failed(Instant::now(), why);
     }

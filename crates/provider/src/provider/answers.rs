@@ -309,7 +309,7 @@ pub struct Tip {
     pub others: Vec<OtherNode>,
 }
 
-/// A node other than the one that provided the chain.
+/// A node other than the node that provided the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct OtherNode {

@@ -43,7 +43,7 @@ impl Builder {
     setters! { self:
         /// Adds a node by its http or https URL.
         ///
-        /// If there are several nodes and one of them fails, the next one is asked. Audits compare
+        /// If there are several nodes and one of them fails, the next node is asked. Audits compare
         /// the answers of all nodes.
         url(url: &str) { self.endpoints.add(Endpoint::new(url)); }
 

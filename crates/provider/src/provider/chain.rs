@@ -136,7 +136,7 @@ pub(crate) struct Source {
 /// provides them.
 ///
 /// With anchors, the chain of the node whose chain contains the highest anchor is used. If several
-/// nodes are equally good, the first one is used.
+/// nodes are equally good, the first of them is used.
 pub(crate) fn fetch(
     nodes: &[Node],
     anchors: &[B256],

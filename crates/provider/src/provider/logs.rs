@@ -59,7 +59,7 @@ pub enum LogsError {
 /// The proven part of a query's result, and the blocks that are not proven.
 #[derive(Debug, Clone, Error)]
 #[error(
-    "blocks {} to {}: {} of these blocks are not proven. The first one is block {}: {}{}",
+    "blocks {} to {}: {} of these blocks are not proven. The first such block is block {}: {}{}",
     .proven.blocks.start(), .proven.blocks.end(), .missing.len(),
     .missing.first().map_or_else(String::new, |(block, _)| block.to_string()),
     .missing.first().map_or(Undecidable::ReceiptsNotSupplied, |(_, why)| *why),

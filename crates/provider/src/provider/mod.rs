@@ -44,7 +44,7 @@ use scan::{ScanResult, ScannedPart, scan_parts};
 /// have the receipts root of their header, and logs are read from checked receipts. Only the nodes
 /// vouch for the last block of the chain, unless there is an [anchor](crate::Builder::anchor).
 ///
-/// If there are several nodes and one of them fails, the next one is asked.
+/// If there are several nodes and one of them fails, the next node is asked.
 ///
 /// All operations block; see [`spawn`](Self::spawn) for futures.
 #[derive(Debug, Clone)]
@@ -140,7 +140,7 @@ impl Provider {
 
     /// Returns the chain's profile: what its headers commit to.
     ///
-    /// The profile is that of the [builder](crate::Builder::profile), or the one known for the
+    /// The profile is that of the [builder](crate::Builder::profile), or the known profile for the
     /// chain's id. On an unknown chain, filters are assumed to prove nothing, so that the receipts
     /// of every block are fetched.
     ///

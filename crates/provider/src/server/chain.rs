@@ -53,8 +53,8 @@ struct State {
     /// Parts of the chain, in ascending order. The last block of each part is the parent of the
     /// first block of the next part. The last part ends at the head.
     parts: Vec<Arc<LinkedHeaders>>,
-    /// Ranges of blocks far below the parts, the newest range last. The last block of each range was
-    /// linked to a finalised block.
+    /// Ranges of blocks far below the blocks of `parts`. The range that was added last is the last
+    /// element. The last block of each range was linked to a finalised block.
     islands: Vec<Arc<LinkedHeaders>>,
     finalized: Option<BlockRef>,
     /// Unix time of the head.
@@ -69,7 +69,7 @@ pub(super) struct HeadSource {
     /// `true` if this source is trusted more than the previous one: its head replaces the chain, even if
     /// nothing shows how the two heads are related.
     pub(super) is_stronger: bool,
-    /// `true` if the previous source is trusted more than this one.
+    /// `true` if the previous source is trusted more than this source.
     pub(super) is_weaker: bool,
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Moved {
     pub(super) removed: Vec<B256>,
     /// Blocks that joined the chain, the lowest first.
     pub(super) added: Vec<Arc<BlockHeader>>,
-    /// `true` if blocks between the old head and the new one are missing.
+    /// `true` if blocks between the old head and the new head are missing.
     pub(super) restarted: bool,
 }
 
@@ -104,7 +104,7 @@ pub(super) enum HeadersError {
     Link(String),
     #[error("block {last} is after the verified head, {head}, which moved back meanwhile")]
     AboveHead { last: u64, head: u64 },
-    #[error("{headers} headers are needed to reach block {first}, the limit is {limit}")]
+    #[error("{headers} headers are needed to reach block {first}, but the limit is {limit}")]
     TooMany { first: u64, headers: u64, limit: u64 },
 }
 
@@ -372,8 +372,8 @@ impl Chain {
         moved(Moved { removed, added: blocks, restarted });
     }
 
-    /// Fetches headers, the highest first, until the parent of the last one is on the chain. Returns
-    /// `false` if that is too far away.
+    /// Fetches headers, the highest first, until the parent of the last header is on the chain.
+    /// Returns `false` if that is too far away.
     fn walk_back(&self, nodes: &[Node], new: &mut Vec<HeaderBuf>) -> Result<bool, FetchError> {
         let Some(numbers) = self.read().numbers() else { return Ok(false) };
         let mut by_number = true;

@@ -58,8 +58,8 @@ pub struct RpcServerLimits {
     pub max_filters: usize,
     /// Maximum number of filters of one client (default: 1,000).
     pub max_filters_of_client: u64,
-    /// Maximum size of filters and subscriptions in bytes (default: 64 MiB). One client may have a quarter
-    /// of it.
+    /// Maximum size of filters and subscriptions in bytes (default: 64 MiB). One client may use a quarter
+    /// of this size.
     pub filter_memory: u64,
     /// Maximum number of calls in a batch (default: 1,000, as in go-ethereum).
     pub max_batch: u32,
@@ -71,8 +71,9 @@ pub struct RpcServerLimits {
     /// Maximum size of an answer in bytes (default: 128 MiB).
     pub max_answer: u32,
     /// Maximum size in bytes of all requests and answers that are processed, or that clients have not
-    /// read yet (default: 512 MiB). One client may have a quarter of it, or a single larger answer. A
-    /// client that reads fewer than 8 KiB a second may be cut off after half a minute.
+    /// read yet (default: 512 MiB). One client may use a quarter of this size, or have a single
+    /// larger answer. A client that reads fewer than 8 KiB a second may be cut off after half a
+    /// minute.
     pub answer_memory: u64,
     /// Maximum number of headers in memory, at 368 bytes (default: 1,000,000).
     pub max_headers: u64,
@@ -197,7 +198,7 @@ impl Client {
 pub(super) struct Counted(Arc<AtomicU64>);
 
 impl Counted {
-    /// Counts one more thing, unless `limit` things are counted already.
+    /// Adds one to the count, unless the count has reached `limit`.
     pub(super) fn new(count: &Arc<AtomicU64>, limit: u64) -> Option<Self> {
         add(count, 1, |now| now <= limit).then(|| Self(Arc::clone(count)))
     }

@@ -205,13 +205,13 @@ type Place = (u64, u64);
 struct Differences {
     found: LogDifferences,
     first_omitted: Option<Place>,
-    /// The first log that is altered, or invented. The place of an invented log is the one that the
-    /// answer claims.
+    /// The first log that is altered, or invented. The place of an invented log is the place that
+    /// the answer claims.
     first_false: Option<Place>,
 }
 
 impl Differences {
-    /// Compares an answer with the proven logs. Both may have any order.
+    /// Compares an answer with the proven logs. The two lists may have any order.
     fn between(proven: &[LocatedLog], answered: &[LocatedLog]) -> Self {
         let key = |log: &LocatedLog| (log.block_hash, log.log_index);
         let place = |log: &LocatedLog| (log.block_number, log.log_index);

@@ -79,7 +79,7 @@ pub(super) enum Refusal {
     /// No client waits for the answer any more, or the answer takes too long.
     #[error("the answer took too long")]
     Abandoned,
-    /// A filter is not installed, or no longer installed.
+    /// The filter was never installed, or it was removed.
     #[error("filter not found")]
     NoFilter,
     /// No block has this hash, or it is not on the verified chain.
@@ -105,7 +105,7 @@ pub(super) enum Refusal {
     /// The call ended without an answer, because of an error in this program.
     #[error("internal error")]
     Internal,
-    /// No upstream answered.
+    /// No node answered.
     #[error("{0}")]
     Upstream(String),
     /// The answer could not be proven.

@@ -244,7 +244,7 @@ impl Connection {
         ControlFlow::Continue(())
     }
 
-    /// Sends a text in frames. Each frame is written before the next one is built.
+    /// Sends a text in frames. Each frame is written before the next frame is built.
     async fn send(&mut self, parts: &[Bytes]) -> Result<(), Error> {
         let mut left = parts.iter().map(Bytes::len).sum::<usize>();
         let mut kind = Data::Text;

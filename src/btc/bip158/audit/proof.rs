@@ -448,7 +448,7 @@ pub enum ProofError {
         transaction: u32,
     },
     /// The witness is not the witness that the coinbase commits to.
-    #[error("the witness is not the one that the coinbase transaction commits to")]
+    #[error("the witness is not the witness to which the coinbase transaction commits")]
     WitnessCommitment,
     /// The filter may contain the script that the evidence claims to be missing.
     #[error("the filter may contain the script")]

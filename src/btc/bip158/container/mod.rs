@@ -74,7 +74,7 @@ pub struct Header {
     pub network_magic: [u8; 4],
     /// The height of the first filter.
     pub start_height: u32,
-    /// The filter header of the block before the first one; all zeros before block 0.
+    /// The filter header of the block before the first block; all zeros before block 0.
     pub previous_filter_header: FilterHeader,
 }
 

@@ -190,7 +190,7 @@ impl FilterScan {
     /// Returns an error if a filter does not have the expected height.
     ///
     /// # Cost
-    /// Decodes each filter again, and hashes the scripts that it was not matched with.
+    /// Decodes each filter again, and hashes the scripts with which it was not matched yet.
     ///
     /// # Examples
     /// ```

@@ -111,7 +111,7 @@ pub enum Finding {
     Block {
         /// The proof of the answer.
         proof: Box<Proof>,
-        /// The block, with the height that it was requested with.
+        /// The block, with the height that its request gave.
         block: BlockAt,
         /// `true` if the answer is valid.
         ///

@@ -260,8 +260,8 @@ pub enum BoundExecution {
 }
 
 impl BoundExecution {
-    /// Returns the hash of the bound execution block: the beacon block's own one or, from Gloas on,
-    /// an earlier one. Returns `None` before Capella.
+    /// Returns the hash of the bound execution block: the beacon block's own execution block or,
+    /// from Gloas on, an earlier execution block. Returns `None` before Capella.
     pub fn bound_hash(&self) -> Option<B256> {
         match self {
             Self::Nothing => None,

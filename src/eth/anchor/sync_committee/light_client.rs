@@ -339,8 +339,8 @@ enum Step {
     Stay,
     /// The next committee was unknown, and is taken from the update if the update contains it.
     Learn(Option<Committee>),
-    /// The next committee becomes the current one, and the committee of the update becomes the next
-    /// one.
+    /// The next committee becomes the current committee, and the committee of the update becomes
+    /// the next committee.
     Advance(Option<Committee>),
 }
 

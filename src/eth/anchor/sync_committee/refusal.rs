@@ -101,7 +101,7 @@ pub enum LightClientError {
     /// The branch does not lead from the finalised header to the attested state.
     #[error("the branch of the finalised header is wrong")]
     FinalityBranch,
-    /// The next sync committee differs from the known one.
+    /// The next sync committee differs from the known next sync committee.
     #[error("the next sync committee differs from the known one of period {period}")]
     OtherCommittee {
         /// Period of the committee.

@@ -270,7 +270,7 @@ impl<S: WriteStorage> Writer<S> {
     ///
     /// # Errors
     /// Returns errors of the storage, and damage of sealed segments that are merged into a larger
-    /// one. After an error, the content on disk is unknown, except for the changes that were
+    /// segment. After an error, the content on disk is unknown, except for the changes that were
     /// acknowledged before. All further calls return [`IndexError::Failed`], and the index must be
     /// opened again.
     ///
@@ -334,7 +334,7 @@ fn check_number(first: u64, number: u64) -> Result<(), IndexError> {
 const LOCK: &str = "lock";
 
 impl<S: WriteStorage> Writer<S> {
-    /// Opens an index for writing, or prepares a new one if the folder contains none.
+    /// Opens an index for writing, or prepares a new index if the folder contains none.
     ///
     /// A new index is written by the first [`sync`](Self::sync) with blocks; until then only the
     /// lock file is created. Complete changes that an interrupted writer left in the tail are kept.

@@ -122,7 +122,7 @@ pub(crate) struct CheckpointArgs {
 }
 
 const NETWORK: &str = "\
-The beacon chain: mainnet, sepolia, hoodi, or a JSON file that describes another one
+The beacon chain: mainnet, sepolia, hoodi, or a JSON file that describes another chain
 
 Members of the file: name, preset (mainnet | minimal), genesis_time, genesis_validators_root,
 forks[{name, version, epoch (null if not scheduled)}] from phase0 on; optional: seconds_per_slot,
@@ -132,7 +132,7 @@ blob_schedule[{epoch, max_blobs_per_block}], max_blobs_per_block_electra, weak_s
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What you trust")]
 pub(crate) struct NetworkArgs {
-    /// The beacon chain: mainnet, sepolia, hoodi, or a JSON file that describes another one
+    /// The beacon chain: mainnet, sepolia, hoodi, or a JSON file that describes another chain
     #[arg(long, value_name = "NETWORK", default_value = "mainnet", long_help = NETWORK)]
     pub(crate) network: String,
 }

@@ -67,7 +67,7 @@ struct Look<'a> {
     watched: SearchedScripts,
     /// The first height that was read.
     first: Option<u32>,
-    /// The height after the last one that was read.
+    /// The height after the last height that was read.
     next: u32,
     filter_header: Option<FilterHeader>,
     /// Heights at which the filter header that the user gave equals the computed one.

@@ -18,8 +18,8 @@ use crate::args::platform_folder;
 use crate::eth::Bar;
 use crate::eth::header::decimal;
 
-/// Age of a finalised block from which a warning says that it may not be the newest one. Finality
-/// takes about 15 minutes.
+/// Age of a finalised block from which a warning says that a newer finalised block may exist.
+/// Finality takes about 15 minutes.
 const OLD: Duration = Duration::from_hours(1);
 
 /// Returns `--data`, or the network's folder in the platform's data folder.

@@ -148,7 +148,8 @@ fn link(
     Ok(Verdict { exit: Exit::Undecided, why: Some(why), number, shown: None, links: None })
 }
 
-/// Offers the headers and proofs of ere archives for a block, until the right ones are accepted.
+/// Offers the headers and proofs of ere archives for a block, until a header and a proof are
+/// accepted.
 fn find_proof(
     archives: &[PathBuf],
     number: u64,

@@ -71,7 +71,7 @@ impl<'a> Adding<'a> {
         }
     }
 
-    /// Opens the index for writing, or prepares a new one.
+    /// Opens the index for writing, or prepares a new index.
     pub(super) fn open(&mut self) -> anyhow::Result<()> {
         if !self.path.is_dir() {
             create_folder(self.path).with_context(|| named(self.path))?;
