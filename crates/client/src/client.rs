@@ -281,10 +281,10 @@ impl Client {
 
     /// Fetches a block of the chain from a peer, and checks the block against its header.
     ///
-    /// The call waits for the block. Meanwhile the client reads from its peers even if nobody reads
-    /// its updates. The blocks of several calls are requested from different peers. Blocks that the
-    /// peers cannot send soon wait for their turn. If a block is overdue, another peer is asked for
-    /// it too.
+    /// The call waits for the block. Meanwhile the client reads from its peers even if its updates
+    /// are not read. The blocks of several calls are requested from different peers. Blocks that
+    /// the peers cannot send soon wait for their turn. If a block is overdue, another peer is asked
+    /// for it too.
     ///
     /// # Errors
     /// Returns an error if the block is not in the chain, if no peer delivers it, or if the client

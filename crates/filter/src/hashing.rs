@@ -118,7 +118,7 @@ impl KeyHasher {
         self.is_secret
     }
 
-    /// Returns the same hasher, but allows its key to be encoded with the filter. Whoever reads the
+    /// Returns the same hasher, but allows its key to be encoded with the filter. A reader of the
     /// encoded filter can then search for keys that collide.
     #[must_use]
     pub const fn with_key_exposed(mut self) -> Self {

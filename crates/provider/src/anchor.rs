@@ -7,8 +7,8 @@ use chainsieve::alloy_primitives::B256;
 
 use crate::nodes::Node;
 
-/// A source of trusted block hashes. All ancestors of a trusted block are authentic too, whoever
-/// sent their headers.
+/// A source of trusted block hashes. All ancestors of a trusted block are authentic too, whatever
+/// the source of their headers.
 ///
 /// A single hash is an anchor, and so is a list of hashes. An implementation that follows the chain
 /// by itself, such as a light client, returns a newer block each time. A follower calls
@@ -55,7 +55,7 @@ pub trait AnchorSource: fmt::Debug + Send + Sync {
     }
 }
 
-/// What vouches for the [tip](crate::Tip) of a result.
+/// The evidence for the [tip](crate::Tip) of a result.
 ///
 /// ```
 /// use chainsieve_provider::{ProvenLogs, Trust};

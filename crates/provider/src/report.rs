@@ -60,7 +60,7 @@ pub enum Note {
     /// The node or server could not provide the data, for this reason, and another node or server
     /// is asked.
     NoChain(String),
-    /// The server sent an object that is proven invalid, for this reason. It is not used.
+    /// The server sent an object that is proven invalid, for this reason. The object is not used.
     Refused(String),
     /// The anchor source of a follower failed for this reason, and is asked again after its
     /// interval. The note names the first node, although the source may not have asked this node.

@@ -54,7 +54,7 @@ pub(super) struct Claims {
     differing: BTreeMap<(u32, PeerId), FilterHash>,
     /// Filter hashes that blocks have refuted.
     pub(super) refuted: BTreeSet<(u32, FilterHash)>,
-    /// All intervals before this one are finished.
+    /// All intervals before this interval are finished.
     frontier: u32,
 }
 
@@ -287,7 +287,7 @@ impl Claims {
     }
 
     /// Records that a peer vouches for a complete interval, if the known hashes lead from the first
-    /// filter header of `ends` to the second one. Returns `true` if the known hashes lead there.
+    /// filter header of `ends` to the second. Returns `true` in this case.
     pub(super) fn vouch_if_agrees(
         &mut self,
         peer: PeerId,

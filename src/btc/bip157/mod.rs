@@ -342,7 +342,7 @@ pub struct VerifiedFilter {
     pub at: BlockAt,
     /// The filter. The encoding of the filter is not checked, so decoding may fail.
     pub filter: BlockFilter,
-    /// How certain it is that the block has nothing for a wallet if this filter does not match.
+    /// The certainty that the block has nothing for a wallet if this filter does not match.
     pub grade: Grade,
 }
 
@@ -506,7 +506,7 @@ pub struct FalseFilter {
     /// The hash of the false filter.
     #[cfg_attr(feature = "serde", serde(rename = "filter_hash"))]
     pub hash: FilterHash,
-    /// Proof that the filter is false. `None` if nothing can be shown to others: the sync knows the
+    /// Proof that the filter is false. `None` if there is no proof for others: the sync knows the
     /// block's true filter, or has refuted the hash before.
     pub proof: Option<InvalidFilter>,
 }

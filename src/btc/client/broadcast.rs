@@ -61,7 +61,7 @@ pub enum BroadcastNews {
     /// The transaction was announced to this peer.
     #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::peer"))]
     Offered(String),
-    /// This peer requested the transaction and was sent it.
+    /// This peer requested the transaction, and the transaction was sent to it.
     #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::peer"))]
     Requested(String),
     /// The transaction was not announced to this peer, because the peer accepts no transaction with

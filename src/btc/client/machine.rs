@@ -142,7 +142,7 @@ pub struct LightClient {
     pub(super) recorded: WatchId,
     /// Time at which records of items were last written.
     pub(super) recorded_at: Duration,
-    /// What the stored state of an earlier run contains about items; `None` without such a state.
+    /// The data about items in the stored state of an earlier run; `None` without such a state.
     pub(super) known: Option<SavedItems>,
     /// Value of `steps()` and time at the last write of the state.
     pub(super) saved: (u64, Duration),
@@ -981,9 +981,9 @@ impl LightClient {
             self.reported = (steps, now);
             self.told = Some((key, now));
         }
-        // The state is written at intervals while the scan advances, and when it has caught up. A
-        // hostile peer could cause many writes of the whole state by announcing blocks that it never
-        // delivers, so that only progress counts.
+        // The state is written at intervals while the scan advances, and when it has caught up. The
+        // state is written only after progress, because a hostile peer could otherwise cause many
+        // writes of the whole state by announcing blocks that it never delivers.
         let since = now.saturating_sub(self.saved.1);
         let is_due = since >= SAVE_EVERY || caught_up && since >= REPORT_EVERY;
         if is_due && self.saved.0 != steps {

@@ -108,7 +108,7 @@ pub(super) struct SavedItem {
     pub(super) todo: Option<u32>,
 }
 
-/// What a stored state contains about items.
+/// The data about items in a stored state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SavedItems {
     /// Number of events of the journal when the state was saved.

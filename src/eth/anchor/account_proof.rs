@@ -88,7 +88,7 @@ pub enum StateProofError {
     Slot {
         /// Number of the slot.
         slot: U256,
-        /// Reason why the slot is not shown.
+        /// Reason why the slot is not proven.
         error: Box<Self>,
     },
     /// A claimed value differs from the value that the nodes show. The members are those of
@@ -141,7 +141,7 @@ pub enum StateProofError {
     ContractSlot {
         /// Number of the block.
         number: u64,
-        /// Reason why the slot is not shown.
+        /// Reason why the slot is not proven.
         error: Box<Self>,
     },
 }

@@ -180,10 +180,10 @@ pub enum LinkProblem {
     /// The link has no header.
     #[error("it has no header")]
     NoHeader,
-    /// The history contract does not show the block.
+    /// The history contract does not prove the block.
     #[error(transparent)]
     HistoryContract(StateProofError),
-    /// The summaries are not in the beacon state, or the proof does not show the header.
+    /// The summaries are not in the beacon state, or the proof does not prove the header.
     #[error(transparent)]
     HeaderProof(HeaderProofError),
 }

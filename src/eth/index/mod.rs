@@ -16,8 +16,8 @@
 //! | store the files | [`Storage`], [`WriteStorage`], [`Folder`] |
 //!
 //! An index is a cache of headers that its builder verified: the writer accepts only a
-//! [`LinkedHeaders`](crate::eth::header::LinkedHeaders). The index proves nothing to anybody else.
-//! The hash of a candidate block is read from the column of block hashes. If the index has no such
+//! [`LinkedHeaders`](crate::eth::header::LinkedHeaders). The index proves nothing to others. The
+//! hash of a candidate block is read from the column of block hashes. If the index has no such
 //! column, the caller links headers from the candidate to the next block whose hash the index
 //! stores ([`Index::next_known_hash`]).
 //!

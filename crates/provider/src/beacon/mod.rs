@@ -1,4 +1,4 @@
-//! A light client of the beacon chain, over servers of the Beacon API that nobody trusts.
+//! A light client of the beacon chain, over untrusted servers of the Beacon API.
 
 mod client;
 mod link;

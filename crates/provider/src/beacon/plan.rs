@@ -13,7 +13,7 @@
 use chainsieve::eth::anchor::header_proof::PERIOD_SLOTS;
 use chainsieve::eth::anchor::history_contract::SERVE_WINDOW;
 
-/// What the sources serve.
+/// The data that the sources serve.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sources {
     /// Headers by number or hash. The header of the believed block is taken to be known.

@@ -21,8 +21,7 @@ use crate::stop::lock;
 pub struct LogUpdate {
     /// Number of the update in this run.
     pub id: UpdateId,
-    /// What is new, such as new blocks with their logs, or blocks removed by a
-    /// reorganisation.
+    /// The news, such as new blocks with their logs, or blocks removed by a reorganisation.
     pub news: News,
     /// Cursor for resuming after this update; `None` if there is a
     /// [cursor file](super::FollowBuilder::cursor_file).

@@ -62,8 +62,8 @@ pub enum RpcError {
         /// The provider's message, cut to 300 characters.
         message: String,
     },
-    /// The node serves another chain than the other nodes. It gets no further request.
-    #[error("this node serves chain {found}, the other nodes serve chain {expected}")]
+    /// The node serves another chain than the other nodes. The node gets no further request.
+    #[error("this node serves chain {found}, but the other nodes serve chain {expected}")]
     OtherChain {
         /// Id of the chain that the first answers named.
         expected: u64,

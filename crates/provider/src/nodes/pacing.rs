@@ -1,4 +1,5 @@
-//! How fast requests are sent: a budget of calls or credits, and the waits between attempts.
+//! The rate at which requests are sent: a budget of calls or credits, and the waits between
+//! attempts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -61,7 +61,7 @@ pub(crate) struct Options {
 #[derive(Debug)]
 pub(crate) struct Blocks {
     source: Source,
-    /// What a "no" of a filter proves about its block.
+    /// The fact about a block that a "no" of its filter proves.
     pub(crate) filters: FilterTrust,
     headers: Headers,
     receipts: Receipts,

@@ -301,7 +301,7 @@ pub enum Beside {
 pub struct Tip {
     /// The highest anchor on the fetched chain, or the chain's last block if there is none.
     pub block: BlockRef,
-    /// What vouches for the block. Without an anchor, a node may have made up the whole chain.
+    /// The evidence for the block. Without an anchor, a node may have made up the whole chain.
     pub trust: Trust,
     /// Index of the node that provided the chain.
     pub node: usize,

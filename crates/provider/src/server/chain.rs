@@ -82,7 +82,7 @@ pub(super) struct Branch {
     is_linked: bool,
 }
 
-/// What changed when the head moved.
+/// The changes after a move of the head.
 #[derive(Debug)]
 pub(super) struct Moved {
     /// Hashes of blocks that left the chain, the highest first.

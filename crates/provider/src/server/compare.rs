@@ -201,7 +201,7 @@ pub(super) fn run(proven: &Weak<Proven>, answers: &Receiver<Answer>) {
 /// Number of a block, and index of a log in it.
 type Place = (u64, u64);
 
-/// How an answer differs from the proven logs.
+/// The differences between an answer and the proven logs.
 struct Differences {
     found: LogDifferences,
     first_omitted: Option<Place>,

@@ -73,7 +73,7 @@ pub(super) enum Refusal {
     /// The client asks for more than is allowed at any time.
     #[error("{found} {what}: the limit is {limit}")]
     Limit { what: &'static str, found: u64, limit: u64 },
-    /// All clients together, or this client alone, hold as much as is allowed now.
+    /// The total of all clients, or the share of this client, has reached its limit for now.
     #[error("the limit is {limit} {what}: {}", remedy(.what))]
     Busy { what: &'static str, limit: u64 },
     /// No client waits for the answer any more, or the answer takes too long.

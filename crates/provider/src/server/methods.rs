@@ -48,7 +48,8 @@ pub(super) fn find_instant(name: &str) -> Option<(&'static str, Method)> {
     INSTANT.into_iter().find(|(own, _)| *own == name)
 }
 
-/// Returns one of the other methods, except the methods of subscriptions.
+/// Returns a proven method that may wait for other calls. The methods of subscriptions are not
+/// among them.
 pub(super) fn find(name: &str) -> Option<(&'static str, Method)> {
     METHODS.into_iter().chain(PARTS).find(|(own, _)| *own == name)
 }

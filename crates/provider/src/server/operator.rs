@@ -62,7 +62,7 @@ pub enum RpcServerEvent {
         /// The reason.
         why: String,
     },
-    /// The filter in the header of a block lacks bits of a log that its receipts have. The operator's
+    /// The filter in the header of a block lacks bits of a log in the block's receipts. The operator's
     /// assumption about the chain is wrong: from now on, filters prove nothing, and the receipts of every
     /// block are read. Installed filters and subscriptions end, because they may have missed logs.
     FiltersRefuted {

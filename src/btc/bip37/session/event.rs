@@ -201,7 +201,7 @@ pub enum Finding {
     /// No filter is large enough for all watched elements. The earlier filter stays loaded, and no block is
     /// requested until a filter fits: remove watched items, and load one ([`Event::Refresh`]).
     NoFilter(FilterError),
-    /// This many outputs or requests exceeded a limit and were dropped.
+    /// The number of outputs or requests that exceeded a limit and were dropped.
     LimitReached(usize),
 }
 

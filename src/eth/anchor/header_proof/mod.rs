@@ -316,7 +316,7 @@ impl HeaderProof {
 
     /// Verifies that a block with this hash is part of the chain, without its header.
     ///
-    /// Nothing is shown about the block's number or time. The slot in the proof may be a slot
+    /// Nothing is proven about the block's number or time. The slot in the proof may be a slot
     /// without a block that follows the block's own.
     ///
     /// # Errors

@@ -147,7 +147,7 @@ impl FilterFiles {
                     }
                     Err(error) if index + 1 == self.files.len() => {
                         let file = named(path);
-                        let damage = format!("{file}: {error}; everything before it is intact");
+                        let damage = format!("{file}: {error}; all records before it are intact");
                         return Ok(Some(damage));
                     }
                     Err(error) => return Err(error).with_context(|| named(path)),
