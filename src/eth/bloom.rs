@@ -116,8 +116,8 @@ impl<'a> BloomView<'a> {
 
     /// Returns the 256 bytes of the filter, or `None` if its length is not 256 bytes.
     ///
-    /// This function also returns a filter with all bits set, which
-    /// [`informative`](Self::informative) does not.
+    /// This function also returns a filter with all bits set; [`informative`](Self::informative)
+    /// returns `None` for it.
     #[inline]
     pub const fn bytes(self) -> Option<&'a [u8; BYTES]> {
         self.bits

@@ -278,7 +278,7 @@ impl FilterSync {
     }
 
     /// Returns the accepted filter hash of a height. If peers claim several hashes, the accepted
-    /// hash is one that is not refuted. `None` if no peer has made a claim.
+    /// hash is a hash that is not refuted. `None` if no peer has made a claim.
     pub fn filter_hash(&self, height: u32) -> Option<FilterHash> {
         match height {
             0 => Some(self.genesis.filter_hash()),

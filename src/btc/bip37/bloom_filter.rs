@@ -59,8 +59,8 @@ impl UpdateMode {
 /// A Bloom filter that a wallet loads on a node (BIP37), bit for bit equal to Bitcoin Core's.
 ///
 /// If [`contains`](Self::contains) returns `false`, the element was never inserted; `true` means
-/// "may contain". As in Core, three kinds of filter match everything: a filter without data, one
-/// with 0 hash functions, and one with every bit set.
+/// "may contain". As in Core, three kinds of filter match everything: a filter without data, a
+/// filter with 0 hash functions, and a filter with every bit set.
 ///
 /// # Examples
 /// ```

@@ -37,8 +37,8 @@ const MAX_ASKED: usize = 10_000;
 /// Maximum number of stored unconfirmed transactions of all wallets. The value is an estimate: a
 /// wallet has fewer unconfirmed transactions than this at a time.
 const MAX_UNCONFIRMED: usize = 1_000;
-/// Maximum total size in bytes of the stored unconfirmed transactions. The value is an estimate, as
-/// is [`MAX_UNCONFIRMED`].
+/// Maximum total size in bytes of the stored unconfirmed transactions. The value is an estimate,
+/// like [`MAX_UNCONFIRMED`].
 const MAX_UNCONFIRMED_BYTES: usize = 16 << 20;
 /// Largest weight of a transaction that nodes relay (`MAX_STANDARD_TX_WEIGHT` in Bitcoin Core 28.1,
 /// `policy/policy.h`).

@@ -75,9 +75,9 @@ pub enum BroadcastNews {
     /// This peer has the transaction, although the client did not announce it to this peer: the
     /// network has relayed it.
     ///
-    /// Only peers that offer Bloom filters can show this, and few nodes do. Other nodes announce no
-    /// transactions to this client and answer no request for one, as in Bitcoin Core. If this news
-    /// does not arrive, it says nothing about the transaction.
+    /// Only peers that offer Bloom filters can show this, and few nodes offer them. Other nodes
+    /// announce no transactions to this client and answer no request for one, as in Bitcoin Core.
+    /// If this news does not arrive, it says nothing about the transaction.
     #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::peer"))]
     Seen(String),
     /// This peer rejected the transaction for this reason (BIP61 `reject`, which few nodes still

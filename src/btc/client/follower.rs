@@ -103,8 +103,8 @@ impl Turn<'_> {
     }
 }
 
-/// New scripts and coins, each with the height from which it is wanted. The heights below `below`
-/// need not be searched for them.
+/// New scripts and coins, each with the height from which it is wanted. These scripts and coins
+/// need not be searched for at heights below `below`.
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) below: u32,

@@ -61,7 +61,7 @@ pub(super) enum Event<'a> {
     Announced(PeerId, BlockHash),
     /// The peer sent these headers in a `headers` message.
     Headers(PeerId, &'a [Header]),
-    /// The caller read no messages of peers for this long. The pause does not count towards the
+    /// The caller read no messages of peers for this time. The pause does not count towards the
     /// timeouts of peers.
     Paused(Duration),
     /// Time has passed: timeouts are checked.

@@ -262,9 +262,9 @@ pub enum Event {
     GetBlock(BlockHash),
     /// Write the scan state now, for example before the program exits.
     Save,
-    /// The caller read no messages of peers for this long, up to now, because the reader of updates
-    /// was slow; or the clock that gives `now` was set forward by this much since the last event.
-    /// The pause does not count towards the timeouts of peers.
+    /// For this time, up to now, the caller read no messages of peers, because the reader of
+    /// updates was slow; or the clock that gives `now` was set forward by this much since the last
+    /// event. The pause does not count towards the timeouts of peers.
     Paused(Duration),
     /// Time has passed: the client checks its timeouts.
     Tick,
@@ -751,10 +751,11 @@ pub enum Reason {
     /// The peer sent a branch of this many headers with less work than the chain.
     #[error("a branch of {0} headers with less work than the chain")]
     LessWork(usize),
-    /// The peer sent this many full `headers` messages in a row that did not change the chain.
+    /// The number of full `headers` messages that the peer sent in a row without changing the
+    /// chain.
     #[error("{0} full `headers` messages in a row that do not change the chain")]
     Fruitless(u32),
-    /// The peer did not answer `getheaders` for this long.
+    /// The peer did not answer `getheaders` within this time.
     #[error("no headers for {} seconds", .0.as_secs())]
     HeadersStalled(Duration),
     /// The peer broke a rule of filter sync (BIP157) or stalled in it.
@@ -778,8 +779,8 @@ pub enum Reason {
     /// The peer sent a block with the requested hash whose transactions do not match its header.
     #[error("block {0} has transactions that do not match its header")]
     FalseBlock(BlockHash),
-    /// The peer did not answer the request for this block for this long, or delivered no other block
-    /// for four timeouts either.
+    /// The request for this block had no answer for this time, and the peer delivered no other
+    /// requested block for four timeouts.
     #[error("no answer for block {0} in {secs} s", secs = .1.as_secs())]
     BlockStalled(BlockHash, Duration),
 }

@@ -252,7 +252,8 @@ pub enum ItemCause {
     /// BIP157: a coin without its script. Filters contain scripts, not outpoints.
     #[error("BIP157 finds the spend of a coin by its script: give the script too")]
     CoinWithoutScript,
-    /// BIP157: an empty script or one that starts with `OP_RETURN`. BIP158 omits such scripts.
+    /// BIP157: an empty script, or a script that starts with `OP_RETURN`. BIP158 omits such
+    /// scripts.
     #[error("compact filters omit empty scripts and scripts that start with OP_RETURN")]
     NotInFilters,
     /// BIP37: a script without a data push. BIP37 matches pushed data only.

@@ -26,7 +26,7 @@ pub enum LookAhead {
     /// until this number is twice the gap.
     ///
     /// For compact filters: new scripts make the client match filters again, so fewer and larger
-    /// steps cost less. The same holds for BIP37 once the wallet is up to date: each step costs
+    /// steps cost less. The same is true for BIP37 once the wallet is up to date: each step costs
     /// another download of the filtered blocks.
     InSteps,
 }

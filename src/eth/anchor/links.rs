@@ -33,9 +33,9 @@ pub struct Origin {
     pub grade: Grade,
     /// Hash of an execution block, or `None` if only the beacon state is trusted.
     pub block_hash: Option<B256>,
-    /// Root of a beacon state, or `None` if only the block is believed.
+    /// Root of a beacon state, or `None` if only the block is trusted.
     pub beacon_state: Option<B256>,
-    /// The checkpoint from which a light client came to these values, if one did.
+    /// The checkpoint of the light client that provides these values; `None` for another origin.
     pub checkpoint: Option<Checkpoint>,
 }
 
@@ -156,7 +156,7 @@ pub enum LinkProblem {
     /// The link starts from a block, and no block is proven yet.
     #[error("no block is proven before it")]
     NoBlock,
-    /// The link starts from a beacon state, and the origin has none.
+    /// The link starts from a beacon state, but the origin has no beacon state.
     #[error("the origin has no beacon state")]
     NoBeaconState,
     /// A header is malformed.
@@ -233,8 +233,8 @@ impl LinkVerifier {
         Self { origin, history, block, linked_summaries: false, links: 0 }
     }
 
-    /// Returns the block to which the links lead so far: at first, the block of the origin, if it
-    /// has one.
+    /// Returns the block to which the links lead so far: at first, the block of the origin; `None`
+    /// if the origin has no block.
     pub const fn block(&self) -> Option<&Anchored> {
         self.block.as_ref()
     }

@@ -1,9 +1,9 @@
 //! Keeps a light client up to date by several servers of the Beacon API. Any of them may be silent,
 //! late or false. The module is a state machine without sockets, clock or files.
 //!
-//! A false answer never moves the light client, because [`LightClient`] verifies each one. A server
-//! can only withhold newer headers. So each round asks every server, and after a round the light
-//! client is at least as new as the newest finality update that an honest server sent and two
+//! A false answer never moves the light client, because [`LightClient`] verifies each answer. A
+//! server can only withhold newer headers. So each round asks every server, and after a round the
+//! light client is at least as new as the newest finality update that an honest server sent and two
 //! thirds of the committee signed.
 //!
 //! # How to drive it
@@ -12,8 +12,8 @@
 //! 2. Pass every occurrence to [`Syncer::handle`] as an [`Event`], starting with [`Event::Tick`].
 //!    The argument `now` is the [current time](crate#time).
 //! 3. Carry out the returned [`Action`]s. At most one question is open at a time, and the caller answers
-//!    each one: with a timeout, by [`Answer::Failed`]. If the answer takes longer than the caller wants
-//!    to wait, [`Event::Overdue`] allows questions to the other servers in the meantime.
+//!    each question: with a timeout, by [`Answer::Failed`]. If the answer takes longer than the caller
+//!    wants to wait, [`Event::Overdue`] allows questions to the other servers in the meantime.
 //! 4. Store [`LightClient::to_json`] after an [`Action::Client`], before the new header is used. An
 //!    older stored light client is valid too, and only repeats some requests.
 //! 5. Send [`Event::Tick`] at the time that [`Syncer::wake_at`] returns.
@@ -25,16 +25,16 @@
 //! finality update. If one of the answers brought progress, both parts are repeated.
 //! [`Action::RoundEnded`] follows, and the next round begins after [`Config::poll`].
 //!
-//! Of the servers that are due, the one with the fewest turns in this round is next. So a server that
-//! reveals one block after the other cannot delay an honest server. A round has at most
+//! Of the servers that are due, the server with the fewest turns in this round is next. So a server
+//! that reveals one block after the other cannot delay an honest server. A round has at most
 //! `2 · servers · (n + 1)` questions, where `n` is the number of answers that brought progress plus
 //! the number of periods that began meanwhile.
 //!
-//! With [`Config::optimistic`], every server is asked for its newest optimistic update at the end of
-//! the round: one question more for each server. The header is usually that of the last slot, two to
-//! three epochs newer than the finalised one. It is signed, but not final. After the round,
-//! [`LightClient::supermajority`] is at least as new as the newest one that an honest server sent and two
-//! thirds of the committee signed, whatever other servers sent.
+//! With [`Config::optimistic`], every server is asked for its newest optimistic update at the end of the
+//! round: one more question for each server. The header of this update is usually that of the last slot,
+//! two to three epochs newer than the finalised header. It is signed, but not final. After the round,
+//! [`LightClient::supermajority`] is at least as new as the newest header that an honest server sent and
+//! that two thirds of the committee signed, whatever other servers sent.
 //!
 //! A server whose answer failed or was refused is asked less and less often, at least once an hour.
 //!
@@ -425,7 +425,7 @@ impl Syncer {
     }
 
     /// Returns the next server of this part: a server with the fewest turns in this round, and among
-    /// these the one with the fewest failures.
+    /// these servers one with the fewest failures.
     fn next_server(&self) -> Option<usize> {
         let count = self.servers.len();
         let in_turn = (0..count).map(|at| (self.first + at) % count);

@@ -507,7 +507,8 @@ fn required(
     Ok(())
 }
 
-/// Returns the encoded fields as a list, after the byte of the type; a legacy transaction has none.
+/// Returns the encoded fields as a list, after the byte of the type; a legacy transaction has no
+/// such byte.
 fn typed(type_byte: u8, fields: &[u8]) -> Vec<u8> {
     let list = Header { list: true, payload_length: fields.len() };
     let mut encoding = Vec::with_capacity(1 + list.length() + fields.len());

@@ -144,7 +144,7 @@ impl BeaconServer {
         Err(failed.expect("two paths"))
     }
 
-    /// Requests an object, as SSZ if the server can.
+    /// Requests an object, as SSZ if the server supports SSZ.
     fn object<T>(
         &self,
         what: impl Fn() -> String,

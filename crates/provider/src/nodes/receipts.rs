@@ -195,7 +195,8 @@ impl Node {
         for (at, method) in METHODS.into_iter().enumerate().skip(known) {
             let error = match self.receipts_by(method, block, room) {
                 Ok(receipts) => {
-                    // A method that only gave too long an answer is the best one for other blocks.
+                    // A method whose only fault is an answer that is too long is still the best
+                    // method for other blocks.
                     let is_about_method =
                         |error: &RpcError| !is_about_size(error) && !error.origin().is_transient();
                     if let Some((first, error)) = failed.filter(|(_, error)| is_about_method(error))

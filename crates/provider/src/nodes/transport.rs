@@ -430,7 +430,7 @@ impl Rest {
         }
     }
 
-    /// Returns why the node rests; `None` if it does not.
+    /// Returns the reason why the node rests; `None` if it does not rest.
     pub(super) fn why(&self, now: Instant) -> Option<RpcError> {
         let state = lock(&self.0);
         state.why.clone().filter(|_| state.until.is_some_and(|until| now < until))

@@ -233,7 +233,7 @@ pub(crate) trait Observer: fmt::Debug + Send + Sync {
     /// type of a transaction is unknown.
     fn hashes_claimed(&self, block: BlockRef);
 
-    /// The filter of a block lacks bits of a log that its receipts have, although the chain's profile rules
-    /// that out. `is_first` is `true` if all filters were believed until now.
+    /// The filter of a block lacks bits of a log in the block's receipts, although the chain's profile
+    /// rules this out. `is_first` is `true` if all filters were believed until now.
     fn filter_lacks_bits(&self, block: BlockRef, log_index: u64, is_first: bool);
 }

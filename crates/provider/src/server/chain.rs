@@ -510,7 +510,8 @@ fn header_of(nodes: &[Node], hash: B256) -> Result<HeaderBuf, FetchError> {
     })
 }
 
-/// Fetches some headers before the first one of a new chain. If no node has them, none are added.
+/// Fetches some headers before the first header of a new chain. If no node has these headers, none
+/// are added.
 fn load_before(nodes: &[Node], new: &mut Vec<HeaderBuf>) {
     let Some(first) = new.first().map(HeaderBuf::view) else { return };
     let (number, parent) = (first.number(), first.parent_hash());

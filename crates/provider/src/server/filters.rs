@@ -21,7 +21,7 @@ use super::logs::SEMANTICS;
 use super::{Proven, json};
 use crate::stop::lock;
 
-/// A filter that is not polled for this time is removed, as go-ethereum does.
+/// A filter that is not polled for this time is removed, as in go-ethereum.
 const UNUSED: Duration = Duration::from_secs(300);
 
 /// Maximum number of addresses and topics of a filter or subscription.
@@ -182,7 +182,7 @@ impl Call {
         let mut filter = lock(&filter);
         filter.used = Instant::now();
         let Some((changes, next)) = self.journal.since(filter.next) else {
-            // What was missed is not known any more: only a new filter has no gap.
+            // The missed changes are not known any more: only a new filter has no gap.
             drop(filter);
             self.filters.remove(id);
             return Err(Refusal::NoFilter);
@@ -228,7 +228,7 @@ impl Call {
 
 /// Returns an error if a query cannot select new logs. By the rules of go-ethereum, the range begins with
 /// `latest` or a number, and ends with `latest` or a number that is not smaller. A block hash is ignored
-/// here, as go-ethereum does. The query is kept, so the number of its values is limited, too.
+/// here, as in go-ethereum. The query is kept, so the number of its values is limited, too.
 pub(super) fn check_new_logs(query: &LogQuery) -> Result<(), Refusal> {
     if let BlockSelection::Range { from, to } = *query.blocks() {
         let [from, to] = [from, to].map(|tag| tag.unwrap_or(BlockTag::Latest));

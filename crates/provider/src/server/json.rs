@@ -245,7 +245,7 @@ struct Payer {
     /// `None` if it is not proven.
     nonce: Option<u64>,
     gas_price: u128,
-    /// Number of blobs; `None` if the type has none.
+    /// Number of blobs; `None` if transactions of this type have no blobs.
     blobs: Option<u64>,
 }
 

@@ -60,7 +60,7 @@ struct Proven {
     chain: chain::Chain,
     /// The blocks that the anchor trusts.
     trusted: head::TrustedBlocks,
-    /// Index of the node that named the head; 0 if an anchor did.
+    /// Index of the node that named the head; 0 if an anchor named it.
     head_named_by: AtomicUsize,
     journal: Arc<chain::Journal>,
     blocks: Blocks,
@@ -114,8 +114,9 @@ impl Proven {
         if self.anchor.is_some() { "anchor" } else { "head named by the nodes" }
     }
 
-    /// Sets the gauges: the blocks that are known now, and what clients hold. Each figure is read
-    /// from the part of the program that changes it, so that no gauge is outdated.
+    /// Sets the gauges: the known blocks, and the memory and the numbers of things that clients
+    /// hold. Each figure is read from the part of the program that changes it, so that no gauge is
+    /// outdated.
     fn measure(&self) {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let metrics = &self.metrics;

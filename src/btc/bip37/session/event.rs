@@ -171,7 +171,7 @@ pub enum Finding {
     /// left out if the answer would be invalid anyway, because the block will then be requested
     /// again.
     Unanswered(BlockHash),
-    /// The oldest request is overdue: it has waited for this long.
+    /// The oldest request is overdue: it has waited for this time.
     Stalled(BlockHash, Duration),
     /// A script with a higher index than all used scripts of its keychain was used. Derive further
     /// scripts of the keychain and add them.

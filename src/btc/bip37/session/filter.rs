@@ -268,7 +268,7 @@ impl NodeFilter {
         self.mirror.as_ref().is_some_and(lacks)
     }
 
-    /// Returns `true` if no filter is loaded, or one that lacks an element.
+    /// Returns `true` if no filter is loaded, or if the loaded filter lacks an element.
     pub(super) fn lacks_any(&self, elements: &FilterElements) -> bool {
         let lacks = |mirror: &BloomFilter| elements.iter().any(|it| !mirror.contains(it));
         self.mirror.as_ref().is_none_or(lacks)

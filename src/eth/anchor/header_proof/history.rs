@@ -110,7 +110,7 @@ impl History {
         }
     }
 
-    /// Adds the summaries of all periods since Capella, which replace earlier ones.
+    /// Adds the summaries of all periods since Capella, which replace the earlier summaries.
     ///
     /// `grade` is the grade of a block that is proven by these summaries: the result of
     /// [`SummariesProof::verify`], or the caller's own reason to believe the list.

@@ -3,8 +3,8 @@
 //!
 //! A sync committee is drawn for each period of 8,192 slots, about 27 hours. Its 512 members sign
 //! the head of every slot. A beacon state commits to the committees of its own period and of the
-//! next one, and to the finalised block. So from a trusted block on, each period's signatures vouch
-//! for the next committee, and for finalised blocks.
+//! next period, and to the finalised block. So from a trusted block on, each period's signatures
+//! vouch for the next committee, and for finalised blocks.
 //!
 //! # How to drive it
 //! 1. Choose a [`Network`](super::network::Network) and the root of a *finalised* block, best the

@@ -206,8 +206,8 @@ impl<'a> Container<'a> {
 
     /// Ends the fixed part, and returns the bytes of each field of variable size.
     ///
-    /// The first of these fields starts at the end of the fixed part, each one ends where the next
-    /// one starts, and the last one ends with the container.
+    /// The first of these fields starts at the end of the fixed part, each field ends where the
+    /// next field starts, and the last field ends with the container.
     pub(super) fn end(self) -> Result<Vec<&'a [u8]>, DecodeError> {
         let (what, found) = (self.what, self.bytes.len());
         let mut start = self.position();

@@ -242,7 +242,7 @@ impl Update {
         self.rank(preset) > other.rank(preset)
     }
 
-    /// Returns the value of the update among others of its period.
+    /// Returns the rank of the update, by which updates of one period are compared.
     pub(super) fn rank(&self, preset: Preset) -> Rank {
         let period = |slot: u64| slot / preset.slots_per_period();
         let attested_period = period(self.attested.beacon.slot);
