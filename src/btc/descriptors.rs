@@ -37,7 +37,7 @@ pub struct DescriptorScript {
 /// Returns the scripts of `descriptor` for the indices in `range`.
 ///
 /// For a multipath descriptor, all indices of the first alternative come first, then all indices of
-/// the next one.
+/// the next alternative.
 ///
 /// If the descriptor has no wildcard, `range` is ignored and there is one script for each
 /// alternative. A descriptor with a private key is rejected, because watching does not need private

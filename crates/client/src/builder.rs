@@ -94,7 +94,7 @@ impl Builder {
         /// to no others.
         peer(address: impl Into<String>) { self.peers.push(address.into()); }
 
-        /// Allows connections to other peers in addition to the named ones.
+        /// Allows connections to other peers in addition to the named peers.
         other_peers() { self.pool.others = true; }
 
         /// Disables DNS seeds, so that only the named peers and peers of the address book are used.

@@ -175,10 +175,10 @@ impl Client {
     /// addresses one by one.
     ///
     /// The call does not wait for the search, nor for the disk. Once
-    /// [`News::Watched`](crate::News::Watched) names this call or a later one, the items are durable:
-    /// see [`wait_stored`](Self::wait_stored). A crash before that is like a crash before the call.
-    /// Once [`Progress::watched`] of a [`News::CaughtUp`](crate::News::CaughtUp) names this call or a
-    /// later one, the search is complete. The call waits while 4,096 commands are queued.
+    /// [`News::Watched`](crate::News::Watched) names this call or a later call, the items are
+    /// durable: see [`wait_stored`](Self::wait_stored). A crash before that is like a crash before
+    /// the call. Once [`Progress::watched`] of a [`News::CaughtUp`](crate::News::CaughtUp) names this
+    /// call or a later call, the search is complete. The call waits while 4,096 commands are queued.
     ///
     /// # Errors
     /// Returns an error if the id is invalid, if the client's protocol cannot watch an item, or if

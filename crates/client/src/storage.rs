@@ -50,7 +50,7 @@ pub trait Storage: Send {
         None
     }
 
-    /// Stores the address book, and replaces the previous one.
+    /// Stores the address book, and replaces the previous address book.
     ///
     /// # Errors
     /// Returns an error if the address book cannot be written. The client continues.
@@ -290,7 +290,7 @@ impl Folder {
     }
 
     /// Remembers the error of a failed write. No further write is carried out, because a later
-    /// write may depend on the failed one.
+    /// write may depend on the failed write.
     fn guard(&mut self, result: Result<(), StorageError>) -> Result<(), StorageError> {
         if let Err(error) = &result {
             self.failed = Some(error.clone());

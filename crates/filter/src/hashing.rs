@@ -1,9 +1,9 @@
 //! Hashing of keys: hash functions, their keys or seeds, and the width of the hashes.
 //!
 //! Keys are byte strings. A filter sees only the hash of a key. If two keys have equal hashes, no
-//! filter can tell them apart, and the second one is a false positive. With `n` keys in the set and
-//! 64-bit hashes, about `n·2⁻⁶⁴` of all other keys are such false positives. Filters with a rate
-//! near `n·2⁻⁶⁴` need 128-bit hashes ([`KeyHash`] for [`u128`]).
+//! filter can distinguish them, and the second key is a false positive. With `n` keys in the set
+//! and 64-bit hashes, about `n·2⁻⁶⁴` of all other keys are such false positives. Filters with a
+//! rate near `n·2⁻⁶⁴` need 128-bit hashes ([`KeyHash`] for [`u128`]).
 //!
 //! An attacker who chooses keys and knows the hash function can choose keys that collide. Use
 //! [`KeyHasher::random`] for filters that change while untrusted parties choose keys. Use the fast

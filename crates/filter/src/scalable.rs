@@ -1,5 +1,5 @@
 //! Scalable Bloom filter: stages of partitioned filters, each with twice the capacity of the
-//! preceding one.
+//! preceding stage.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -167,8 +167,8 @@ impl ScalableBloomFilter {
         Ok(Stage { words, size, first_draw: first_draw(index), capacity, len: 0 })
     }
 
-    /// Returns the stage into which the next key is inserted, and adds a stage if the last one has
-    /// reached its capacity.
+    /// Returns the stage into which the next key is inserted, and adds a stage if the last stage
+    /// has reached its capacity.
     fn open_stage(&mut self) -> Result<&mut Stage, Full> {
         let capacities = self.capacity();
         let full = Full::new(self.len(), capacities);

@@ -74,7 +74,7 @@ type Stops = Vec<Box<dyn Fn() + Send>>;
 static STOPS: Mutex<(Stops, bool)> = Mutex::new((Vec::new(), false));
 
 /// Calls `stop` at Ctrl-C, SIGTERM or SIGHUP, or at once if such a signal has already come. A second
-/// signal ends the process at once, for a command that does not react to the first one.
+/// signal ends the process at once, for a command that does not react to the first signal.
 ///
 /// # Errors
 /// Returns an error if the system does not deliver signals.

@@ -72,7 +72,7 @@ impl Claims {
         }
     }
 
-    /// Iterates over the known intervals and their numbers, up to the last one with claims.
+    /// Iterates over the known intervals and their numbers, up to the last interval with claims.
     pub(super) fn intervals(&self) -> impl Iterator<Item = (u32, &Interval)> {
         (self.first_interval..).zip(&self.intervals)
     }
@@ -137,7 +137,7 @@ impl Claims {
         (last >= self.first.max(1)).then_some(last)
     }
 
-    /// Returns the height after the highest one with a claim.
+    /// Returns the height after the highest height with a claim.
     pub(super) fn end(&self) -> u32 {
         let number = self.end_interval().saturating_sub(1).max(self.first_interval);
         let known = self.interval(number).map_or(0, |known| known.heights.len());
@@ -147,7 +147,7 @@ impl Claims {
     /// Returns a lower bound of the number of distinct peers that vouch for the accepted hash of a
     /// height. A peer of this run may also be one of the earlier peers that are only counted, for
     /// example after a restart, and a peer that has left may have connected again. So such peers are
-    /// not added to the connected ones.
+    /// not added to the connected peers.
     pub(super) fn num_vouchers(&self, height: u32) -> u32 {
         let Some(interval) = self.interval(interval_of(height)) else { return 0 };
         let differs = |peer| self.differing.contains_key(&(height, peer));
@@ -392,7 +392,7 @@ impl Claims {
     /// Settles a height whose block was scanned. The block has refuted the hashes `refuted`.
     /// `valid` is the hash of its filter, if the audit has found it; the peer that claimed it may
     /// have left. Returns ranges of other heights whose answers were given by filters and are
-    /// withdrawn: a trusted header that commits to another hash than the true one is false.
+    /// withdrawn: a trusted header that commits to another hash than the true hash is false.
     pub(super) fn settle(
         &mut self,
         height: u32,

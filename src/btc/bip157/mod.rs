@@ -14,7 +14,7 @@
 //!
 //! # Terms
 //! - A peer **claims** a filter hash for a height in `cfheaders`, and **vouches for** a height if
-//!   its claim is the accepted one.
+//!   its claim is the accepted claim.
 //! - A height is **answered** once its filter or its block was handed to the caller. The answer by
 //!   a filter is valid while some peer vouches for the height, or a trusted filter header or an
 //!   audit confirms it. Otherwise the answer is withdrawn: the height is **reopened**.
@@ -151,7 +151,7 @@ pub struct Config {
     /// The value 0 turns spot audits off. The seed determines which blocks are audited.
     pub spot_audits: u32,
     /// The last height wanted; `None` for all heights, including future ones. No height above the
-    /// last one is requested or answered.
+    /// last height is requested or answered.
     pub last: Option<u32>,
     /// Seed for the choice of spot audits. The seed must be unknown to peers.
     pub seed: [u8; 16],
@@ -213,10 +213,11 @@ pub struct Limits {
     /// Time that an answer may take before other peers are asked; 30 s by default.
     ///
     /// If an answer has several filters or blocks, each of them may take one timeout after the
-    /// previous one. All filters of an answer together may take one timeout, plus one for each 100
-    /// filters. If blocks were requested before an answer, the answer may take one more timeout for
-    /// each 8 of these blocks or for each 1 MB, whichever gives more time. A silent peer is
-    /// disconnected after four timeouts, or after one if it owes a filter in a dispute.
+    /// previous filter or block. All filters of an answer together may take one timeout, plus one
+    /// for each 100 filters. If blocks were requested before an answer, the answer may take one
+    /// more timeout for each 8 of these blocks or for each 1 MB, whichever gives more time. A
+    /// silent peer is disconnected after four timeouts, or after one if it owes a filter in a
+    /// dispute.
     pub timeout: Duration,
 }
 
@@ -268,7 +269,7 @@ pub enum Event {
     /// The caller has matched a stored filter of this block, whose hash is given, with further
     /// scripts, and the filter does not match them. If the height was answered by its block, the
     /// filter is its answer from now on, so that the answer can be withdrawn. No effect if the hash
-    /// is not the accepted one, or if no filter of the block is evidence.
+    /// is not the accepted hash, or if no filter of the block is evidence.
     Unmatched(BlockAt, FilterHash),
     /// Proof that a filter is not the filter of its block, with transactions that the block alone
     /// does not contain.

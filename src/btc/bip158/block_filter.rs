@@ -231,7 +231,7 @@ pub fn filter_header(hash: &FilterHash, previous: &FilterHeader) -> FilterHeader
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The block has no transactions, or the first one is not a coinbase.
+    /// The block has no transactions, or the first transaction is not a coinbase.
     #[error("the block does not begin with a coinbase transaction")]
     CoinbaseMissing,
     /// The bytes are not a valid block.

@@ -389,7 +389,7 @@ pub enum GcsError {
     #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::count"))]
     CountTooLarge(u64),
     /// The count exceeds what the bytes can contain.
-    #[error("count {count}, the bytes contain at most {most}")]
+    #[error("count {count}, but the bytes contain at most {most}")]
     CountOverBytes {
         /// The number of elements that the filter claims.
         count: u32,

@@ -200,7 +200,7 @@ impl BloomFilter {
     /// Returns `true` if the filter may contain `element`; `false` is certain.
     ///
     /// # Cost
-    /// Computes hash functions up to the first one whose bit is clear.
+    /// Computes hash functions up to the first function whose bit is clear.
     #[inline]
     pub fn contains(&self, element: &[u8]) -> bool {
         self.first_clear(element).is_none()

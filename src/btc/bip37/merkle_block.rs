@@ -515,8 +515,8 @@ pub enum MerkleBlockError {
         /// The root in the answer's header.
         header: TxMerkleNode,
     },
-    /// The answer contains a transaction with the position or the txid of the claimed one. The value
-    /// is the position.
+    /// The answer contains a transaction with the position or the txid of the claimed transaction.
+    /// The value is the position.
     #[error("the answer contains transaction {0}")]
     NotOmitted(u32),
     /// The transaction does not match the filter as loaded, or does not match in every

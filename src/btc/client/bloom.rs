@@ -168,8 +168,8 @@ impl BloomFollower {
         watched
     }
 
-    /// Returns the height up to which every block from the first one on is answered, whether or not
-    /// it must be searched again.
+    /// Returns the height up to which every block from the first block on is answered, whether or
+    /// not it must be searched again.
     pub(super) fn answered_to(&self) -> Option<u32> {
         let answered = self.searched.unanswered(self.first).checked_sub(1);
         answered.filter(|answered| *answered >= self.first)

@@ -536,8 +536,8 @@ impl FilterFollower {
     }
 
     /// Returns `true` if a filter matches a watched script whose entry has the number `first` or a
-    /// higher one, or if the filter is malformed: a malformed filter proves nothing, so its block
-    /// must be scanned.
+    /// higher number, or if the filter is malformed: a malformed filter proves nothing, so its
+    /// block must be scanned.
     fn may_concern(&mut self, filter: &BlockFilter, first: usize) -> bool {
         let matches = filter
             .gcs(Acceptance::Strict)

@@ -157,7 +157,7 @@ struct Run {
     is_withdrawn: bool,
 }
 
-/// The lowest `from` among the entries after a given one. Numbers and heights strictly ascend: an
+/// The lowest `from` among the entries after a given entry. Numbers and heights strictly ascend: an
 /// entry with a higher number and a lower or equal height replaces the earlier entries.
 #[derive(Debug, Clone, Default)]
 struct Lowest(Vec<(usize, u32)>);
@@ -170,7 +170,7 @@ impl Lowest {
         self.0.push((number, from));
     }
 
-    /// Returns the lowest height from which an entry with this number or a higher one is wanted.
+    /// Returns the lowest height from which an entry with this number or a higher number is wanted.
     fn at_or_after(&self, number: usize) -> u32 {
         let place = self.0.partition_point(|(other, _)| *other < number);
         self.0.get(place).map_or(u32::MAX, |(_, from)| *from)

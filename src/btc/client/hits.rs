@@ -101,7 +101,7 @@ impl Hits {
     /// the file must be [rewritten](Self::rewrite).
     ///
     /// # Errors
-    /// Returns the version of the file if it is not the supported one.
+    /// Returns the version of the file if it is not the supported version.
     pub(super) fn replay(bytes: &[u8]) -> Result<(Self, bool), u8> {
         let mut hits = Self::default();
         let start = records::start(NAME, VERSION);
@@ -124,7 +124,8 @@ impl Hits {
                 hits.length = (bytes.len() - rest.len()) as u64;
                 continue;
             }
-            // A whole record after this place shows that this is no incomplete end.
+            // A whole record after this place shows that the file is damaged here, and does not
+            // just end here.
             let Some(next) = (1..rest.len()).find(|start| {
                 rest.get(*start..).is_some_and(|mut after| Record::decode(&mut after).is_some())
             }) else {

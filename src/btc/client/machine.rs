@@ -219,9 +219,9 @@ impl LightClient {
         }
     }
 
-    /// Returns the hits of a wallet: the unconfirmed ones first, then the confirmed ones grouped by
-    /// block, in no order of heights. Withdrawn hits are not included. For an unknown wallet,
-    /// returns no hits.
+    /// Returns the hits of a wallet: the unconfirmed hits first, then the confirmed hits grouped by
+    /// block. The blocks are not ordered by height. Withdrawn hits are not included. For an unknown
+    /// wallet, returns no hits.
     pub fn hits(&self, wallet: &WalletId) -> impl Iterator<Item = &Hit> {
         self.hits.of(wallet)
     }

@@ -18,8 +18,8 @@
 //! 2. Pass in each event as an [`Event`]: connections, messages of peers, wallets, and an
 //!    [`Event::Tick`] a few times a second. `now` is the [current time](crate#time).
 //! 3. Carry out each [`Action`], **in order**. Never carry out an [`Action::Write`] before an
-//!    earlier one. Once a write is durable, report it with [`Event::Stored`]. Several writes may be
-//!    made durable together: reporting the last id covers all writes before it.
+//!    earlier [`Action::Write`]. Once a write is durable, report it with [`Event::Stored`]. Several
+//!    writes may be made durable together: reporting the last id covers all writes before it.
 //! 4. Deliver each [`Action::Update`] to its reader. Pass in [`Event::Acknowledged`] once the
 //!    reader has processed the update. After a restart, the client delivers unacknowledged hits and
 //!    withdrawals once more and marks them with [`Update::again`].

@@ -19,7 +19,7 @@ use super::outbox::Outbox;
 use crate::btc::bip37::BloomFilter;
 
 /// Maximum number of new blocks announced by `headers`. If there are more new blocks, only the last
-/// one is announced, by `inv` (`net_processing.cpp`, `MAX_BLOCKS_TO_ANNOUNCE`).
+/// block is announced, by `inv` (`net_processing.cpp`, `MAX_BLOCKS_TO_ANNOUNCE`).
 const MAX_HEADERS_ANNOUNCED: usize = 8;
 /// Maximum number of transactions in one `inv`.
 const MAX_INV_ANNOUNCED: usize = 1000;

@@ -244,8 +244,8 @@ impl ServedChain {
     ///
     /// The checks cover the inputs (each spends an output of a block or of the mempool that nothing
     /// else spends), the weight, and the limits ([`MAX_ACCEPTED`](super::MAX_ACCEPTED)).
-    /// Signatures, amounts and fees are not checked. A new transaction never replaces an older one
-    /// (there is no BIP125).
+    /// Signatures, amounts and fees are not checked. A new transaction never replaces an older
+    /// transaction (BIP125 is not implemented).
     ///
     /// # Errors
     /// [`TransactionError`] that names the failed check. After an error, the mempool is unchanged.

@@ -189,7 +189,7 @@ impl WatchedItems {
     }
 
     /// Returns the added and the found outputs, in the order of their outpoints. Includes spent
-    /// outputs, but not unconfirmed ones.
+    /// outputs, but not unconfirmed outputs.
     pub fn outputs(&self) -> impl ExactSizeIterator<Item = (&OutPoint, &WatchedOutput)> {
         self.coins.outputs.iter()
     }

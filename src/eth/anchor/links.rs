@@ -40,7 +40,7 @@ pub struct Origin {
 }
 
 /// The origin that a light client provides: the execution block that a header binds, and the state
-/// of the header. In Gloas, that execution block is the last one before the header.
+/// of the header. In Gloas, that execution block is the last execution block before the header.
 impl From<&Anchor> for Origin {
     fn from(anchor: &Anchor) -> Self {
         Self {
@@ -220,8 +220,7 @@ pub struct LinkVerifier {
 }
 
 impl LinkVerifier {
-    /// Starts from the values that the verifier believes, and the roots that it knows without
-    /// links.
+    /// Starts from the values that the verifier trusts, and the roots that it knows without links.
     pub fn new(origin: Origin, history: History) -> Self {
         let block = origin.block_hash.map(|hash| Anchored {
             hash,

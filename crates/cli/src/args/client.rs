@@ -196,8 +196,8 @@ pub(crate) struct WatchLiveArgs {
     pub(crate) once: bool,
     /// Scan from this block on, for items that were not watched before: a height, or a day
     ///
-    /// Unlike --birthday, it does not state that no item was used before this block. It needs
-    /// --once
+    /// Unlike --birthday, this option makes no statement about earlier blocks: items may have been
+    /// used there. It needs --once
     #[arg(
         long,
         value_name = "HEIGHT|DAY",

@@ -123,7 +123,7 @@ impl KeyBatch {
     }
 }
 
-/// Returns the hasher of a function and a seed in hex; without a seed, a random one is drawn.
+/// Returns the hasher of a function and a seed in hex; without a seed, a random seed is drawn.
 pub(super) fn hasher(name: HashName, seed: Option<&str>) -> anyhow::Result<KeyHasher> {
     let function = match seed {
         Some(seed) => of_seed(name, seed).context("--seed")?,

@@ -93,8 +93,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5 * 60);
 /// A connection that lasted at least this long resets the back-off.
 pub(crate) const GOOD_AFTER: Duration = Duration::from_secs(60);
 /// An address with this many failures in a row is not available (see the module's documentation).
-/// Otherwise unreachable addresses of unused netgroups would prevent a second connection to a used
-/// netgroup.
+/// Without this rule, unreachable addresses of unused netgroups would prevent a second connection
+/// to a used netgroup.
 const AVAILABLE_FAILURES: u32 = 3;
 
 const DAY: u64 = 24 * 3_600;
@@ -284,7 +284,7 @@ impl AddressBook {
         Self::default()
     }
 
-    /// Returns the number of addresses in the book, including the named ones.
+    /// Returns the number of addresses in the book, including the named addresses.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -667,8 +667,8 @@ impl AddressBook {
         }
     }
 
-    /// Returns the identifiers of the addresses that may be dialled: the named ones, and all others
-    /// if `automatic` is `true`.
+    /// Returns the identifiers of the addresses that may be dialled: the named addresses, and all
+    /// others if `automatic` is `true`.
     pub(crate) fn places(&self, automatic: bool) -> impl Iterator<Item = AddressId> {
         let callable =
             self.entries.iter().filter(move |(_, entry)| automatic || !entry.is_automatic());

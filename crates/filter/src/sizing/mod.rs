@@ -21,9 +21,9 @@
 //! own bits.
 //!
 //! These formulas correct four errors that are common in tutorials. The formula `(1 - e^(-kn/m))^k`
-//! gives too low a rate. The number of hash functions must be a whole number, and of the two whole
-//! numbers next to the optimum, the nearer one is not always the better one. Rounding the size up
-//! to a power of two costs up to twice the memory. A blocked filter that was sized by the classic
+//! gives too low a rate. The number of hash functions must be a whole number. Of the two whole
+//! numbers next to the optimum, the nearer number is not always better. Rounding the size up to a
+//! power of two costs up to twice the memory. A blocked filter that was sized by the classic
 //! formula can have five times the requested rate.
 
 pub mod blocked;

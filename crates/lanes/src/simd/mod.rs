@@ -219,7 +219,7 @@ pub trait Lanes64: Copy {
 
 /// The set of CPU instructions that the algorithms run on.
 ///
-/// Every backend returns the same results; [`best`](Self::best) is the fastest one on this CPU.
+/// Every backend returns the same results; [`best`](Self::best) is the fastest set on this CPU.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Backend(Choice);
 

@@ -473,7 +473,7 @@ pub enum BeaconError {
         /// Reasons, one for each node that failed.
         failures: Vec<String>,
     },
-    /// The block is after the finalised one.
+    /// The block is after the finalised block.
     #[error("block {number} is after the finalised block, {finalized}")]
     NotFinal {
         /// Number of the block.

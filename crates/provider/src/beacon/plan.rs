@@ -101,7 +101,7 @@ impl Plan {
 }
 
 /// Returns the cheapest steps from a believed block to block `number`. Returns `None` if no source leads
-/// to the block, for example because it is above the believed one.
+/// to the block, for example because it is above the trusted block.
 ///
 /// The result depends on estimates of size. If a source fails to serve a step, plan again without
 /// that source.

@@ -85,7 +85,7 @@ impl Spending {
     }
 }
 
-/// First wait; each wait after it is twice as long as the preceding one, up to `LONGEST_WAIT`. The
+/// First wait; each wait after it is twice as long as the preceding wait, up to `LONGEST_WAIT`. The
 /// value is an estimate: a short failure costs little time, and a longer failure causes few
 /// requests.
 const FIRST_WAIT: Duration = Duration::from_millis(250);

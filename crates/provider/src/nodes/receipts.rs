@@ -267,8 +267,8 @@ impl Node {
     /// After each method, `take` receives the name of the method and the result. If `take` returns
     /// `true`, no further method is tried.
     ///
-    /// Each method makes one call, except that the last one makes a call for each transaction. This
-    /// function returns when the last of these calls has ended.
+    /// Each method makes one call, except that the last method makes a call for each transaction.
+    /// This function returns when the last of these calls has ended.
     pub fn receipts_by_each_method(
         &self,
         block: BlockRef,

@@ -187,7 +187,8 @@ pub(crate) fn fetch(
         }
         Err(why)
     };
-    // A chain without an anchor is an answer too, unless another node may have the one with the anchor.
+    // A chain without an anchor is accepted too, unless another node may have the chain with the
+    // anchor.
     let asked = if needed.has_anchor { ask(nodes, fetch) } else { ask_if_any(nodes, fetch) };
     let unanswered = match asked {
         Ok(source) => return Ok(source),

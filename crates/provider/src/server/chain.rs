@@ -66,8 +66,8 @@ struct State {
 pub(super) struct HeadSource {
     /// The name of the source in messages.
     pub(super) name: String,
-    /// `true` if this source is trusted more than the previous one: its head replaces the chain, even if
-    /// nothing shows how the two heads are related.
+    /// `true` if this source is trusted more than the previous source: its head replaces the chain, even
+    /// if nothing shows how the two heads are related.
     pub(super) is_stronger: bool,
     /// `true` if the previous source is trusted more than this source.
     pub(super) is_weaker: bool,
@@ -659,8 +659,8 @@ impl Journal {
         self.next.send_replace(next);
     }
 
-    /// Returns the changes from this number on, and the number of the next one; `None` if some of them
-    /// are no longer known.
+    /// Returns the changes from this number on, and the number of the next change; `None` if some of
+    /// them are no longer known.
     pub(super) fn since(&self, number: u64) -> Option<(Vec<Change>, u64)> {
         let state = lock(&self.state);
         let skipped = usize::try_from(number.checked_sub(state.first)?).ok()?;

@@ -117,8 +117,8 @@ impl Proven {
 
     fn compare(&self, node: &Node, answer: &Answer) {
         let Answer { query, range, last, logs, without_filters } = answer;
-        // A node that has another last block, or none, is on another branch or lags, which is no
-        // omission.
+        // A node that has another last block, or does not have the last block, is on another branch
+        // or lags. This is no omission.
         let has_last = || matches!(node.header(*range.end()), Ok(Some(own)) if own.hash() == *last);
         if !has_last() {
             return;
@@ -162,7 +162,7 @@ impl Proven {
         }
     }
 
-    /// Reads the receipts of some blocks in which a node has logs that are not among the proven ones. If
+    /// Reads the receipts of some blocks in which a node has logs that are not among the proven logs. If
     /// the filter of such a block lacks bits, the receipts show it.
     fn read_claimed_blocks(
         &self,

@@ -22,8 +22,8 @@ use crate::stop::lock;
 pub(super) struct TrustedBlocks(Mutex<Vec<BlockRef>>);
 
 impl TrustedBlocks {
-    /// Replaces the trusted blocks by the blocks with these hashes, and returns the highest one; `None` if
-    /// there are none.
+    /// Replaces the trusted blocks by the blocks with these hashes, and returns the highest of them;
+    /// `None` if there are none.
     fn highest(
         &self,
         hashes: &[B256],

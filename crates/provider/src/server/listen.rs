@@ -58,7 +58,7 @@ fn begin(stream: TcpStream, address: SocketAddr, front: &Arc<Front>) {
         Ok(open) => Arc::new(open),
         Err(limit) => {
             proven.metrics.limit_reached(limit);
-            // A full buffer of a new connection is not to be expected, and loses only a hint.
+            // The buffer of a new connection is hardly ever full. If it is, only this hint is lost.
             if let Ok(mut stream) = stream.into_std() {
                 let _ = stream.write(TOO_MANY);
             }

@@ -256,7 +256,7 @@ impl Caller {
     }
 
     /// Returns the answer of a refusal. A long answer counts as unread bytes; if there is no room
-    /// for these bytes, a shorter one is returned.
+    /// for these bytes, a shorter error is returned.
     fn refused(&self, id: &str, refusal: Refusal) -> Reply {
         let error = ErrorObject::from(refusal);
         let mut reply = Reply::error(id, &error);
@@ -376,7 +376,7 @@ fn not_json() -> Reply {
 
 /// Returns `true` if a method that is not proven is never passed on: it reads, searches or watches
 /// blocks, headers, transactions, receipts or logs in a way that is not proven here, and its answer could
-/// be mistaken for a proven one.
+/// be mistaken for a proven answer.
 pub(super) fn is_never_passed(method: &str) -> bool {
     let name = method.split_once('_').map_or(method, |(_, name)| name).to_ascii_lowercase();
     if name == "gettransactioncount" {

@@ -242,7 +242,8 @@ impl Wallets {
         self.span(|birthday, missed| birthday.max(next)..missed.now)
     }
 
-    /// Returns the smallest range that contains the ranges of all scripts, without the empty ones.
+    /// Returns the smallest range that contains the ranges of all scripts, without the empty
+    /// ranges.
     fn span(&self, heights: impl Fn(u32, Missed) -> Range<u32>) -> Option<Range<u32>> {
         let ranges = self.members.iter().flat_map(|Wallet { birthday, missed, .. }| {
             missed.iter().map(|missed| heights(*birthday, *missed))

@@ -66,7 +66,7 @@ impl FilterPolicy {
 }
 
 /// Returns the element by which BIP37 watches `script`: the longest non-empty data push, or the
-/// last one of several with that length.
+/// last of several pushes with that length.
 ///
 /// Returns `None` if the script pushes no data. No BIP37 filter can watch such a script.
 ///

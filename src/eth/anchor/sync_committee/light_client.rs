@@ -33,8 +33,8 @@ pub struct LightClient {
     trust: Trust,
     finalized: Anchor,
     optimistic: Anchor,
-    /// Newest header that two thirds of the committee signed, which may be older than the finalised one;
-    /// `None` if there was none since the start.
+    /// Newest header that two thirds of the committee signed, which may be older than the finalised
+    /// header; `None` if there was none since the start.
     supermajority: Option<Anchor>,
     /// Committee of the finalised header's period.
     current: Committee,
@@ -164,7 +164,7 @@ impl LightClient {
     }
 
     /// Returns the number of participants above which a signature moves the optimistic header: half
-    /// of the largest number of participants in this period or the previous one
+    /// of the largest number of participants in this period or the previous period
     /// (`get_safety_threshold`).
     pub fn safety_threshold(&self) -> usize {
         self.previous_max.max(self.current_max) / 2
@@ -423,7 +423,7 @@ impl LightClient {
     /// The text contains no proof: it is as reliable as the place where it is stored. Its checksum
     /// detects damage, but does not protect against someone who may write to that place. The best
     /// update that could be [forced](super::Event::Force) is left out, and so is a
-    /// [`supermajority`](Self::supermajority) header that is older than the optimistic one.
+    /// [`supermajority`](Self::supermajority) header that is older than the optimistic header.
     pub fn to_json(&self) -> String {
         let client = Client {
             network: self.network.name().into(),
@@ -476,7 +476,7 @@ impl LightClient {
             }
         }
         if client.optimistic.beacon.slot < client.finalized.beacon.slot {
-            let words = "the optimistic header is older than the finalised one";
+            let words = "the optimistic header is older than the finalised header";
             return Err(DecodeError::Contradiction(words));
         }
         let current = client.current_committee.read(&network)?;

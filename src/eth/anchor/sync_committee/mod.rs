@@ -7,8 +7,8 @@
 //! vouch for the next committee, and for finalised blocks.
 //!
 //! # How to drive it
-//! 1. Choose a [`Network`](super::network::Network) and the root of a *finalised* block, best the
-//!    first one of an epoch: servers promise bootstraps only for these.
+//! 1. Choose a [`Network`](super::network::Network) and the root of a *finalised* block, preferably
+//!    the first block of an epoch: servers promise bootstraps only for these.
 //! 2. Request the bootstrap of this root, decode it with [`Bootstrap::from_ssz`] or
 //!    [`Bootstrap::from_json`], and call [`LightClient::new`].
 //! 3. Request what [`LightClient::request`] returns. Pass each decoded update to

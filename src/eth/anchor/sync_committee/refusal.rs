@@ -102,7 +102,7 @@ pub enum LightClientError {
     #[error("the branch of the finalised header is wrong")]
     FinalityBranch,
     /// The next sync committee differs from the known next sync committee.
-    #[error("the next sync committee differs from the known one of period {period}")]
+    #[error("the next sync committee differs from the known committee of period {period}")]
     OtherCommittee {
         /// Period of the committee.
         period: u64,

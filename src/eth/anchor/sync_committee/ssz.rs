@@ -41,7 +41,7 @@ pub enum DecodeError {
         what: &'static str,
         /// The offset.
         found: usize,
-        /// The only valid offset, or the smallest one.
+        /// The only valid offset, or the smallest valid offset.
         expected: usize,
     },
     /// A list is longer than its limit.
@@ -238,7 +238,7 @@ pub(super) fn uint64_leaf(value: u64) -> [u8; 32] {
     leaf
 }
 
-/// Returns the leaves of a byte vector: chunks of 32 bytes, the last one padded with zeros.
+/// Returns the leaves of a byte vector: chunks of 32 bytes, the last chunk padded with zeros.
 pub(super) fn byte_leaves(bytes: &[u8]) -> Vec<[u8; 32]> {
     let leaf = |chunk: &[u8]| {
         let mut leaf = [0; 32];

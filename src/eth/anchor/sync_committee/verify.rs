@@ -109,8 +109,8 @@ pub(super) struct Known<'a> {
 impl Known<'_> {
     /// Verifies an update: `validate_light_client_update`.
     ///
-    /// The checks are those of the specification, with the cheap ones first: the signature is the
-    /// last one.
+    /// The checks are those of the specification, with the cheap checks first: the signature is
+    /// checked last.
     pub(super) fn verify(
         self,
         update: &Update,

@@ -140,8 +140,8 @@ impl<S: WriteStorage> Writer<S> {
     ///
     /// The first block added to an empty index is the index's first block. The chain may start with
     /// blocks that the index already has: they are skipped if the index has the same hashes. Of the
-    /// sealed blocks, only the last one is compared, because its hash commits to all its ancestors.
-    /// If the chain ends before the last sealed block, no hash is compared.
+    /// sealed blocks, only the last block is compared, because its hash commits to all its
+    /// ancestors. If the chain ends before the last sealed block, no hash is compared.
     ///
     /// # Errors
     /// After these errors the index is unchanged:

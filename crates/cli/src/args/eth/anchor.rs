@@ -232,7 +232,7 @@ pub(crate) struct SyncAnchorArgs {
     /// Continue until Ctrl-C, and print each newer finalised block
     #[arg(long, requires = "beacon")]
     pub(crate) watch: bool,
-    /// Also ask for the newest signed block, which is newer than the finalised one, but not final
+    /// Also ask for the newest signed block, which is newer than the finalised block, but not final
     #[arg(long, requires = "beacon")]
     pub(crate) optimistic: bool,
     #[command(flatten)]

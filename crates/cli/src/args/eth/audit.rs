@@ -141,7 +141,7 @@ pub(crate) struct AskingArgs {
     /// An HTTP header for the second provider; --rpc-header is for the first
     #[arg(long, value_name = "HEADER", requires = "rpc", hide_short_help = true)]
     pub(crate) rpc2_header: Vec<Secret>,
-    /// Include blocks after the finalised one, which a reorganisation may still remove
+    /// Include blocks after the finalised block, which a reorganisation may still remove
     #[arg(long, requires = "rpc")]
     pub(crate) unfinalized: bool,
     /// Maximum number of blocks whose receipts are fetched

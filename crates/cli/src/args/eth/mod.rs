@@ -145,7 +145,8 @@ impl RpcArgs {
         }
     }
 
-    /// Returns one provider or two; `headers_of_second` are the HTTP headers of the second one.
+    /// Returns one provider or two; `headers_of_second` are the HTTP headers of the second
+    /// provider.
     pub(crate) fn endpoints(&self, headers_of_second: &[Secret]) -> anyhow::Result<Vec<Endpoint>> {
         match self.rpc.as_slice() {
             [] => bail!(MISSING),

@@ -70,7 +70,7 @@ struct Look<'a> {
     /// The height after the last height that was read.
     next: u32,
     filter_header: Option<FilterHeader>,
-    /// Heights at which the filter header that the user gave equals the computed one.
+    /// Heights at which the filter header that the user gave equals the computed filter header.
     compared: Vec<u32>,
     hits: u64,
     /// The heights of the blocks that were hits.
@@ -254,7 +254,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Compares a computed filter header with the trusted ones of its height.
+    /// Compares a computed filter header with the trusted filter headers of its height.
     fn compare(&mut self, height: u32, computed: &FilterHeader) -> anyhow::Result<()> {
         for HeaderAt { header, .. } in
             self.args.header.iter().filter(|given| given.height == height)
@@ -272,7 +272,7 @@ impl<'a> Look<'a> {
     }
 
     /// Adds warnings about heights that were not searched or not compared. `last` is the last
-    /// height that was read, and `compared_to` the highest one with a `--header`.
+    /// height that was read, and `compared_to` is the highest height with a `--header`.
     fn warn(&mut self, last: u32, compared_to: Option<u32>) {
         let searched = |damage| format!("{damage}; nothing after the damage was searched");
         self.warnings.extend(self.damage.iter().map(searched));

@@ -82,7 +82,7 @@ struct Brought {
     /// The time at which the light client was asked.
     at: Duration,
     finalized: BlockRef,
-    /// The last block of the range, if it was linked to the finalised one.
+    /// The last block of the range, if it was linked to the finalised block.
     linked: Option<Anchored>,
     warnings: Vec<String>,
 }

@@ -206,7 +206,7 @@ impl Verified<'_> {
         self.client.as_ref().map(|client| client.trust().checkpoint)
     }
 
-    /// Returns the newest signed header, if it is newer than the finalised one.
+    /// Returns the newest signed header, if it is newer than the finalised header.
     fn optimistic(&self) -> Option<&Anchor> {
         let client = self.client.as_ref()?;
         let anchor = client.optimistic();
@@ -375,7 +375,7 @@ impl Object {
         }
     }
 
-    /// Returns the slot of the header, which is the attested one in an update.
+    /// Returns the slot of the header; in an update, the slot of the attested header.
     pub(super) const fn slot(&self) -> u64 {
         match self {
             Self::Bootstrap(bootstrap) => bootstrap.header.beacon.slot,

@@ -35,7 +35,7 @@ pub(crate) fn run(command: &IndexCommand, json: bool) -> anyhow::Result<Report> 
     }
 }
 
-/// Builds an index, or adds headers to an existing one.
+/// Builds an index, or adds headers to an existing index.
 fn build(args: &BuildArgs, json: bool) -> anyhow::Result<Report> {
     let existing = match Index::open(Folder::new(&args.index)) {
         Ok(index) => Some(index.settings().clone()),
