@@ -166,7 +166,7 @@ impl Lines {
         if self.closed || text.is_empty() {
             return Ok(());
         }
-        // Whoever made a line has escaped its parts, so that this changes nothing.
+        // The creator of a line has escaped its parts, so that this changes nothing.
         let text = printable_lines(text);
         let to = &mut self.to;
         match above_status(|| to.write_all(text.as_bytes()).and_then(|()| to.flush())) {

@@ -137,10 +137,10 @@ impl Interval {
         self.committed
     }
 
-    /// Returns the number of heights, from the first one on, whose accepted hash at least one peer or
-    /// a trusted header vouches for.
+    /// Returns the number of heights, from the first height on, for whose accepted hash at least one
+    /// peer or a trusted header vouches.
     pub(super) fn vouched(&self) -> usize {
-        // Whoever leaves or claims another hash, the trusted header stays.
+        // The trusted header stays, even if peers leave or claim another hash.
         if self.committed {
             return self.heights.len();
         }
@@ -159,7 +159,7 @@ impl Interval {
         let vouched = self.vouched();
         let is_open = |(place, at): (usize, &Height)| match at.answer {
             HeightAnswer::None => true,
-            // An answer by a filter is valid only while somebody vouches for the height, or if the
+            // An answer by a filter is valid only while a peer vouches for the height, or if the
             // filter is known to be true.
             HeightAnswer::Filter => place >= vouched && !at.audited,
             HeightAnswer::Block | HeightAnswer::Unwanted => false,

@@ -150,7 +150,7 @@ struct Entry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Run {
     last: u32,
-    /// Number of entries for which these heights were searched: the first ones of the list.
+    /// Number of entries for which these heights were searched: the first entries of the list.
     count: usize,
     /// `true` if the answers are withdrawn: they become valid again if peers confirm them. If the
     /// heights are answered anew instead, they must be searched for everything.
@@ -324,7 +324,7 @@ impl Searched {
         drop(self.scanned.split_off(&height));
     }
 
-    /// Returns the number of entries for which a height was searched: the first ones of the list.
+    /// Returns the number of entries for which a height was searched: the first entries of the list.
     /// `None` without an answer.
     #[cfg(test)]
     fn count(&self, height: u32) -> Option<usize> {

@@ -170,7 +170,7 @@ impl Wallet {
 
 /// Returns a hash of a set of items, each with its gap: see [`Wallet::digest`].
 fn digest<'a>(items: impl Iterator<Item = (&'a Item, u32)>) -> [u8; 32] {
-    // The set sorts the hashes and removes repeated ones.
+    // The set sorts the hashes and removes repetitions.
     let hashes: BTreeSet<_> = items.map(|(item, gap)| item_digest(item, gap)).collect();
     let mut engine = sha256::Hash::engine();
     engine.input(b"chainsieve wallet 1");

@@ -15,7 +15,7 @@
 //! - When the book is full, a new address replaces a terrible address. If there is no terrible
 //!   address, the new address replaces a random new address of the largest source, provided that
 //!   this source has more addresses than the source of the new address.
-//! - Tried addresses are never evicted for new ones. The table of tried addresses has at most
+//! - Tried addresses are never evicted for new addresses. The table of tried addresses has at most
 //!   [`MAX_TRIED`] addresses. When the table is full and a new address completes a handshake, the
 //!   tried address with the oldest success becomes new again.
 //!

@@ -83,7 +83,7 @@ enum Missing {
 }
 
 impl BeaconClient {
-    /// Links a block to the newest finalised one, by the cheapest way that the sources can serve:
+    /// Links a block to the newest finalised block, in the cheapest way that the sources allow:
     /// parent hashes, the history contract (EIP-2935), or a proof of the header. Returns the linked
     /// block and the links. Every link is verified.
     ///

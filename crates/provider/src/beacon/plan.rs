@@ -1,5 +1,5 @@
-//! Chooses the cheapest way from a believed block to an earlier block, among the ways that the
-//! sources can serve.
+//! Chooses the cheapest way from a trusted block to an earlier block, among the ways that the
+//! sources allow.
 //!
 //! | way | needs | evidence |
 //! |---|---|---|

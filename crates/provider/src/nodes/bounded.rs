@@ -87,7 +87,7 @@ impl<R> BoundedReader<R> {
         Self { body, bounds, read, string, is_escaped, is_too_large, failed: None, permit }
     }
 
-    /// Returns the permit, if the answer needed one.
+    /// Returns the permit, if the answer needed a permit.
     pub(super) fn into_permit(self) -> Option<Permit> {
         self.permit
     }
@@ -113,7 +113,7 @@ impl<R: Read> Read for BoundedReader<R> {
             let late = io::ErrorKind::TimedOut;
             self.permit = Some(permit.ok_or(late).inspect_err(|kind| self.failed = Some(*kind))?);
         }
-        // Before the permit is there, no more is read than is free.
+        // Until the permit is given, at most the bytes that need no permit are read.
         let room = if self.permit.is_none() && self.bounds.large.is_some() {
             FREE.saturating_sub(self.read)
         } else {

@@ -180,7 +180,7 @@ impl Node {
         self.caller.transport.endpoint()
     }
 
-    /// Returns the number of calls that were sent, including repeated ones.
+    /// Returns the number of calls that were sent, including repetitions.
     pub fn num_calls(&self) -> u64 {
         self.caller.transport.sent.load(Ordering::Relaxed)
     }

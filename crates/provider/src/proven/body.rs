@@ -120,7 +120,7 @@ impl Bodies {
     ) -> Result<Arc<VerifiedTransactions>, Missing> {
         let any = |_: &VerifiedTransactions, _: Option<&[Withdrawal]>| true;
         let known = match self.known(source, block, &any) {
-            // Whoever asked at the same time wants the withdrawals, too.
+            // The error is that of a call that shares the request, and that also wants the withdrawals.
             Err(Missing { part: Part::Withdrawals, .. }) => self.known(source, block, &any)?,
             known => known?,
         };
@@ -211,7 +211,8 @@ impl Bodies {
             let withdrawals = match &known.rest {
                 Rest::Received(list) if fits(&known.transactions, list.as_deref()) => list.clone(),
                 _ if root.is_none() => None,
-                // Transactions from the disk, or whoever asked for them took any withdrawals.
+                // The transactions are from the disk, or they were requested by a call that did not
+                // check the withdrawals.
                 _ => match fetch(source, block.at, chain_block.transactions_root, &fits)?.rest {
                     Rest::Received(list) => list,
                     _ => None,

@@ -190,7 +190,7 @@ impl Blocks {
                 Wanted { block: BlockRef::from(**block), room }
             };
             let wanted: Vec<_> = unknown.iter().map(wanted).collect();
-            // Whoever asks for one of them repeats the request, if necessary at another node.
+            // A call that needs one of them repeats the request, if necessary at another node.
             let first = in_turn(self.nodes()).first().map(|node| node.with_retries(0));
             let found = first.map(|node| node.receipts_and_bodies(&wanted)).unwrap_or_default();
             for ReceiptsAndBody { block: at, receipts, body } in found {

@@ -103,8 +103,8 @@ pub(crate) fn fetch(
 
 /// Sends second requests for the receipts that are still missing, by every method of each node.
 ///
-/// One method of a node may return wrong receipts, and another method correct ones. Nodes that did
-/// not answer are not asked again.
+/// One method of a node may return wrong receipts, and another method may return the right
+/// receipts. Nodes that did not answer are not asked again.
 fn ask_again(
     audits: &mut [Audit<'_>],
     nodes: &[Node],

@@ -97,7 +97,7 @@ impl Proven {
             is_restarted = moved.restarted;
             self.blocks.forget_refuting(&moved.removed);
             has_left = removed > 0 || is_restarted;
-            // Before anybody sees the new head.
+            // This must happen before any call sees the new head.
             if let Some(index) = self.index.as_ref().filter(|_| has_left) {
                 index.distrust();
             }

@@ -178,7 +178,7 @@ impl FilterIndex {
                 *index = Some(opened.map_err(|error| self.failed(error))?);
             }
         }
-        // Whoever replaced the files wrote another index.
+        // The files were replaced by another index.
         match reader.hash(block.number) {
             Some(own) if own == block.hash => Ok(reader.verified.replace(block).is_none()),
             own => {

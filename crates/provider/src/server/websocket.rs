@@ -134,7 +134,7 @@ pub(super) async fn serve(upgraded: Upgraded, caller: Caller, input: Arc<Input>)
     let socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
     let (calls, messages) = (Work::new(), Work::new());
     let mut connection = Connection { socket, caller, input, calls, messages, unanswered: 0 };
-    // Whoever was cut off learns nothing more.
+    // A client that was cut off gets no further message.
     let _ = connection.run().await;
 }
 

@@ -380,7 +380,7 @@ struct Client {
     finalized: Anchor,
     optimistic: Anchor,
     current_committee: Keys,
-    // A missing member is an error, so that a cut text is never read as an older one.
+    // A missing member is an error, so that a cut text is never read as an older state.
     #[serde(deserialize_with = "Option::deserialize")]
     next_committee: Option<Keys>,
     previous_max_participants: usize,

@@ -109,7 +109,7 @@ fn light_client(args: &HeaderAnchorArgs, network: Network) -> anyhow::Result<Bea
     builder(beacon, network, folder, limits, stop)?.build().map_err(in_words)
 }
 
-/// Links a block to the newest finalised one.
+/// Links a block to the newest finalised block.
 fn link(
     args: &HeaderAnchorArgs,
     beacon: &BeaconClient,

@@ -315,8 +315,8 @@ impl Brought {
         Ok(Self { beacon, client, at, finalized, linked: None, warnings })
     }
 
-    /// Links a block to the finalised one by few headers, and returns its hash. Without such a
-    /// link, all headers in between are fetched instead.
+    /// Links a block to the finalised block by few headers, and returns the hash of the linked
+    /// block. Without such a link, all headers in between are fetched instead.
     fn link(&mut self, number: u64, nodes: &[Node]) -> Option<B256> {
         let mut options = LinkOptions::new(nodes);
         options.max_headers = FAR;
