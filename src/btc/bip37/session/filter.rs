@@ -231,7 +231,7 @@ pub(super) struct NodeFilter {
     last_parameters: Option<(usize, u32)>,
 }
 
-/// Whether the node's filter lacks elements of the wallet.
+/// The state of the node's filter, compared with the wallet's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Behind {
     No,
