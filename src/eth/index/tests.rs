@@ -432,7 +432,7 @@ fn unsealed_blocks_are_compared_one_by_one() {
         assert_eq!(alone, Ok(()), "{field}");
         let error = compared.unwrap_err();
         assert_eq!(part_of(&error), (Part::Unsealed, Some(number)));
-        let what = ["its time is", "gas, the index has", "its hash is", "bit 77 is"][field];
+        let what = ["its time is", "gas, but the index has", "its hash is", "bit 77 is"][field];
         assert!(error.to_string().contains(what), "{error}");
         std::fs::write(&tail, &whole).unwrap();
     }

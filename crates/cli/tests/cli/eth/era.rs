@@ -26,7 +26,7 @@ fn indexes_are_checked_against_the_headers() {
     refused(
         "first.era1",
         &other,
-        &["starts at block 17686110, the first header is that of block 17686111"],
+        &["starts at block 17686110, but the first header is that of block 17686111"],
     );
     let mut ere = write::ere(&blocks);
     let at = ere.len() - 16;
@@ -49,7 +49,7 @@ fn hostile_records() {
     // The archive is read from a pipe, so its total length is unknown.
     let piped = run_with(&["eth", "stats", "-"], &file(&[huge]));
     assert_eq!(piped.code, BAD_INPUT);
-    assert!(piped.stderr.contains("4294967295 bytes, the limit is"), "{}", piped.stderr);
+    assert!(piped.stderr.contains("4294967295 bytes, but the limit is"), "{}", piped.stderr);
     let mut reserved = write::record(3, &[]);
     reserved[6] = 1;
     refused("reserved.era1", &file(&[reserved]), &["byte 8", "0x0001, not 0"]);
