@@ -60,7 +60,7 @@ pub enum OpenError {
         kept: u8,
     },
     /// BIP157: the height of a checkpoint is not a positive multiple of 1,000.
-    #[error("checkpoint at height {0}, only multiples of {CHECKPOINT_INTERVAL} are possible")]
+    #[error("checkpoint at height {0}, but only multiples of {CHECKPOINT_INTERVAL} are possible")]
     Checkpoint(u32),
     /// The network cannot have the configured block time.
     #[error(transparent)]

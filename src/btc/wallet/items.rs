@@ -1,5 +1,6 @@
 //! The watched scripts and keys, each script with an index, and the watched outputs: those added by
-//! the caller, those found in transactions, and a bounded number of unconfirmed ones.
+//! the caller, those found in transactions, and a bounded number of outputs of unconfirmed
+//! transactions.
 
 use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -309,7 +309,7 @@ impl<'a> Heard<'a> {
         is_one_enough: bool,
     ) -> Result<Self, FetchError> {
         let mut nodes: Vec<&Node> = nodes.into_iter().collect();
-        // In this order, nodes that rest are asked only if no other one answered.
+        // In this order, nodes that rest are asked only if no other node answered.
         let given = nodes.clone();
         nodes.sort_by_cached_key(|node| node.rests());
         let (mut blocks, mut failed, mut unknown) = (Vec::new(), None, None);

@@ -463,7 +463,7 @@ pub enum ProofError {
     #[error("the filter is consistent with the block, as far as the scripts are known")]
     Consistent,
     /// The version is unknown.
-    #[error("version {0}, only {VERSION} is known")]
+    #[error("version {0}, but only {VERSION} is known")]
     Version(u8),
     /// The kind of evidence is unknown.
     #[error("evidence kind {0}, the highest known is 4")]

@@ -494,7 +494,7 @@ pub enum HeaderProofError {
         found: usize,
     },
     /// There are more summaries than the state's list can have.
-    #[error("{found} summaries, the list has at most {limit}")]
+    #[error("{found} summaries, but the list has at most {limit}")]
     TooManySummaries {
         /// Number of summaries.
         found: usize,

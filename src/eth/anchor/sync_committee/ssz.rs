@@ -45,7 +45,7 @@ pub enum DecodeError {
         expected: usize,
     },
     /// A list is longer than its limit.
-    #[error("{what}: {found} bytes, at most {limit} are allowed")]
+    #[error("{what}: {found} bytes, but at most {limit} are allowed")]
     TooLong {
         /// The list.
         what: &'static str,
