@@ -331,7 +331,7 @@ impl MerkleBlock {
         let mut reader =
             Reader { block: self, bits_used: 0, hashes_used: 0, matches: Vec::new(), visit };
         let root = reader.descend(height, 0)?;
-        // As in Core, only whole unused bytes are an error: the bits after the last used one are
+        // As in Core, only whole unused bytes are an error: the bits after the last used bit are
         // padding.
         if reader.bits_used.div_ceil(8) != self.flags.len() {
             return Err(MerkleBlockError::UnusedBits { used: reader.bits_used, bits });

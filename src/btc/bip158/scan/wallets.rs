@@ -118,8 +118,8 @@ impl Wallets {
     pub fn push(&mut self, wallet: usize, script: &[u8]) -> usize {
         let &mut Wallet { birthday, ref mut scripts, ref mut missed } = &mut self.members[wallet];
         let index = scripts.push(script);
-        // The height from which the script is matched, and the end of the heights that the running
-        // pass still matches it with.
+        // The height from which the script is matched, and the end of the heights at which the
+        // running pass still matches the script.
         let (from, now) = match (self.has_begun, self.repeat.is_running) {
             // The caller begins with these scripts, so the blocks below the cursor are not searched
             // for them.
