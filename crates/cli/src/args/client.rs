@@ -169,7 +169,7 @@ Exit codes: 0 caught up with --once, or ended with Ctrl-C or SIGTERM: the hits s
               data is kept
             5 a malformed item; with --once, no peer could be reached; or --data cannot be read or written";
 
-/// Watch addresses, scripts, keys and coins, in past blocks and then in new ones.
+/// Watch addresses, scripts, keys and coins, in past blocks and then in new blocks.
 #[derive(Debug, Args)]
 #[command(after_long_help = WATCH_HELP)]
 pub(crate) struct WatchLiveArgs {

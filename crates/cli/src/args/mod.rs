@@ -137,7 +137,7 @@ pub(crate) enum BtcCommand {
     TestNode(TestNodeArgs),
     /// Fetch headers, filter headers and filters from peers, and compare the peers' answers
     Sync(Box<client::SyncArgs>),
-    /// Watch addresses, scripts, keys and coins through peers, in past blocks and then in new ones
+    /// Watch addresses, scripts, keys and coins through peers, in past blocks and then in new blocks
     Watch(Box<client::WatchLiveArgs>),
 }
 

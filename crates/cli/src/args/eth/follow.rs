@@ -61,7 +61,7 @@ CSV: block_number, block_hash, transaction_index, transaction_hash (empty if it 
 removed, address, topic0 to topic3, data, claimed_transaction_hash (only if nothing proves it), event and
 arguments (a JSON object; both empty unless --abi decodes the log).";
 
-/// Follow the logs of a query: first in past blocks, then in new ones
+/// Follow the logs of a query: first in past blocks, then in new blocks
 #[derive(Debug, Args)]
 #[command(mut_arg("rpc", |rpc| rpc.required(true)), after_long_help = FOLLOW_HELP)]
 pub(crate) struct FollowArgs {

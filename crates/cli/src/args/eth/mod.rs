@@ -41,7 +41,7 @@ pub(crate) enum EthCommand {
     VerifyCertificate(Box<VerifyCertificateArgs>),
     /// Find the blocks that may contain logs of a query
     Scan(Box<ScanArgs>),
-    /// Follow the logs of a query: first in past blocks, then in new ones
+    /// Follow the logs of a query: first in past blocks, then in new blocks
     Follow(Box<FollowArgs>),
     /// Serve JSON-RPC whose answers are proven, between clients and nodes that are not trusted
     Serve(Box<ServeArgs>),
