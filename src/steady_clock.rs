@@ -17,7 +17,7 @@ pub(crate) struct SteadyClock {
 
 impl SteadyClock {
     /// Returns the time of this clock when the caller's clock gives `now`. The result is never less
-    /// than the previous one.
+    /// than the previous result.
     pub(crate) fn read(&mut self, now: Duration) -> Duration {
         self.lag = self.lag.saturating_add(self.last.saturating_sub(now));
         self.last = now;

@@ -20,7 +20,7 @@ use thiserror::Error;
 /// Number of non-hardened child indices (BIP32): 2³¹.
 pub(super) const NUM_INDICES: u32 = 1 << 31;
 
-/// An output script of a descriptor, with the path and index that it was derived for.
+/// An output script of a descriptor, with the path and index of its derivation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -37,7 +37,7 @@ pub struct DescriptorScript {
 /// Returns the scripts of `descriptor` for the indices in `range`.
 ///
 /// For a multipath descriptor, all indices of the first alternative come first, then all indices of
-/// the next one.
+/// the next alternative.
 ///
 /// If the descriptor has no wildcard, `range` is ignored and there is one script for each
 /// alternative. A descriptor with a private key is rejected, because watching does not need private

@@ -180,8 +180,8 @@ impl MerklePath {
         self.climb(txid, |level, is_equal| !is_equal || self.index >> level & 1 == 0)
     }
 
-    /// Hashes from `txid` up to the root. `is_allowed` is told the level of a node and `true` if the
-    /// node equals its sibling.
+    /// Hashes from `txid` up to the root. `is_allowed` is called with the level of a node, and with
+    /// `true` if the node equals its sibling.
     fn climb(
         &self,
         txid: Txid,

@@ -1,5 +1,6 @@
-//! The pace of block requests: how many blocks one peer is asked for at a time, and when its
-//! answers are overdue. The filter sync and the blocks that a caller asks for follow the same rules.
+//! The pace of block requests: the number of blocks that one peer is asked for at a time, and the
+//! time at which its answers are overdue. The same rules apply to the blocks of the filter sync and
+//! to the blocks that a caller requests.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -42,7 +43,7 @@ impl Pace {
         Self { timeout, block_size: FIRST_BLOCK_SIZE }
     }
 
-    /// Returns the time that a peer may take for `blocks` blocks that it must send before an
+    /// Returns the time that a peer may take to send `blocks` blocks, which it must send before an
     /// answer.
     pub(super) fn of(self, blocks: usize) -> Duration {
         let bytes = blocks.saturating_mul(self.block_size);
@@ -75,8 +76,8 @@ struct BlockRequest {
     /// The number of blocks in flight at the time of the request. A node sends blocks in the order
     /// of the requests.
     before: usize,
-    /// The number of those blocks that another part of the client requested. Their arrival is not
-    /// noticed here.
+    /// The number of those blocks that another part of the client requested. The arrival of these
+    /// blocks is not recorded here.
     others: usize,
     reported: bool,
 }
@@ -126,8 +127,8 @@ pub(super) struct BlockRequests {
     blocks: BTreeMap<BlockHash, BlockRequest>,
     /// The time at which the last block arrived.
     last_block: Duration,
-    /// `true` if the maximum of blocks was in flight. Further blocks are then requested only when
-    /// at most half of the maximum is pending.
+    /// `true` if the maximum number of blocks was in flight. Further blocks are then requested only
+    /// when at most half of the maximum is pending.
     drains: bool,
 }
 
@@ -188,7 +189,7 @@ impl BlockRequests {
         self.blocks.values().any(|block| block.due(self.last_block, pace) < now)
     }
 
-    /// Checks all requests against the clock, and adds what is overdue to `found`.
+    /// Checks all requests against the clock, and adds the overdue answers to `found`.
     pub(super) fn check(&mut self, now: Duration, pace: Pace, found: &mut Overdue) {
         let last = pace.timeout.saturating_mul(SILENT_TIMEOUTS - 1);
         // The clock may have been set back. A block whose stored time is in the future would not

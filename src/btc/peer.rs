@@ -32,7 +32,8 @@ impl fmt::Display for PeerId {
 pub enum Grade {
     /// One peer claims the block's filter, and no other peer has made a claim about the filter.
     OnePeer,
-    /// This many connections claim the same filter, and no peer has claimed a different one.
+    /// This number of connections claim the same filter, and no peer has claimed a different
+    /// filter.
     ///
     /// All of these connections may belong to one party. After a restart, connections of the
     /// earlier run are not added to those of the current run, because both may lead to the same
@@ -41,7 +42,7 @@ pub enum Grade {
     Peers(u32),
     /// A filter header that the caller trusts (a checkpoint) commits to the filter.
     Checkpoint,
-    /// The filter equals the one built from the block, with all previous outputs proven.
+    /// The filter equals the filter built from the block, with all previous outputs proven.
     Audited,
     /// The block itself was scanned, so that no filter is needed.
     Scanned,

@@ -36,7 +36,7 @@ pub enum RawError {
         length: u64,
     },
     /// The list of inputs is empty, and the segwit flag after it is not 1.
-    #[error("segwit flag {flag} at offset {offset}, only 1 is known")]
+    #[error("segwit flag {flag} at offset {offset}, but only 1 is known")]
     UnsupportedSegwitFlag {
         /// Offset of the flag.
         offset: usize,
@@ -44,7 +44,7 @@ pub enum RawError {
         flag: u8,
     },
     /// A transaction has the segwit flag, but none of its inputs has a witness.
-    #[error("transaction at offset {offset} has a segwit flag and no witness")]
+    #[error("transaction at offset {offset} has a segwit flag, but no witness")]
     NoWitness {
         /// Offset of the transaction's first byte.
         offset: usize,

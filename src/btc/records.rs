@@ -1,10 +1,10 @@
 //! The one encoding of the files that a Bitcoin client keeps: records with checksums.
 //!
 //! A file begins with a name of 4 bytes and a version u8. Records follow: length u32 | checksum 4 |
-//! body. That is the frame of a message's payload on the wire, `CheckedData` in the package
-//! `bitcoin`. The checksum is the first 4 bytes of the double SHA-256 of the body. The fields of a
-//! body have Bitcoin's consensus encoding: numbers are little-endian, and a compact size precedes a
-//! text.
+//! body. The frame (length and checksum) is that of a message's payload on the wire, `CheckedData`
+//! in the package `bitcoin`. The checksum is the first 4 bytes of the double SHA-256 of the body.
+//! The fields of a body have Bitcoin's consensus encoding: numbers are little-endian, and a compact
+//! size precedes a text.
 //!
 //! A reading function removes its bytes from the front of the slice. It returns `None` if they are
 //! malformed or missing.
@@ -69,8 +69,8 @@ pub(crate) fn push_optional(value: Option<&impl Encodable>, body: &mut Vec<u8>) 
     }
 }
 
-/// Removes what [`push_optional`] appended. The outer `None` means that the bytes are malformed, the
-/// inner `None` that there is no value.
+/// Removes the value that [`push_optional`] appended. The outer `None` means that the bytes are
+/// malformed; the inner `None` means that there is no value.
 #[cfg(all(feature = "std", feature = "descriptors"))] // for the client
 #[expect(clippy::option_option, reason = "malformed, absent, or present")]
 pub(crate) fn take_optional<T: Decodable>(from: &mut &[u8]) -> Option<Option<T>> {

@@ -18,7 +18,7 @@ const OP_CHECKMULTISIG: u8 = 0xae;
 /// Largest number of keys in a multisig script (Core's `MAX_PUBKEYS_PER_MULTISIG`).
 const MAX_PUBKEYS: usize = 20;
 
-/// One operation of a script, with the data it pushes.
+/// One operation of a script, with the data that it pushes.
 ///
 /// `OP_0` pushes no bytes; `OP_1NEGATE` and `OP_1` to `OP_16` carry no data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,8 @@ pub struct Op<'a> {
 }
 
 /// Returns an iterator over the operations of `script`, read as Core's `GetOp` does: up to the end of
-/// the script, or to the first push that runs past the end. [`is_well_formed`] tells these apart.
+/// the script, or to the first push that runs past the end. [`is_well_formed`] distinguishes the two
+/// cases.
 ///
 /// # Cost
 /// The cost is linear in the length of the script. Nothing is allocated.

@@ -33,8 +33,8 @@ use alloy_rpc_types_eth::{EIP1186AccountProofResponse, EIP1186StorageProof};
 /// Encodes the fields of a header; the hash of the fields must equal the claimed hash, as in
 /// [`HeaderBuf::from_json`].
 ///
-/// A header with a field that alloy's type lacks is therefore rejected: without this field, the
-/// hash differs from the claimed hash.
+/// A header with a field that alloy's type lacks is therefore rejected: the hash of the other
+/// fields differs from the claimed hash.
 ///
 /// # Examples
 /// ```
@@ -187,8 +187,8 @@ impl TryFrom<&LogQuery> for Filter {
     }
 }
 
-/// The conversion loses only [`LocatedLog::claimed_transaction_hash`]. [`LocatedLog::try_from`]
-/// converts the result back to the same log otherwise.
+/// The conversion loses only [`LocatedLog::claimed_transaction_hash`]. Apart from this field,
+/// [`LocatedLog::try_from`] converts the result back to the same log.
 ///
 /// # Examples
 /// ```
@@ -322,7 +322,7 @@ fn read(at: usize, given: &TransactionReceipt) -> Result<JsonReceipt, ReceiptsEr
 /// return them. The claimed sender and place of each transaction are ignored.
 ///
 /// # Errors
-/// Returns an error if a transaction's fields have another hash than the claimed one.
+/// Returns an error if the hash of a transaction's fields differs from the claimed hash.
 impl TryFrom<&[Transaction]> for BlockTransactions {
     type Error = TransactionsError;
 

@@ -30,7 +30,7 @@ pub const BYTES: usize = 256;
 pub const BITS: usize = 2048;
 
 /// Hashes a value (an address of 20 bytes or a topic of 32 bytes) and returns its three bit positions, each
-/// 0 to 2047, numbered as in the Yellow Paper. Two or all three may be equal.
+/// 0 to 2047, numbered as in the Yellow Paper. Two or all three positions may be equal.
 ///
 /// The positions are the first three pairs of bytes of the Keccak-256 hash, each a big-endian
 /// number modulo 2048 (Yellow Paper, section 4.3.1, M3:2048).
@@ -116,8 +116,8 @@ impl<'a> BloomView<'a> {
 
     /// Returns the 256 bytes of the filter, or `None` if its length is not 256 bytes.
     ///
-    /// This function also returns a filter with all bits set, which
-    /// [`informative`](Self::informative) does not.
+    /// This function also returns a filter with all bits set; [`informative`](Self::informative)
+    /// returns `None` for it.
     #[inline]
     pub const fn bytes(self) -> Option<&'a [u8; BYTES]> {
         self.bits
@@ -382,7 +382,7 @@ impl FillHistogram {
 
     /// Estimates the number of distinct values per filter and returns the sum over all filters.
     ///
-    /// Filters with all bits set are left out. A value that is in two filters is counted twice.
+    /// Filters with all bits set are left out. A value that occurs in two filters is counted twice.
     pub fn estimated_values(&self) -> f64 {
         let informative = self.fills().filter(|&(ones, _)| estimated_values(ones).is_finite());
         informative.map(|(ones, filters)| estimated_values(ones) * filters as f64).sum()

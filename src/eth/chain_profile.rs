@@ -227,7 +227,8 @@ impl ChainProfile {
     /// Overrides the profile for block `first` and all later blocks.
     ///
     /// All earlier overrides for blocks from `first` on are removed; `first` = 0 replaces the
-    /// properties of all blocks. Since when receipts [have statuses](Self::has_statuses) is unchanged.
+    /// properties of all blocks. The first block whose receipts [have statuses](Self::has_statuses) is
+    /// unchanged.
     #[must_use]
     pub fn with_range(
         mut self,
@@ -252,11 +253,11 @@ impl ChainProfile {
         &self.ranges[after.saturating_sub(1)] // the first begins at 0
     }
 
-    /// Returns the properties that hold in a range of blocks, ascending: more than one where they
-    /// change within the range. The result for an empty range is empty.
+    /// Returns the properties of a range of blocks, ascending: more than one entry if the
+    /// properties change within the range. The result for an empty range is empty.
     ///
-    /// A conclusion about a whole range, for example from the filters in it, needs the properties of
-    /// all of its blocks. Those of its first and last block are not enough.
+    /// A conclusion about a whole range, for example from its filters, needs the properties of all
+    /// blocks of the range. The properties of its first and last block are not enough.
     pub fn within(&self, blocks: &RangeInclusive<u64>) -> &[ProfileRange] {
         if blocks.is_empty() {
             return &[];

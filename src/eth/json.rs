@@ -94,7 +94,7 @@ pub enum ValueProblem {
         at: usize,
     },
     /// The number of bytes differs from the size of the type.
-    #[error("{found} bytes, {what} has {expected}")]
+    #[error("{found} bytes, but {what} has {expected}")]
     Length {
         /// Number of bytes found.
         found: usize,
@@ -111,7 +111,7 @@ pub enum ValueProblem {
         /// The largest number that is allowed.
         limit: u64,
     },
-    /// A block is given by neither a hex number nor a tag.
+    /// The name of a block is neither a hex number nor a tag.
     #[error(
         "{text:?} is neither a number in hex with 0x nor one of earliest, latest, safe, \
          finalized, pending"
@@ -121,7 +121,7 @@ pub enum ValueProblem {
         text: String,
     },
     /// A list has too many values.
-    #[error("{found} values, at most {limit} are allowed")]
+    #[error("{found} values, but at most {limit} are allowed")]
     TooMany {
         /// Number of values found.
         found: usize,

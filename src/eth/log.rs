@@ -42,9 +42,10 @@ pub struct LocatedLog {
     /// In a log that was read from verified receipts, this hash is proven by the transactions root
     /// of the block, or `None`: receipts contain no transaction hashes.
     pub transaction_hash: Option<B256>,
-    /// Hash of the transaction that a node claims but nothing proves, in a log that was read from
-    /// verified receipts. `None` if [`transaction_hash`](Self::transaction_hash) is proven, and in
-    /// an answer of `eth_getLogs`, unless a node adds a member of this name, which proves nothing.
+    /// In a log that was read from verified receipts: the transaction hash that a node claims and
+    /// that nothing proves, or `None` if [`transaction_hash`](Self::transaction_hash) is proven. In
+    /// an answer of `eth_getLogs`: `None`, unless a node adds a member of this name, which proves
+    /// nothing.
     pub claimed_transaction_hash: Option<B256>,
     /// Index of the transaction, and of its receipt, in the block, from 0.
     pub transaction_index: u64,
@@ -54,7 +55,7 @@ pub struct LocatedLog {
     pub removed: bool,
 }
 
-/// The fields of a log, in the order in which geth writes them, and one of our own.
+/// The fields of a log, in the order in which geth writes them, and one field of this library.
 const FIELDS: [&str; 11] = [
     "address",
     "topics",

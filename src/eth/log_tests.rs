@@ -99,7 +99,7 @@ fn errors_name_log_and_field() {
             r#""logIndex": "0x10000000000000000""#,
             r#"logIndex: "0x10000000000000000" is above 0xffffffffffffffff"#,
         ),
-        (r#""blockHash": "0x0e"#, r#""blockHash": "0x"#, "blockHash: 31 bytes, a hash has 32"),
+        (r#""blockHash": "0x0e"#, r#""blockHash": "0x"#, "blockHash: 31 bytes, but a hash has 32"),
         (
             r#""transactionHash": "0x68"#,
             r#""transactionHash": "0x6"#,
@@ -110,9 +110,9 @@ fn errors_name_log_and_field() {
             r#""address": "0x5g"#,
             "address: character 'g' at 3 is not a hex digit",
         ),
-        (r#"["0x8c5be1"#, r#"["0x5be1"#, "topics[0]: 31 bytes, a topic has 32"),
+        (r#"["0x8c5be1"#, r#"["0x5be1"#, "topics[0]: 31 bytes, but a topic has 32"),
         (r#""topics": ["#, r#""topics": [null, "#, "topics[0]: expected a topic, found null"),
-        (r#""topics": ["#, r#""topics": ["","","#, "topics: 5 values, at most 4 are allowed"),
+        (r#""topics": ["#, r#""topics": ["","","#, "topics: 5 values, but at most 4 are allowed"),
         (r#""data": "0xf"#, r#""data": "0x"#, "data: 63 hex digits are not whole bytes"),
         (
             r#""data": "0xff"#,

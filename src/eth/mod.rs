@@ -28,7 +28,8 @@
 //! # What you drive
 //! State machines without sockets, clock or files: the caller passes each `Event` in, and carries out
 //! each `Action`. [`follow`] follows the past and new logs of a query through reorganisations. `anchor`
-//! has two more, the light client of the beacon chain and the part that keeps it up to date.
+//! has two more state machines: the light client of the beacon chain, and the part that keeps the light
+//! client up to date.
 
 #[cfg(feature = "alloy-rpc")]
 pub mod alloy;

@@ -1,11 +1,11 @@
-//! The tries of lists: item `i` is stored under the RLP of `i`, as receipts and transactions are under
-//! the roots of a header.
+//! The tries of lists: item `i` is stored under the RLP of `i`. The roots of receipts and transactions
+//! in a header are roots of such tries.
 //!
-//! A node can be hashed once its children are. So nodes are hashed by height, from the leaves on, and
-//! many nodes of one height together, of all lists: the vector instructions hash several at a time.
+//! A node can be hashed once its children are. So nodes are hashed by height, from the leaves on.
+//! Many nodes of one height, of all lists, are hashed together: the vector instructions hash several
+//! nodes at a time.
 //!
-//! Encodings are not kept: the receipts of a block can be short where they come from, and long in the
-//! trie.
+//! Encodings are not kept: receipts that are short in their source can be long in the trie.
 //!
 //! Source: Yellow Paper 4.3.2, 4.3.3 and appendix D.
 
@@ -67,9 +67,10 @@ struct Buffers {
 #[derive(Debug)]
 struct Node {
     kind: Kind,
-    /// A root is hashed however short it is.
+    /// `true` for a root, which is hashed even if it is short.
     is_root: bool,
-    /// How its parent refers to it: the RLP of its hash, or its encoding if that is shorter.
+    /// The reference in the parent: the RLP of the node's hash, or the node's encoding if that is
+    /// shorter.
     reference: Reference,
 }
 
@@ -81,7 +82,7 @@ struct Reference {
 
 #[derive(Debug)]
 enum Kind {
-    /// An item, and the nibbles of its key that lead to it from its parent.
+    /// An item, and the nibbles of its key that lead from the parent to the item.
     Leaf {
         path: Path,
         list: u32,
@@ -128,7 +129,8 @@ impl Path {
         path
     }
 
-    /// Returns the encoding of a path (hex prefix), with the flag of a leaf or without, and its length.
+    /// Returns the encoding of a path (hex prefix), with or without the flag of a leaf, and the length
+    /// of the encoding.
     fn with_prefix(&self, is_leaf: bool) -> ([u8; NIBBLES / 2 + 1], usize) {
         let nibbles = self.as_slice();
         let flag = if is_leaf { 0x20 } else { 0 };
@@ -216,7 +218,7 @@ impl OrderedTries {
         node
     }
 
-    /// Encodes and hashes some nodes, whose children are hashed.
+    /// Encodes and hashes some nodes. Their children must be hashed already.
     fn hash<I: Items + ?Sized>(
         &mut self,
         backend: Backend,
@@ -254,8 +256,8 @@ impl OrderedTries {
         self.roots[list].map_or(EMPTY_ROOT_HASH, hash)
     }
 
-    /// Returns the nodes from the root of a list to an item, which it must have. A node that is part of its
-    /// parent is left out. The lists are those of the tries.
+    /// Returns the nodes from the root of a list to an item, which the list must have. A node that is part
+    /// of its parent is left out. The lists are those of the tries.
     pub(crate) fn path<I: Items + ?Sized>(
         &self,
         lists: &[&I],

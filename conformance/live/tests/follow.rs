@@ -395,7 +395,7 @@ fn lies(scene: &Scene) {
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     let filter = json!({ "fromBlock": "0x0", "address": chain.runners[0] });
     assert_eq!(kept(&ended.lines()), answered(&node, &filter));
-    assert!(ended.stderr.contains("returned the right ones"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("returned the right receipts"), "{}", ended.stderr);
 
     let forging = rpc_proxy(node.rpc(), |method, _, answer| {
         if method == "eth_getBlockByNumber" {

@@ -30,8 +30,8 @@ pub(crate) fn of_cause(cause: &(dyn core::error::Error + 'static)) -> Option<Exi
 
 /// Returns the exit code for a failed fetch.
 ///
-/// Headers that do not form a chain, or missing receipts, prove nothing wrong: a provider often
-/// consists of many nodes, and some of them lag or follow another branch.
+/// Missing receipts, or headers that do not form a chain, do not prove that an answer is wrong: a
+/// provider often consists of many nodes, and some of them lag or follow another branch.
 pub(crate) fn of_fetch(error: &FetchError) -> Exit {
     match error {
         FetchError::NoOneChain { .. }

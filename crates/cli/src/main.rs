@@ -1,7 +1,7 @@
 //! The `chainsieve` command.
 //!
 //! Each command returns a [`Report`], which contains the same facts as a table for people and as
-//! JSON for programs. Commands that run for long also print lines while they run.
+//! JSON for programs. Commands that run for a long time also print lines while they run.
 
 mod args;
 mod btc;

@@ -90,10 +90,11 @@ impl Builder {
         /// Adds a peer to connect to: `HOST`, `HOST:PORT`, an IPv6 or onion address.
         ///
         /// If at least one peer is named, the client connects to no other peers unless
-        /// [`other_peers`](Self::other_peers) is called. This holds also while no new block arrives.
+        /// [`other_peers`](Self::other_peers) is called. Even if no new block arrives, it connects
+        /// to no others.
         peer(address: impl Into<String>) { self.peers.push(address.into()); }
 
-        /// Allows connections to other peers in addition to the named ones.
+        /// Allows connections to other peers in addition to the named peers.
         other_peers() { self.pool.others = true; }
 
         /// Disables DNS seeds, so that only the named peers and peers of the address book are used.
@@ -102,9 +103,9 @@ impl Builder {
         /// Sets the maximum number of simultaneous connections, from 1 to 8 (default: 4). Other values
         /// are clamped to this range.
         ///
-        /// While no new block arrives for half an hour, the client connects to one more peer, and then
-        /// disconnects the one whose last new block is the oldest. Every two minutes on average, a
-        /// connection of a few seconds tests an address that no peer was found at before.
+        /// If no new block arrives for half an hour, the client connects to one more peer, and then
+        /// disconnects the peer whose last new block is the oldest. Every two minutes on average, a
+        /// connection of a few seconds tests an address at which no peer was found before.
         max_peers(count: usize) { self.pool.max_peers = count.clamp(1, 8); }
 
         /// Connects to peers through a SOCKS5 proxy, for example Tor's.
@@ -120,7 +121,7 @@ impl Builder {
         /// Sets the protocol by which blocks are scanned (default: BIP157).
         protocol(protocol: Protocol) { self.config.protocol = protocol; }
 
-        /// Stores all state in this folder, so that the next run continues where this one stops.
+        /// Stores all state in this folder, so that the next run continues where this run stops.
         ///
         /// The folder is created if it does not exist. Only one client at a time can use the folder.
         data_dir(path: impl AsRef<Path>) {
@@ -141,9 +142,9 @@ impl Builder {
         /// Scans no block above this height.
         end_at(last: u32) { self.config.last = Some(last); }
 
-        /// Sets the work of a chain below which the client is not caught up and starts no scan. The
-        /// default is that of a block of the network some time before this version; zero for a custom
-        /// signet. A made-up chain, such as that of a test node, needs zero.
+        /// Sets the minimum work of a chain: with less work, the client is not caught up and starts
+        /// no scan. The default is the work of a block of the network some time before this version,
+        /// or zero for a custom signet. A made-up chain, such as that of a test node, needs zero.
         minimum_work(work: Work) { self.config.minimum_work = work; }
 
         /// Sets the timeout after which a request is sent to another peer (default: 30 s).
@@ -159,7 +160,7 @@ impl Builder {
         /// (default: 1,000). The value 0 disables audits.
         spot_audits(one_in: u32) { self.config.spot_audits = one_in; }
 
-        /// BIP157: sets the maximum size of stored filters in bytes. With 0, the default, no filters
+        /// BIP157: sets the maximum size of stored filters in bytes. The default is 0: no filters
         /// are stored.
         ///
         /// Stored filters are not downloaded again for a new wallet or a rescan. When the size is
@@ -168,8 +169,8 @@ impl Builder {
 
         /// BIP37: sets the false-positive rate of the Bloom filter, in (0, 1) (default: 1e-5).
         ///
-        /// A higher rate hides better which elements are the wallet's, and costs more bandwidth. A rate
-        /// that no filter can meet is reported as
+        /// With a higher rate, it is harder to see which elements belong to the wallet, but more
+        /// bandwidth is needed. A rate that no filter can meet is reported as
         /// [`Finding::NoFilter`](crate::Finding::NoFilter).
         false_positive_rate(rate: f64) { self.config.fpr = rate; }
 

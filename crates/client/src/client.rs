@@ -58,8 +58,8 @@ pub struct Status {
     pub is_caught_up: bool,
     /// `true` if at least one connected peer offers [`services`](Self::services).
     pub is_served: bool,
-    /// `true` if every known address (or 256 of them) was dialled in this run, or if the wanted
-    /// number of peers is connected.
+    /// `true` if every known address, or at least 256 addresses, were dialled in this run, or if
+    /// the wanted number of peers is connected.
     pub all_tried: bool,
     /// `true` if every address that may be dialled is connected or banned, and no seed will be
     /// asked.
@@ -68,7 +68,7 @@ pub struct Status {
     pub all_banned: bool,
     /// Counter that grows with each step of progress. If it stays the same, the client is stalled.
     pub steps: u64,
-    /// Id of the last update that the client created, or `UpdateId(0)` before the first one.
+    /// Id of the last update that the client created, or `UpdateId(0)` before the first update.
     /// Updates up to this id will be delivered even if no further message arrives from a peer.
     pub last_update: UpdateId,
     /// The addresses that were dialled in this run.
@@ -84,7 +84,7 @@ pub struct PeerStatus {
     pub address: String,
     /// State of the address: `connected`, `banned`, `calling` or `disconnected`.
     pub state: &'static str,
-    /// The claims of the peer in its `version` message; `None` unless the peer is connected.
+    /// The claims of the peer in its `version` message; `None` if the peer is not connected.
     pub claims: Option<PeerClaims>,
     /// Reason why the peer was banned. `None` if this address was not banned in this run: another
     /// port of its host may have been banned, or the ban is older. At most 1,000 reasons are kept.
@@ -175,10 +175,10 @@ impl Client {
     /// addresses one by one.
     ///
     /// The call does not wait for the search, nor for the disk. Once
-    /// [`News::Watched`](crate::News::Watched) names this call or a later one, the items are durable:
-    /// see [`wait_stored`](Self::wait_stored). A crash before that is like a crash before the call.
-    /// Once [`Progress::watched`] of a [`News::CaughtUp`](crate::News::CaughtUp) names it, the search
-    /// is complete. The call waits while 4,096 commands are queued.
+    /// [`News::Watched`](crate::News::Watched) names this call or a later call, the items are
+    /// durable: see [`wait_stored`](Self::wait_stored). A crash before that is like a crash before
+    /// the call. Once [`Progress::watched`] of a [`News::CaughtUp`](crate::News::CaughtUp) names this
+    /// call or a later call, the search is complete. The call waits while 4,096 commands are queued.
     ///
     /// # Errors
     /// Returns an error if the id is invalid, if the client's protocol cannot watch an item, or if
@@ -195,8 +195,8 @@ impl Client {
     }
 
     /// Waits until the items of a call of [`watch`](Self::watch) are durable, for at most `timeout`.
-    /// Returns `true` if they are. Records are written together, at most once a second, and only
-    /// after the headers were caught up for the first time.
+    /// Returns `true` if they are durable. Records are written together, at most once a second, and
+    /// only after the headers were caught up for the first time.
     pub fn wait_stored(&self, watch: WatchId, timeout: Duration) -> bool {
         self.shared.wait_stored(watch, Instant::now() + timeout)
     }
@@ -281,9 +281,10 @@ impl Client {
 
     /// Fetches a block of the chain from a peer, and checks the block against its header.
     ///
-    /// The call waits for the block. Meanwhile the client reads from its peers even if nobody reads
-    /// its updates. Blocks of several calls are spread over the peers; what the peers cannot send
-    /// soon waits for its turn. If a block is overdue, another peer is asked for it too.
+    /// The call waits for the block. Meanwhile the client reads from its peers even if its updates
+    /// are not read. The blocks of several calls are requested from different peers. Blocks that
+    /// the peers cannot send soon wait for their turn. If a block is overdue, another peer is asked
+    /// for it too.
     ///
     /// # Errors
     /// Returns an error if the block is not in the chain, if no peer delivers it, or if the client
@@ -399,7 +400,8 @@ impl Client {
         self.stop()
     }
 
-    /// Stops the client, and waits for its thread to end unless the caller runs on that thread.
+    /// Stops the client. Unless the caller runs on the client's thread, waits for that thread to
+    /// end.
     fn stop(&mut self) -> Result<(), RunError> {
         self.shared.stop();
         let is_own = self.is_own_thread();

@@ -353,7 +353,7 @@ impl ForwardSteps {
     /// Returns the time by which the system's clock has run ahead of the monotonic clock since the
     /// last step. `None` if this time is less than a second.
     ///
-    /// A clock that is set back gives `None`. What is set forward afterwards counts in full.
+    /// Returns `None` if the clock was set back. A later step forward is returned in full.
     pub(crate) fn read(&mut self, now: Reading) -> Option<Duration> {
         let from = self.from;
         // Sums instead of differences, since either clock may show less than the other.

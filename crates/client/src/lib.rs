@@ -13,7 +13,8 @@ macro_rules! setters {
     )+};
 }
 
-/// Implements `Debug` by some members of a type, because others are secret or have none.
+/// Implements `Debug` by some members of a type, because other members are secret or do not
+/// implement `Debug`.
 macro_rules! debug_by {
     ($type:ty: $($member:ident),*) => {
         impl std::fmt::Debug for $type {

@@ -43,7 +43,8 @@ const MAX_COMMANDS: usize = 4_096;
 struct Queues {
     updates: VecDeque<Update>,
     commands: VecDeque<Command>,
-    /// Number of the last call that added items, and of the last one whose records are durable.
+    /// Number of the last call that added items, and number of the last such call whose records are
+    /// durable.
     watched: WatchId,
     stored: WatchId,
     /// `true` once a stop was requested.
@@ -80,7 +81,7 @@ impl Shared {
     }
 
     /// Waits until `is_ready` returns `true`, and returns the state. Returns `None` if the deadline
-    /// has passed before.
+    /// passes first.
     fn wait(
         &self,
         deadline: Option<Instant>,
@@ -120,14 +121,14 @@ impl Shared {
         Ok(number)
     }
 
-    /// Records that the items of all calls up to this one are durable.
+    /// Records that the items of all calls up to this call are durable.
     pub(crate) fn set_stored(&self, number: WatchId) {
         self.state().stored = number;
         self.users.notify(usize::MAX);
     }
 
-    /// Waits until the items of a call are durable. Returns `false` if the client has ended or the
-    /// deadline has passed before.
+    /// Waits until the items of a call are durable. Returns `false` if the client ends or the
+    /// deadline passes first.
     pub(crate) fn wait_stored(&self, number: WatchId, deadline: Instant) -> bool {
         let is_ready = |state: &Queues| state.stored >= number || state.ended.is_some();
         self.wait(Some(deadline), is_ready).is_some_and(|state| state.stored >= number)
@@ -234,7 +235,7 @@ impl Shared {
         Some(update)
     }
 
-    /// Takes the next update; `Ready(None)` if there will be no further one.
+    /// Takes the next update; `Ready(None)` if there will be no further update.
     #[cfg(feature = "tokio")]
     fn poll(&self) -> Poll<Option<Update>> {
         let mut state = self.state();

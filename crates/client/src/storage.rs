@@ -13,7 +13,7 @@ use thiserror::Error;
 ///
 /// An implementation must carry out writes in order. [`commit`](Self::commit) makes all earlier
 /// writes durable. Before a [`Write::Replace`] is carried out, all earlier writes must be durable
-/// too. Block filters need not survive a crash: stored filters only save downloads.
+/// too. Block filters may be lost in a crash: stored filters only save downloads.
 ///
 /// [`Builder::start`](crate::Builder::start) loads the state. After the state is loaded, only the
 /// client's thread calls the methods, so a storage must be `Send`, but need not be `Sync`.
@@ -50,7 +50,7 @@ pub trait Storage: Send {
         None
     }
 
-    /// Stores the address book, replacing the one stored before.
+    /// Stores the address book, and replaces the previous address book.
     ///
     /// # Errors
     /// Returns an error if the address book cannot be written. The client continues.
@@ -290,7 +290,7 @@ impl Folder {
     }
 
     /// Remembers the error of a failed write. No further write is carried out, because a later
-    /// write may depend on the failed one.
+    /// write may depend on the failed write.
     fn guard(&mut self, result: Result<(), StorageError>) -> Result<(), StorageError> {
         if let Err(error) = &result {
             self.failed = Some(error.clone());
@@ -312,7 +312,7 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, StorageError> {
     }
 }
 
-/// Returns what makes an error of a system error: the operation and the path.
+/// Returns a function that converts a system error: it adds the operation and the path.
 fn at(operation: &'static str, path: &Path) -> impl Fn(io::Error) -> StorageError {
     move |error| StorageError::new(operation, path.display().to_string(), &error)
 }

@@ -150,7 +150,7 @@ macro_rules! any_filter {
                 }
             }
 
-            /// Returns the names and values of the parameters that the filter was created with,
+            /// Returns the names and values of the parameters with which the filter was created,
             /// except the hasher.
             pub fn params(&self) -> Vec<(&'static str, Param)> {
                 match self {

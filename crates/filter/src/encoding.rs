@@ -186,7 +186,7 @@ pub enum EncodeError {
 #[non_exhaustive]
 pub enum DecodeError {
     /// There are fewer bytes than the filter needs.
-    #[error("{found} bytes, at least {needed} needed")]
+    #[error("{found} bytes, but at least {needed} are needed")]
     Truncated {
         /// Number of bytes found.
         found: u64,

@@ -1,13 +1,13 @@
 //! Hashing of keys: hash functions, their keys or seeds, and the width of the hashes.
 //!
 //! Keys are byte strings. A filter sees only the hash of a key. If two keys have equal hashes, no
-//! filter can tell them apart, and the second one is a false positive. With `n` keys in the set and
-//! 64-bit hashes, about `n·2⁻⁶⁴` of all other keys are such false positives. Filters with a rate
-//! near `n·2⁻⁶⁴` need 128-bit hashes ([`KeyHash`] for [`u128`]).
+//! filter can distinguish them, and the second key is a false positive. With `n` keys in the set
+//! and 64-bit hashes, about `n·2⁻⁶⁴` of all other keys are such false positives. Filters with a
+//! rate near `n·2⁻⁶⁴` need 128-bit hashes ([`KeyHash`] for [`u128`]).
 //!
 //! An attacker who chooses keys and knows the hash function can choose keys that collide. Use
 //! [`KeyHasher::random`] for filters that change while untrusted parties choose keys. Use the fast
-//! hash functions only for keys that nobody searches for collisions. The seeds of XXH3 and murmur3
+//! hash functions only if no attacker searches for keys that collide. The seeds of XXH3 and murmur3
 //! do not protect: there are keys that collide under every seed.
 
 use alloc::vec::Vec;
@@ -118,7 +118,7 @@ impl KeyHasher {
         self.is_secret
     }
 
-    /// Returns the same hasher, but allows its key to be encoded with the filter. Whoever reads the
+    /// Returns the same hasher, but allows its key to be encoded with the filter. A reader of the
     /// encoded filter can then search for keys that collide.
     #[must_use]
     pub const fn with_key_exposed(mut self) -> Self {

@@ -4,7 +4,7 @@
 //! - Keys are byte strings, and a [`KeyHasher`] hashes them. Use a
 //!   [`random`](KeyHasher#method.random) key if the set changes and untrusted parties choose keys.
 //!   Use an explicit seed if the filter's bytes leave the process, and a fast unkeyed hash for sets
-//!   that nobody attacks. Filters can be merged only if their hashers are equal, and a program that
+//!   without attackers. Filters can be merged only if their hashers are equal, and a program that
 //!   reads a filter needs the same hasher.
 //! - The traits [`Filter`], [`Insert`], [`Remove`], [`Merge`] and [`Fold`] contain the common
 //!   operations. One hash can be used to query many filters

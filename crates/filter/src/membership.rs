@@ -113,7 +113,7 @@ pub struct Stats {
     pub expected_fpr: f64,
 }
 
-/// A filter that keys can be inserted into.
+/// A filter into which keys can be inserted.
 pub trait Insert: Filter {
     /// Inserts the key with this hash. Returns `true` if the key was certainly not in the set
     /// before.
@@ -149,14 +149,14 @@ pub trait Insert: Filter {
     fn clear(&mut self);
 }
 
-/// A filter that keys can be removed from.
+/// A filter from which keys can be removed.
 ///
 /// **Remove only keys that are in the filter**: keys that were inserted more often than they were
 /// removed. Removing another key removes keys of the set with it, and the filter then answers
 /// "certainly not in the set" for keys that are in the set. A filter can't detect such a removal by
 /// itself, because it does not store the keys. So the caller has to know from elsewhere, such as from
-/// its own table of the keys, that the key is in the filter. That [`contains`](Filter::contains)
-/// returned `true` is not sufficient.
+/// its own table of the keys, that the key is in the filter. It is not sufficient that
+/// [`contains`](Filter::contains) returned `true`.
 pub trait Remove: Insert {
     /// Removes the key with this hash, which the caller knows to be in the filter. If the key was
     /// never inserted, other keys may be lost: see [`Remove`].
@@ -228,7 +228,7 @@ pub trait Fold: Filter + Sized {
 pub struct Full {
     /// Number of keys in the filter.
     pub len: u64,
-    /// Number of keys that the filter has room for.
+    /// Number of keys for which the filter has room.
     pub capacity: u64,
     /// Number of keys at the start of a batch that were inserted before the filter was full. Zero
     /// for a single insertion.

@@ -19,7 +19,8 @@ const AHEAD: u64 = 2;
 /// Greatest number of cells, and of keys in a generation.
 const MAX_PLACES: u64 = 1 << 54;
 
-/// A filter that certainly remembers the last `n` insertions, and forgets older ones by itself.
+/// A filter that certainly remembers the last `n` insertions, and forgets older insertions by
+/// itself.
 ///
 /// Each key has several cells of two bits. A cell stores the number of the generation that set it
 /// last, from 1 to 3, or 0 if it is empty. A generation ends after `n/2` insertions. Then the
@@ -30,8 +31,8 @@ const MAX_PLACES: u64 = 1 << 54;
 /// **The contract.** The keys of the last `n` insertions are certainly found: a key is not
 /// forgotten before `n` more insertions. After `1.5·n` more insertions the key is forgotten, and
 /// found only by chance, at the filter's false-positive rate. Inserting a key that is already in
-/// the newest generation is not counted as an insertion, so nobody can displace other keys by
-/// repeating one key. The filter counts insertions, not distinct keys: a key that is inserted in
+/// the newest generation is not counted as an insertion, so an attacker cannot displace other keys
+/// by repeating one key. The filter counts insertions, not distinct keys: a key that is inserted in
 /// several generations is counted in each of them.
 ///
 /// **When to use it.** For endless sequences of keys, of which only the recent part matters: to

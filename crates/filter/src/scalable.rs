@@ -1,5 +1,5 @@
 //! Scalable Bloom filter: stages of partitioned filters, each with twice the capacity of the
-//! preceding one.
+//! preceding stage.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -109,8 +109,8 @@ impl ScalableBloomFilter {
     /// Greatest number of stages. The last stage has 2²³ times the capacity of the first stage.
     pub const MAX_STAGES: u32 = 24;
 
-    /// Creates a filter whose first stage has a capacity of `capacity` keys, and whose rate is at
-    /// most `fpr` however much it grows.
+    /// Creates a filter whose first stage has a capacity of `capacity` keys, and whose rate stays
+    /// at most `fpr`, however much the filter grows.
     ///
     /// # Errors
     /// Returns an error if `fpr` is not between 0 and 1, if no filter can have this size and rate,
@@ -134,7 +134,7 @@ impl ScalableBloomFilter {
         self
     }
 
-    /// Returns the rate that the filter was created for.
+    /// Returns the rate for which the filter was created.
     pub const fn fpr(&self) -> f64 {
         self.fpr
     }
@@ -167,8 +167,8 @@ impl ScalableBloomFilter {
         Ok(Stage { words, size, first_draw: first_draw(index), capacity, len: 0 })
     }
 
-    /// Returns the stage that the next key is inserted into, and adds a stage if the last one has
-    /// reached its capacity.
+    /// Returns the stage into which the next key is inserted, and adds a stage if the last stage
+    /// has reached its capacity.
     fn open_stage(&mut self) -> Result<&mut Stage, Full> {
         let capacities = self.capacity();
         let full = Full::new(self.len(), capacities);

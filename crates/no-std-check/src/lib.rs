@@ -1,5 +1,5 @@
-//! Functions that a node and a wallet may call without a standard library. The test is that this
-//! crate compiles.
+//! Functions that a node and a wallet may call without a standard library. The only test of this
+//! crate is that it compiles.
 //!
 //! The crate is built on its own (`cargo build -p no-std-check`), so that no other crate enables
 //! `std`.

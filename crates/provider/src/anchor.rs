@@ -7,8 +7,8 @@ use chainsieve::alloy_primitives::B256;
 
 use crate::nodes::Node;
 
-/// A source of trusted block hashes. All ancestors of a trusted block are authentic too, whoever
-/// sent their headers.
+/// A source of trusted block hashes. All ancestors of a trusted block are authentic too, whatever
+/// the source of their headers.
 ///
 /// A single hash is an anchor, and so is a list of hashes. An implementation that follows the chain
 /// by itself, such as a light client, returns a newer block each time. A follower calls
@@ -26,26 +26,26 @@ pub trait AnchorSource: fmt::Debug + Send + Sync {
     fn blocks(&self) -> Result<Vec<B256>, String>;
 
     /// Returns the interval after which [`blocks`](Self::blocks) may return a newer block; `None`
-    /// (the default) if it never will.
+    /// (the default) if `blocks` never returns a newer block.
     ///
-    /// While a follower runs, a thread of its own waits for this interval, calls `blocks`, and
-    /// starts over. So a slow call delays no update. Intervals below 100 ms count as 100 ms. An
-    /// error of `blocks` is reported as a [`Note`](crate::Note), and the next call follows after the
-    /// interval. A call in progress is not awaited when the follower stops: the thread ends when
-    /// the call returns, so a call should have a timeout.
+    /// While a follower runs, a thread of its own waits for this interval, calls `blocks`, and waits
+    /// again. So a slow call delays no update. Intervals below 100 ms count as 100 ms. An error of
+    /// `blocks` is reported as a [`Note`](crate::Note), and the next call follows after the
+    /// interval. A call in progress is not awaited when the follower stops: the thread ends when the
+    /// call returns, so a call should have a timeout.
     fn refresh(&self) -> Option<Duration> {
         None
     }
 
     /// Returns the hash of the newest block that is trusted although it is not final; `None` (the
-    /// default) if that is one of [`blocks`](Self::blocks). No request is sent.
+    /// default) if the newest trusted block is one of [`blocks`](Self::blocks). No request is sent.
     fn head(&self) -> Option<B256> {
         None
     }
 
     /// Returns the hash of an earlier block by its number, proven without the headers in between;
-    /// `None` (the default) if the source has no such proofs. `nodes` are asked for parts of the proof,
-    /// and nobody trusts them.
+    /// `None` (the default) if the source has no such proofs. `nodes` are asked for parts of the proof.
+    /// They are not trusted.
     ///
     /// # Errors
     /// Returns the reason if no proof leads to the block.
@@ -55,7 +55,7 @@ pub trait AnchorSource: fmt::Debug + Send + Sync {
     }
 }
 
-/// What vouches for the [tip](crate::Tip) of a result.
+/// The evidence for the [tip](crate::Tip) of a result.
 ///
 /// ```
 /// use chainsieve_provider::{ProvenLogs, Trust};

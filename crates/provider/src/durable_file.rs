@@ -103,7 +103,7 @@ impl DurableFile {
     /// Replaces the contents. The new contents are durable when this method returns.
     ///
     /// The new contents are written to another file and synced. The new file then replaces the old
-    /// one. So a crash leaves the old or the new contents, never a part of them.
+    /// file. So a crash leaves the old or the new contents, never a part of them.
     pub(crate) fn write(&self, text: &str) -> Result<(), FileError> {
         self.replace(text).map_err(|error| FileError::io(&self.path, &error))
     }

@@ -34,7 +34,8 @@ pub struct EventDecoder {
     by_topic: BTreeMap<B256, Vec<Event>>,
 }
 
-/// Reason why a text cannot be read as events, or a log not as one of them.
+/// Reason why a text cannot be read as events, or why a log cannot be decoded as one of these
+/// events.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum EventDecoderError {
@@ -134,8 +135,9 @@ impl EventDecoder {
         if self.len() == before { Err(EventDecoderError::Empty) } else { Ok(self) }
     }
 
-    /// Adds an event by its declaration, such as `event Named(address indexed who, string name)`. It is
-    /// read as by [`event_topic`]. Without `indexed`, all arguments are read from the data of a log.
+    /// Adds an event by its declaration, such as `event Named(address indexed who, string name)`. The
+    /// declaration is read by the rules of [`event_topic`]. Without `indexed`, all arguments are read
+    /// from the data of a log.
     ///
     /// # Errors
     /// Returns an [`EventDecoderError`] if the text is too long or invalid, if the event is anonymous, or

@@ -1,5 +1,5 @@
-//! Notes, the progress and the events of an operation for a log: results do not depend on them. And warnings,
-//! which are part of a result.
+//! Notes: the progress and the events of an operation, for a log. Results do not depend on notes. Also
+//! warnings, which are part of a result.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -57,12 +57,13 @@ pub enum Note {
         /// Estimated size of the receipts in bytes.
         bytes: u64,
     },
-    /// The node or server could not provide the data, for this reason, and another one is asked.
+    /// The node or server could not provide the data, for this reason, and another node or server
+    /// is asked.
     NoChain(String),
-    /// The server sent an object that is proven invalid, for this reason. It is not used.
+    /// The server sent an object that is proven invalid, for this reason. The object is not used.
     Refused(String),
     /// The anchor source of a follower failed for this reason, and is asked again after its
-    /// interval. The node of this note is the first one; the source need not have asked it.
+    /// interval. The note names the first node, although the source may not have asked this node.
     NoNewerAnchor(String),
     /// A note of a follower.
     Follow(follow::FollowNote),
@@ -162,7 +163,7 @@ impl fmt::Display for Note {
 pub enum Warning {
     /// The range ends at the finalised block, before the block that the query names.
     EndsAtFinalized {
-        /// The tag that the query ends with.
+        /// The tag of the query's last block.
         tag: BlockTag,
         /// Number of the block that the tag names.
         last: u64,
@@ -223,7 +224,7 @@ pub enum Warning {
         count: u64,
     },
     /// The transaction hashes of the logs in some blocks are not proven, because no node returned
-    /// the right transactions. The logs are proven all the same.
+    /// the right transactions. The logs themselves are proven.
     UnprovenHashes {
         /// Number of these blocks.
         blocks: u64,

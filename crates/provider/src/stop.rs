@@ -26,8 +26,8 @@ pub struct Stop {
 /// Wakes waiting threads. A handle and all its descendants share one bell.
 #[derive(Debug, Default)]
 struct Bell {
-    /// This lock is held while waiting threads are notified, so that a thread which is about to
-    /// wait misses no notification.
+    /// This lock is held while waiting threads are notified, so that a thread that is about to wait
+    /// misses no notification.
     gate: Mutex<()>,
     rung: Condvar,
 }
@@ -119,7 +119,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<T: Send + 'static> Pending<T> {
-    /// Runs `work`, which `stop` ends, in a thread of its own.
+    /// Runs `work` in a thread of its own. Setting `stop` ends the work.
     pub(crate) fn spawn(stop: Stop, work: impl FnOnce() -> T + Send + 'static) -> Self {
         let shared = Arc::new(Mutex::new(State { result: None, task: None }));
         let of_thread = Arc::clone(&shared);

@@ -25,7 +25,8 @@ pub struct OutputArgs {
     pub verbose: bool,
 }
 
-/// A possible value of an option: its word on the command line, its meaning, and its help text.
+/// A possible value of an option: its word on the command line, the value itself, and its help
+/// text.
 pub type Choice<T> = (&'static str, T, &'static str);
 
 /// Returns a parser that accepts exactly the words of `choices`.

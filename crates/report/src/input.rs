@@ -170,7 +170,7 @@ fn all_hex(text: &str) -> anyhow::Result<()> {
 /// Decodes hex, with readable errors.
 ///
 /// # Errors
-/// Returns the position of the first character that is no digit of hex.
+/// Returns the position of the first character that is not a hex digit.
 pub fn decode_hex(text: &str) -> anyhow::Result<Vec<u8>> {
     all_hex(text)?;
     hex::decode(text).map_err(|error| anyhow::anyhow!("not hex: {}", reason(error)))
@@ -231,7 +231,8 @@ pub fn write_hex(path: &Path, bytes: &[u8], force: bool) -> anyhow::Result<()> {
     write(path, format!("{}\n", hex::encode(bytes)).as_bytes(), force)
 }
 
-/// Writes a file that is never visible half written: an interrupted command leaves the old contents.
+/// Writes a file so that no incomplete contents are ever visible: an interrupted command leaves the
+/// old contents.
 ///
 /// # Errors
 /// Returns an error if the file cannot be written.
@@ -259,7 +260,7 @@ fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::rename(&beside.0, path)
 }
 
-/// A temporary file; dropping this deletes it, unless it was renamed.
+/// A temporary file. Dropping this value deletes the file, unless the file was renamed.
 struct Unfinished(PathBuf);
 
 impl Drop for Unfinished {

@@ -4,8 +4,8 @@
 //! for programs, and an exit code. [`run`] parses the command line, runs the command, prints the
 //! report, and maps errors to messages and exit codes.
 //!
-//! Text of strangers is escaped before it is printed. Errors show neither private keys nor URLs,
-//! because errors end up in logs.
+//! Text from untrusted sources is escaped before it is printed. Errors show neither private keys
+//! nor URLs, because errors end up in logs.
 
 pub mod args;
 pub mod blocks;

@@ -63,7 +63,7 @@ impl Report {
     /// Prints the report: the JSON if `json` is `true`, and the page otherwise.
     ///
     /// # Errors
-    /// Returns an error if standard output cannot be written. A closed pipe is no error.
+    /// Returns an error if standard output cannot be written. A closed pipe is not an error.
     pub fn print(self, json: bool) -> anyhow::Result<ExitCode> {
         let is_read = match self.write_stdout(json) {
             Ok(()) => true,
@@ -77,8 +77,8 @@ impl Report {
         Ok(self.exit.into())
     }
 
-    /// Writes the warnings, and also the page if standard output has a payload. If nobody reads the
-    /// result, no warnings are written.
+    /// Writes the warnings, and also the page if standard output has a payload. If the reader has
+    /// closed the pipe, no warnings are written.
     fn write_stderr(&self, is_read: bool) {
         let mut stderr = io::stderr().lock();
         let colours = colours(&stderr);
@@ -161,12 +161,12 @@ impl Lines {
     /// Prints lines, each with its line break.
     ///
     /// # Errors
-    /// Returns an error if the lines cannot be written. A closed pipe is no error.
+    /// Returns an error if the lines cannot be written. A closed pipe is not an error.
     pub fn print(&mut self, text: &str) -> io::Result<()> {
         if self.closed || text.is_empty() {
             return Ok(());
         }
-        // Whoever made a line has escaped its parts, so that this changes nothing.
+        // The creator of a line has escaped its parts, so that this changes nothing.
         let text = printable_lines(text);
         let to = &mut self.to;
         match above_status(|| to.write_all(text.as_bytes()).and_then(|()| to.flush())) {

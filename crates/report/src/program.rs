@@ -56,7 +56,8 @@ fn usage(text: &'static str) -> ExitCode {
     Exit::Usage.into()
 }
 
-/// Returns the error about the same arguments, each of them escaped: the parser's errors repeat them.
+/// Returns the error about the same arguments, but with each argument escaped, because the parser's
+/// errors repeat the arguments.
 fn of_printable_arguments<C: Parser>(error: clap::Error) -> clap::Error {
     let given = || env::args_os().map(|arg| arg.to_string_lossy().into_owned());
     let args: Vec<_> = given().map(|arg| printable(&arg).into_owned()).collect();
@@ -69,11 +70,11 @@ fn of_printable_arguments<C: Parser>(error: clap::Error) -> clap::Error {
 /// The functions that the first signal calls.
 type Stops = Vec<Box<dyn Fn() + Send>>;
 
-/// What the first signal calls, and whether it has come.
+/// The functions that the first signal calls, and `true` once a signal has come.
 static STOPS: Mutex<(Stops, bool)> = Mutex::new((Vec::new(), false));
 
 /// Calls `stop` at Ctrl-C, SIGTERM or SIGHUP, or at once if such a signal has already come. A second
-/// signal ends the process at once, for a command that does not react to the first one.
+/// signal ends the process at once, for a command that does not react to the first signal.
 ///
 /// # Errors
 /// Returns an error if the system does not deliver signals.

@@ -3,17 +3,18 @@
 use chainsieve::bitcoin::address::NetworkUnchecked;
 use chainsieve::bitcoin::{Address, base58};
 
-/// Message in place of one that would show a private key; it also says what to give instead.
+/// Message that replaces a message with a private key. It also says what to give instead of a
+/// private key.
 pub const NOT_SHOWN: &str = "a private key, not shown: watching needs no private key: \
                                     give an address, a public key or a descriptor with xpub keys";
 
-/// Message in place of an error about the command line that would show a URL.
+/// Message that replaces an error about the command line with a URL.
 pub(crate) const URL_NOT_SHOWN: &str = "a URL in the wrong place, or an invalid value beside a URL \
                                         (not shown, because a URL may be secret): see --help for \
                                         the options that accept a URL";
 
 /// Returns `true` if `text` contains what looks like a private key: WIF, BIP38 or an extended key,
-/// even with a typing error or two.
+/// even with one or two typing errors.
 pub fn holds_private_key(text: &str) -> bool {
     words(text).any(|word| is_single(word) || (is_extended(word) && !is_public(word)))
 }

@@ -9,7 +9,7 @@ use chainsieve::eth::files::Input;
 
 use crate::input::{decode_hex, shorten};
 
-/// A stream that knows its name and how far it was read.
+/// A stream with its name and the number of bytes that were read.
 #[derive(Debug)]
 pub struct Source {
     name: String,

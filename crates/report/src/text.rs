@@ -1,4 +1,4 @@
-//! Texts and numbers for people, and the escaping of text of strangers.
+//! Texts and numbers for people, and the escaping of text from untrusted sources.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _};
@@ -8,8 +8,9 @@ use std::time::Duration;
 use indicatif::HumanCount;
 
 /// Escapes every character that a terminal does not show as itself: control characters, line breaks,
-/// marks of writing direction. The text stays in its line, whatever a file, a name or a server put
-/// into it. Quotes and backslashes stay, because text that was quoted before has them.
+/// marks of writing direction. The text then stays on one line, even if it comes from a file, a name
+/// or a server. Quotes and backslashes are not escaped, because text that was quoted before contains
+/// them.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
         return Cow::Borrowed(text);
@@ -144,13 +145,13 @@ pub fn span(first: u64, last: u64, blocks: u64) -> String {
     format!("{}, {} to {}", grouped(blocks), grouped(first), grouped(last))
 }
 
-/// Returns a number to compute with; for people, so it need not be exact.
+/// Converts a number for a computation. The result is only shown to people, so it may be inexact.
 #[expect(clippy::cast_precision_loss, reason = "a count for people")]
 pub fn float(count: u64) -> f64 {
     count as f64
 }
 
-/// Escapes each line, but for its line break: LF, or CR LF in CSV.
+/// Escapes each line except its line break: LF, or CR LF in CSV.
 pub(crate) fn printable_lines(text: &str) -> Cow<'_, str> {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n')) {
         return Cow::Borrowed(text);

@@ -54,7 +54,7 @@ pub(super) struct Claims {
     differing: BTreeMap<(u32, PeerId), FilterHash>,
     /// Filter hashes that blocks have refuted.
     pub(super) refuted: BTreeSet<(u32, FilterHash)>,
-    /// All intervals before this one are finished.
+    /// All intervals before this interval are finished.
     frontier: u32,
 }
 
@@ -72,7 +72,7 @@ impl Claims {
         }
     }
 
-    /// Iterates over the known intervals and their numbers, up to the last one with claims.
+    /// Iterates over the known intervals and their numbers, up to the last interval with claims.
     pub(super) fn intervals(&self) -> impl Iterator<Item = (u32, &Interval)> {
         (self.first_interval..).zip(&self.intervals)
     }
@@ -137,7 +137,7 @@ impl Claims {
         (last >= self.first.max(1)).then_some(last)
     }
 
-    /// Returns the height after the highest one with a claim.
+    /// Returns the height after the highest height with a claim.
     pub(super) fn end(&self) -> u32 {
         let number = self.end_interval().saturating_sub(1).max(self.first_interval);
         let known = self.interval(number).map_or(0, |known| known.heights.len());
@@ -147,7 +147,7 @@ impl Claims {
     /// Returns a lower bound of the number of distinct peers that vouch for the accepted hash of a
     /// height. A peer of this run may also be one of the earlier peers that are only counted, for
     /// example after a restart, and a peer that has left may have connected again. So such peers are
-    /// not added to the connected ones.
+    /// not added to the connected peers.
     pub(super) fn num_vouchers(&self, height: u32) -> u32 {
         let Some(interval) = self.interval(interval_of(height)) else { return 0 };
         let differs = |peer| self.differing.contains_key(&(height, peer));
@@ -172,8 +172,8 @@ impl Claims {
         Anonymous { peers: interval.num_peers(heights, differs), heights }
     }
 
-    /// Returns the grade of a "no" that the filter with the accepted hash gives; `None` if nobody
-    /// vouches for this hash.
+    /// Returns the grade of a "no" that the filter with the accepted hash gives; `None` if no peer
+    /// and no trusted header vouches for this hash.
     pub(super) fn grade(&self, height: u32) -> Option<Grade> {
         let at = self.at(height)?;
         match self.num_vouchers(height) {
@@ -287,7 +287,7 @@ impl Claims {
     }
 
     /// Records that a peer vouches for a complete interval, if the known hashes lead from the first
-    /// filter header of `ends` to the second one. Returns `true` if the known hashes lead there.
+    /// filter header of `ends` to the second. Returns `true` in this case.
     pub(super) fn vouch_if_agrees(
         &mut self,
         peer: PeerId,
@@ -392,7 +392,7 @@ impl Claims {
     /// Settles a height whose block was scanned. The block has refuted the hashes `refuted`.
     /// `valid` is the hash of its filter, if the audit has found it; the peer that claimed it may
     /// have left. Returns ranges of other heights whose answers were given by filters and are
-    /// withdrawn: a trusted header that commits to another hash than the true one is false.
+    /// withdrawn: a trusted header that commits to another hash than the true hash is false.
     pub(super) fn settle(
         &mut self,
         height: u32,
@@ -431,7 +431,7 @@ impl Claims {
     }
 
     /// Changes an interval. Returns ranges of its heights whose answers were given by filters, and
-    /// for which nobody vouches since the change.
+    /// for which no peer vouches since the change.
     fn change(
         &mut self,
         number: u32,
@@ -509,7 +509,7 @@ impl Claims {
     }
 
     /// Extends the wanted heights down to `first`. Returns ranges of heights whose answers by
-    /// filters are withdrawn, because nobody vouches for them now.
+    /// filters are withdrawn, because no peer vouches for them now.
     pub(super) fn extend(&mut self, first: u32) -> Vec<RangeInclusive<u32>> {
         let before = self.first_interval;
         self.first = first.min(self.first);
@@ -584,7 +584,7 @@ impl Claims {
         reopened
     }
 
-    /// Accepts another claim for each disputed height whose accepted hash nobody vouches for any
+    /// Accepts another claim for each disputed height if no peer vouches for the accepted hash any
     /// longer. Returns the heights whose answers were given by a filter and are withdrawn.
     fn promote(&mut self) -> Vec<RangeInclusive<u32>> {
         let keys: Vec<_> = self.differing.keys().copied().collect();
@@ -613,7 +613,7 @@ impl Claims {
         reopened
     }
 
-    /// Removes the claims of a departed peer for which it has sent no filter, so that no peer can
+    /// Removes the claims of a departed peer for which it has sent no filter, so that a peer cannot
     /// make claims, leave, and still be counted.
     ///
     /// In each interval, the peer still vouches for the heights below the first unanswered height

@@ -42,7 +42,7 @@ pub(super) struct Height {
     /// height. Causes: the block did not decide between the claimed hashes, all claimed hashes were
     /// refuted, the only hash left is suspicious, or too many peers disputed the height.
     pub(super) ambiguous: bool,
-    /// `true` if the filter equals the one built from the block.
+    /// `true` if the filter equals the filter built from the block.
     pub(super) audited: bool,
     /// `true` if the block was handed to the caller, even if a filter has answered the height since.
     pub(super) scanned: bool,
@@ -75,8 +75,8 @@ pub(super) struct Interval {
     pub(super) heights: Vec<Height>,
     pub(super) vouchers: Vec<Voucher>,
     pub(super) earlier: Anonymous,
-    /// The largest number of vouchers that were connected at the same time, before one of them
-    /// left, and the number of heights that all of them vouched for.
+    /// The largest number of vouchers that were connected at the same time before one of them left,
+    /// and the number of heights for which all of them vouched.
     together: Anonymous,
     /// The filter headers before the interval and at its end, as claimed by a peer that vouches for
     /// all heights of the interval.
@@ -137,10 +137,10 @@ impl Interval {
         self.committed
     }
 
-    /// Returns the number of heights, from the first one on, whose accepted hash at least one peer or
-    /// a trusted header vouches for.
+    /// Returns the number of heights, from the first height on, for whose accepted hash at least one
+    /// peer or a trusted header vouches.
     pub(super) fn vouched(&self) -> usize {
-        // Whoever leaves or claims another hash, the trusted header stays.
+        // The trusted header stays, even if peers leave or claim another hash.
         if self.committed {
             return self.heights.len();
         }
@@ -159,7 +159,7 @@ impl Interval {
         let vouched = self.vouched();
         let is_open = |(place, at): (usize, &Height)| match at.answer {
             HeightAnswer::None => true,
-            // An answer by a filter is valid only while somebody vouches for the height, or if the
+            // An answer by a filter is valid only while a peer vouches for the height, or if the
             // filter is known to be true.
             HeightAnswer::Filter => place >= vouched && !at.audited,
             HeightAnswer::Block | HeightAnswer::Unwanted => false,
@@ -219,7 +219,7 @@ impl Interval {
         });
     }
 
-    /// Replaces the accepted hash of a height. No trusted header commits to the new one.
+    /// Replaces the accepted hash of a height. No trusted header commits to the new hash.
     pub(super) fn set_hash(&mut self, place: usize, hash: FilterHash) {
         let Some(at) = self.heights.get_mut(place).filter(|at| at.hash != hash) else { return };
         at.hash = hash;
@@ -252,7 +252,7 @@ impl Interval {
         }
     }
 
-    /// Records that the filter with this hash equals the one built from the block.
+    /// Records that the filter with this hash equals the filter built from the block.
     pub(super) fn audit(&mut self, place: usize, hash: FilterHash) {
         self.set_hash(place, hash);
         if let Some(at) = self.heights.get_mut(place) {
@@ -381,8 +381,8 @@ impl Interval {
         }
     }
 
-    /// Returns the indices below `before` that were answered by a filter that nobody vouches for,
-    /// and that is not known to be true.
+    /// Returns the indices below `before` that were answered by a filter for which no peer vouches,
+    /// and which is not known to be true.
     pub(super) fn unvouched(&self, before: usize) -> impl Iterator<Item = usize> + '_ {
         let heights = self.heights.iter().enumerate().take(before).skip(self.vouched());
         let heights = heights.filter(|(_, at)| at.answer == HeightAnswer::Filter && !at.audited);

@@ -14,7 +14,7 @@
 //!
 //! # Terms
 //! - A peer **claims** a filter hash for a height in `cfheaders`, and **vouches for** a height if
-//!   its claim is the accepted one.
+//!   its claim is the accepted claim.
 //! - A height is **answered** once its filter or its block was handed to the caller. The answer by
 //!   a filter is valid while some peer vouches for the height, or a trusted filter header or an
 //!   audit confirms it. Otherwise the answer is withdrawn: the height is **reopened**.
@@ -54,9 +54,9 @@
 //! permanently, however many peers lie: wherever a liar contradicts the honest peer, the block
 //! decides.
 //!
-//! A filter is audited with nothing but its block. The filter is [`Grade::Audited`] if the block
-//! reveals all scripts that the block spends, for example because the block spends only its own
-//! outputs. A caller that has previous transactions can prove a filter false with
+//! An audit of a filter uses only the block of the filter. The filter is [`Grade::Audited`] if the
+//! block reveals all scripts that the block spends, for example because the block spends only its
+//! own outputs. A caller that has previous transactions can prove a filter false with
 //! [`Event::Refuted`]. There is no event to confirm a filter.
 //!
 //! # What a liar costs
@@ -151,7 +151,7 @@ pub struct Config {
     /// The value 0 turns spot audits off. The seed determines which blocks are audited.
     pub spot_audits: u32,
     /// The last height wanted; `None` for all heights, including future ones. No height above the
-    /// last one is requested or answered.
+    /// last height is requested or answered.
     pub last: Option<u32>,
     /// Seed for the choice of spot audits. The seed must be unknown to peers.
     pub seed: [u8; 16],
@@ -213,10 +213,11 @@ pub struct Limits {
     /// Time that an answer may take before other peers are asked; 30 s by default.
     ///
     /// If an answer has several filters or blocks, each of them may take one timeout after the
-    /// previous one. All filters of an answer together may take one timeout, plus one for each 100
-    /// filters. If blocks were requested before an answer, the answer may take one more timeout for
-    /// each 8 of these blocks or for each 1 MB, whichever gives more time. A silent peer is
-    /// disconnected after four timeouts, or after one if it owes a filter in a dispute.
+    /// previous filter or block. All filters of an answer together may take one timeout, plus one
+    /// for each 100 filters. If blocks were requested before an answer, the answer may take one
+    /// more timeout for each 8 of these blocks or for each 1 MB, whichever gives more time. A
+    /// silent peer is disconnected after four timeouts, or after one if it owes a filter in a
+    /// dispute.
     pub timeout: Duration,
 }
 
@@ -268,7 +269,7 @@ pub enum Event {
     /// The caller has matched a stored filter of this block, whose hash is given, with further
     /// scripts, and the filter does not match them. If the height was answered by its block, the
     /// filter is its answer from now on, so that the answer can be withdrawn. No effect if the hash
-    /// is not the accepted one, or if no filter of the block is evidence.
+    /// is not the accepted hash, or if no filter of the block is evidence.
     Unmatched(BlockAt, FilterHash),
     /// Proof that a filter is not the filter of its block, with transactions that the block alone
     /// does not contain.
@@ -342,7 +343,7 @@ pub struct VerifiedFilter {
     pub at: BlockAt,
     /// The filter. The encoding of the filter is not checked, so decoding may fail.
     pub filter: BlockFilter,
-    /// How certain it is that the block has nothing for a wallet if this filter does not match.
+    /// The certainty that the block has nothing for a wallet if this filter does not match.
     pub grade: Grade,
 }
 
@@ -365,7 +366,7 @@ names! {
     SpotAudit = "spot_audit",
 }
 
-/// Observations that are reported in [`Action::Report`].
+/// Observation that is reported in [`Action::Report`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Finding {
@@ -449,8 +450,8 @@ pub enum Reason {
         /// header before its hashes.
         sent: FilterHeader,
     },
-    /// The peer contradicted a filter header that the caller trusts, or the one that follows from
-    /// the genesis block.
+    /// The peer contradicted a filter header that the caller trusts, or the filter header that
+    /// follows from the genesis block.
     #[error("the peer claims filter header {claimed} at height {height}, {trusted} is trusted")]
     ContradictsCheckpoint {
         /// The height of the filter header.
@@ -506,7 +507,7 @@ pub struct FalseFilter {
     /// The hash of the false filter.
     #[cfg_attr(feature = "serde", serde(rename = "filter_hash"))]
     pub hash: FilterHash,
-    /// Proof that the filter is false. `None` if nothing can be shown to others: the sync knows the
+    /// Proof that the filter is false. `None` if there is no proof for others: the sync knows the
     /// block's true filter, or has refuted the hash before.
     pub proof: Option<InvalidFilter>,
 }

@@ -1,5 +1,6 @@
-//! The connected peers: what each has shown and claimed, its open requests and when their answers
-//! are overdue, and the messages and other actions that one event leads to.
+//! The connected peers: the blocks that each has shown, its claims, and its open requests with the
+//! times at which their answers are overdue. Also the messages and other actions that result from
+//! one event.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -59,7 +60,7 @@ pub(super) enum Verdict {
     /// violation is not a lie about filters, and the connection of an honest peer may also end in
     /// this way.
     Disconnect(Reason),
-    /// Disconnect the peer as a liar, and drop all claims that only this peer vouched for.
+    /// Disconnect the peer as a liar, and drop all claims for which only this peer vouched.
     Convict(Reason),
 }
 

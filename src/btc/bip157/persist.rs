@@ -29,7 +29,7 @@ const NAME: [u8; 4] = *b"CSFS";
 const VERSION: u8 = 2;
 /// Flag of a height's state: no filter is evidence about the height.
 const AMBIGUOUS: u8 = 4;
-/// Flag of a height's state: the filter equals the one built from the block.
+/// Flag of a height's state: the filter equals the filter built from the block.
 const AUDITED: u8 = 8;
 /// Flag of a height's state: the block was handed to the caller.
 const SCANNED: u8 = 16;
@@ -127,8 +127,8 @@ fn state(at: &Height, is_awaited: bool) -> u8 {
     answer | flags | flag(at.scanned, SCANNED)
 }
 
-/// Decodes the stored state for a network: the intervals before the first one whose last block has
-/// left the chain.
+/// Decodes the stored state for a network: the intervals before the first interval whose last block
+/// has left the chain.
 pub(super) fn decode(
     bytes: &[u8],
     network: Network,

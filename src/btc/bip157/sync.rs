@@ -152,8 +152,8 @@ impl FilterSync {
     /// Returns the height up to which every block, from the first wanted one on, has a valid
     /// answer; `None` if the first wanted block has no valid answer.
     ///
-    /// While peers dispute a height, the answer counts as valid, although it may be the false one:
-    /// [`is_disputed`](Self::is_disputed) tells so.
+    /// While peers dispute a height, the answer counts as valid, although it may be false:
+    /// [`is_disputed`](Self::is_disputed) then returns `true`.
     ///
     /// The block of a hit from [`Event::Matched`] may still be pending:
     /// [`settled_to`](Self::settled_to) stays below such a block.
@@ -189,8 +189,8 @@ impl FilterSync {
     /// Returns the lowest height whose filter [matched](Event::Matched) and whose block is still
     /// pending.
     ///
-    /// The height is included even if its answer was withdrawn since. Until the block arrives, a
-    /// block above may spend a coin that the pending block creates.
+    /// The height is returned even if its answer has been withdrawn since. Until the block arrives,
+    /// a higher block may spend a coin that the pending block creates.
     pub fn first_awaited(&self) -> Option<u32> {
         self.inspections.first_awaited()
     }
@@ -256,7 +256,7 @@ impl FilterSync {
     }
 
     /// Returns `true` if the block of a height was handed to the caller, in this run or an earlier
-    /// one, even if a filter has answered the height since.
+    /// run, even if a filter has answered the height since.
     pub fn was_scanned(&self, height: u32) -> bool {
         self.claims.at(height).is_some_and(|at| at.scanned)
     }
@@ -278,7 +278,7 @@ impl FilterSync {
     }
 
     /// Returns the accepted filter hash of a height. If peers claim several hashes, the accepted
-    /// hash is one that is not refuted. `None` if no peer has made a claim.
+    /// hash is a hash that is not refuted. `None` if no peer has made a claim.
     pub fn filter_hash(&self, height: u32) -> Option<FilterHash> {
         match height {
             0 => Some(self.genesis.filter_hash()),
@@ -315,8 +315,8 @@ impl FilterSync {
     ///
     /// Intervals whose blocks were reorganised away are dropped and answered again. Peers of the
     /// earlier run are only counted: the sync knows how many agreed, but not which peers they were.
-    /// If one of the claims of these peers is refuted, every answer that only these peers vouched
-    /// for is withdrawn.
+    /// If one of the claims of these peers is refuted, every answer for which only these peers
+    /// vouched is withdrawn.
     ///
     /// Answers of the earlier run may have become invalid: the caller must treat the heights in
     /// [`unanswered`](FilterSync::unanswered) as [reopened](Action::Reopened).

@@ -231,7 +231,7 @@ pub fn filter_header(hash: &FilterHash, previous: &FilterHeader) -> FilterHeader
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The block has no transactions, or the first one is not a coinbase.
+    /// The block has no transactions, or the first transaction is not a coinbase.
     #[error("the block does not begin with a coinbase transaction")]
     CoinbaseMissing,
     /// The bytes are not a valid block.
@@ -241,7 +241,7 @@ pub enum BuildError {
     #[error("the script of {0}, which the block spends, is missing")]
     PrevoutMissing(OutPoint),
     /// The number of scripts differs from the number of inputs.
-    #[error("{given} scripts of spent outputs, the block has {inputs} inputs")]
+    #[error("{given} scripts of spent outputs, but the block has {inputs} inputs")]
     PrevoutCount {
         /// The number of scripts given.
         given: usize,

@@ -116,7 +116,7 @@ impl<'a> BoundBlock<'a> {
         self.block_hash
     }
 
-    /// Returns the network whose rules the block was checked with.
+    /// Returns the network by whose rules the block was checked.
     pub fn network(&self) -> Network {
         self.network
     }

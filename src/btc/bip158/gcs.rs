@@ -22,8 +22,8 @@ pub enum Acceptance {
     /// Accepts only what an encoder produces: the one encoding of each set.
     #[default]
     Strict,
-    /// Accepts what Bitcoin Core accepts: also values beyond the range, and padding bits that are
-    /// not zero.
+    /// Accepts what Bitcoin Core accepts, including values beyond the range and padding bits that
+    /// are not zero.
     Core,
 }
 
@@ -134,12 +134,12 @@ impl<'a> GcsFilter<'a> {
         u64::from(self.num_elements) * u64::from(self.params.m())
     }
 
-    /// Returns the key that elements are hashed with.
+    /// Returns the key with which elements are hashed.
     pub fn key(&self) -> SipKey {
         self.key
     }
 
-    /// Returns the parameters that the set is encoded with.
+    /// Returns the parameters with which the set is encoded.
     pub fn params(&self) -> GcsParams {
         self.params
     }
@@ -389,7 +389,7 @@ pub enum GcsError {
     #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::count"))]
     CountTooLarge(u64),
     /// The count exceeds what the bytes can contain.
-    #[error("count {count}, the bytes contain at most {most}")]
+    #[error("count {count}, but the bytes contain at most {most}")]
     CountOverBytes {
         /// The number of elements that the filter claims.
         count: u32,

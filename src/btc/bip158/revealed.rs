@@ -6,8 +6,8 @@
 //! | witness only | a witness program of unknown version |
 //! | scriptSig only, or neither | any script |
 //!
-//! The first row follows from consensus (BIP141; Core's `VerifyScript`), for a valid transaction
-//! whose witness is the committed one. A witness is allowed in two cases only. If the script is a
+//! The first row follows from consensus (BIP141; Core's `VerifyScript`), for a valid transaction to
+//! whose witness the coinbase commits. A witness is allowed in two cases only. If the script is a
 //! witness program, the scriptSig must be empty. If the script pays to the hash of a witness
 //! program, the scriptSig must be exactly the push of that program.
 //!

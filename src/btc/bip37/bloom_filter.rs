@@ -59,8 +59,8 @@ impl UpdateMode {
 /// A Bloom filter that a wallet loads on a node (BIP37), bit for bit equal to Bitcoin Core's.
 ///
 /// If [`contains`](Self::contains) returns `false`, the element was never inserted; `true` means
-/// "may contain". As in Core, three kinds of filter match everything: a filter without data, one
-/// with 0 hash functions, and one with every bit set.
+/// "may contain". As in Core, three kinds of filter match everything: a filter without data, a
+/// filter with 0 hash functions, and a filter with every bit set.
 ///
 /// # Examples
 /// ```
@@ -200,7 +200,7 @@ impl BloomFilter {
     /// Returns `true` if the filter may contain `element`; `false` is certain.
     ///
     /// # Cost
-    /// Computes hash functions up to the first one whose bit is clear.
+    /// Computes hash functions up to the first function whose bit is clear.
     #[inline]
     pub fn contains(&self, element: &[u8]) -> bool {
         self.first_clear(element).is_none()
@@ -225,7 +225,7 @@ impl BloomFilter {
         FilterView { padded: &self.bits.padded, params: self.params() }
     }
 
-    /// Returns the set of CPU instructions that this filter is probed with.
+    /// Returns the set of CPU instructions with which this filter is probed.
     pub fn backend(&self) -> Backend {
         self.backend
     }

@@ -136,7 +136,7 @@ impl MerkleBlock {
     /// which Core ignores.
     ///
     /// # Errors
-    /// Returns the errors of [`decode`](Self::decode), but trailing bytes are no error.
+    /// Returns the errors of [`decode`](Self::decode), except the error for trailing bytes.
     pub fn decode_prefix(mut payload: &[u8]) -> Result<(Self, &[u8]), PayloadError> {
         let header = deserialize(&take::<{ Header::SIZE }>(&mut payload)?)
             .expect("80 bytes of any value are a header");
@@ -331,7 +331,7 @@ impl MerkleBlock {
         let mut reader =
             Reader { block: self, bits_used: 0, hashes_used: 0, matches: Vec::new(), visit };
         let root = reader.descend(height, 0)?;
-        // As in Core, only whole unused bytes are an error: the bits after the last used one are
+        // As in Core, only whole unused bytes are an error: the bits after the last used bit are
         // padding.
         if reader.bits_used.div_ceil(8) != self.flags.len() {
             return Err(MerkleBlockError::UnusedBits { used: reader.bits_used, bits });
@@ -510,13 +510,13 @@ pub enum MerkleBlockError {
     /// The path leads to a merkle root that differs from the root in the answer's header.
     #[error("the path's root is {path}, but the header's root is {header}")]
     OtherRoot {
-        /// The root that the path leads to.
+        /// The root to which the path leads.
         path: TxMerkleNode,
         /// The root in the answer's header.
         header: TxMerkleNode,
     },
-    /// The answer contains a transaction with the position or the txid of the claimed one. The value
-    /// is the position.
+    /// The answer contains a transaction with the position or the txid of the claimed transaction.
+    /// The value is the position.
     #[error("the answer contains transaction {0}")]
     NotOmitted(u32),
     /// The transaction does not match the filter as loaded, or does not match in every

@@ -75,7 +75,7 @@ pub struct Proof {
     /// contains the null outpoint, every coinbase matches. To present an inner node as a coinbase
     /// transaction, an attacker would have to find a hash with more than 200 given bits.
     pub coinbase: Option<Txid>,
-    /// The policy that the merkle block was verified with.
+    /// The policy with which the merkle block was verified.
     pub policy: Policy,
     /// The header's position in the caller's chain, if the caller has given it.
     pub link: HeaderLink,

@@ -1,10 +1,10 @@
 //! Block downloads requested by the caller. A block is requested from one peer after another until
 //! a peer delivers the block. The transactions of a block are checked against its header.
 //!
-//! The blocks are spread over the peers, and each peer has as many in flight as [`Pace`] allows,
-//! with those that the filter sync requested. Further blocks wait in the order of the calls. If a
-//! block is overdue, another peer is asked for it too. A peer is disconnected only if it has sent
-//! nothing for several timeouts.
+//! The blocks are requested from different peers. Each peer has as many blocks in flight as
+//! [`Pace`] allows, including those that the filter sync requested. Further blocks wait in the
+//! order of the calls. If a block is overdue, another peer is asked for it too. A peer is
+//! disconnected only if it has sent nothing for several timeouts.
 
 use core::time::Duration;
 use std::boxed::Box;
@@ -58,7 +58,7 @@ struct Open {
 /// The pending block downloads.
 #[derive(Debug)]
 pub(super) struct BlocksAsked {
-    /// In the order in which the caller asked.
+    /// The downloads, in the order in which the caller asked.
     open: Vec<Open>,
     /// The requests that each peer has not answered yet.
     requests: BTreeMap<PeerId, BlockRequests>,
@@ -168,7 +168,7 @@ impl BlocksAsked {
     }
 }
 
-/// What is to be done for a block.
+/// The next step of a download.
 #[derive(Debug)]
 enum Next {
     Wait,
@@ -176,7 +176,7 @@ enum Next {
     GiveUp(BlockError),
 }
 
-/// Decides what is to be done for a block, and records the request if a peer is to be asked.
+/// Decides the next step of a download, and records the request if a peer is to be asked.
 fn step(
     open: &mut Open,
     requests: &mut BTreeMap<PeerId, BlockRequests>,

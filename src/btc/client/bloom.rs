@@ -2,13 +2,12 @@
 //! peer fails, another peer takes over.
 //!
 //! [`Session`] decides which requests are pending and which answers are valid. The follower only
-//! decides which peer serves, and records across all connections which blocks are answered, and for
-//! which scripts and coins ([`Searched`]).
+//! decides which peer serves. It records, across all connections, the answered blocks, and the
+//! scripts and coins for which each block was answered ([`Searched`]).
 //!
 //! Blocks are requested in the order of the chain. A node answers with the scripts that its filter
-//! has at that time. Blocks that were answered without scripts that were added later, or without
-//! coins that were found later, are requested again in another pass, once the last block is
-//! answered.
+//! has at that time. If scripts are added or coins are found later, the blocks that were answered
+//! without them are requested again. This happens in another pass, once the last block is answered.
 
 use core::ops::RangeInclusive;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -30,7 +29,7 @@ use crate::btc::wallet::{Label, RelevantTransaction, WatchItem};
 /// Maximum number of pending requests in the session. The follower derives further requests from
 /// the chain later. The value is an estimate: 20 times the default
 /// [`Config::in_flight`](super::Config::in_flight), so that a request is always ready to send, and
-/// few requests are lost when the session starts again.
+/// few requests are lost when the session restarts.
 const MAX_PENDING: usize = 2_000;
 /// Maximum number of announced transactions that are remembered as requested. The value is an
 /// estimate. The limit bounds the memory, and the search through the list on each announcement.
@@ -38,8 +37,8 @@ const MAX_ASKED: usize = 10_000;
 /// Maximum number of stored unconfirmed transactions of all wallets. The value is an estimate: a
 /// wallet has fewer unconfirmed transactions than this at a time.
 const MAX_UNCONFIRMED: usize = 1_000;
-/// Maximum total size in bytes of the stored unconfirmed transactions. The value is an estimate, as
-/// is [`MAX_UNCONFIRMED`].
+/// Maximum total size in bytes of the stored unconfirmed transactions. The value is an estimate,
+/// like [`MAX_UNCONFIRMED`].
 const MAX_UNCONFIRMED_BYTES: usize = 16 << 20;
 /// Largest weight of a transaction that nodes relay (`MAX_STANDARD_TX_WEIGHT` in Bitcoin Core 28.1,
 /// `policy/policy.h`).
@@ -66,14 +65,13 @@ pub(super) struct BloomFollower {
     peers: BTreeMap<PeerId, u32>,
     /// The peer that the session talks to.
     serving: Option<PeerId>,
-    /// For which scripts and coins each block was answered.
+    /// The scripts and coins for which each block was answered.
     pub(super) searched: Searched,
     /// The coins that were found in blocks.
     coins: BTreeSet<OutPoint>,
     /// The lowest height that was answered in this run.
     pub(super) answered_from: u32,
-    /// In the present pass, every block below this height was passed to the session, unless it is
-    /// answered already.
+    /// In the current pass, every unanswered block below this height was passed to the session.
     requested: u32,
     /// Number of failed or incomplete answers per block.
     tries: BTreeMap<BlockHash, u32>,
@@ -149,8 +147,8 @@ impl BloomFollower {
         self.ungraded = self.requested;
     }
 
-    /// Takes the new items of the wallets, in the form that a session takes, and notes the heights
-    /// at which they are wanted.
+    /// Takes the new items of the wallets, in the form that a session accepts, and records the
+    /// heights at which they are wanted.
     fn take_new(&mut self, turn: &mut Turn<'_>) -> Vec<WatchItem> {
         let mut watched = Vec::new();
         for group in group(core::mem::take(&mut turn.wallets.new), self.answered_from, turn.chain) {
@@ -170,8 +168,8 @@ impl BloomFollower {
         watched
     }
 
-    /// Returns the height up to which every block from the first one on is answered, whether or not
-    /// it must be searched again.
+    /// Returns the height up to which every block from the first block on is answered, whether or
+    /// not it must be searched again.
     pub(super) fn answered_to(&self) -> Option<u32> {
         let answered = self.searched.unanswered(self.first).checked_sub(1);
         answered.filter(|answered| *answered >= self.first)
@@ -311,14 +309,15 @@ impl BloomFollower {
         self.go_back(from, turn);
     }
 
-    /// Begins the requests anew from a height on. The session drops its pending requests from this
+    /// Restarts the requests from a height on. The session drops its pending requests from this
     /// height on.
     fn go_back(&mut self, height: u32, turn: &mut Turn<'_>) {
         self.requested = self.requested.min(height.max(self.first));
         self.feed(session::Event::Reorganized(height), turn);
     }
 
-    /// Ends the session with the serving peer. The unanswered blocks are requested from another one.
+    /// Ends the session with the serving peer. The unanswered blocks are requested from another
+    /// peer.
     fn let_go(&mut self, turn: &mut Turn<'_>) {
         self.serving = None;
         self.asked.clear();
@@ -594,8 +593,8 @@ impl BloomFollower {
         is_ahead.then(|| session::Event::Watch(self.take_new(turn)))
     }
 
-    /// Disconnects the serving peer, which failed to answer for a block, and requests the block
-    /// again, with all that are not answered yet.
+    /// Disconnects the serving peer, which failed to answer for a block, and requests this block
+    /// and all other unanswered blocks again.
     fn ask_again(
         &mut self,
         hash: BlockHash,
@@ -629,7 +628,7 @@ fn is_full(kept: Unconfirmed) -> bool {
     kept.count >= MAX_UNCONFIRMED || kept.bytes >= MAX_UNCONFIRMED_BYTES
 }
 
-/// Converts known coins to the form that a session takes.
+/// Converts known coins to the form that a session accepts.
 fn given(coins: Vec<(OutPoint, ScriptBuf)>) -> impl Iterator<Item = WatchItem> {
     let coin = |(outpoint, script)| WatchItem::OutPoint { outpoint, script: Some(script) };
     coins.into_iter().map(coin)

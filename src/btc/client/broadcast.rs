@@ -1,9 +1,9 @@
 //! Broadcast of transactions: announces them to peers, sends them on request and checks whether the
 //! network relays them.
 //!
-//! At first, a transaction is announced to a few peers only. If later a peer without an
-//! announcement has the transaction, then the network has relayed it. Such a peer announces the
-//! transaction itself, or delivers the transaction when probed with `getdata`.
+//! At first, a transaction is announced to a few peers only. If a peer that got no announcement
+//! later has the transaction, then the network has relayed it. The client learns this if the peer
+//! announces the transaction itself, or delivers it when probed with `getdata`.
 //!
 //! The client tells its peers that it wants no transactions announced (`relay` in its `version`).
 //! Bitcoin Core then ignores a `getdata` for transactions, unless it offers Bloom filters
@@ -61,7 +61,7 @@ pub enum BroadcastNews {
     /// The transaction was announced to this peer.
     #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::peer"))]
     Offered(String),
-    /// This peer requested the transaction and was sent it.
+    /// This peer requested the transaction, and the transaction was sent to it.
     #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::peer"))]
     Requested(String),
     /// The transaction was not announced to this peer, because the peer accepts no transaction with
@@ -75,9 +75,9 @@ pub enum BroadcastNews {
     /// This peer has the transaction, although the client did not announce it to this peer: the
     /// network has relayed it.
     ///
-    /// Only peers that offer Bloom filters can show this, and few nodes do. Other nodes announce no
-    /// transactions to this client and answer no request for one, as in Bitcoin Core. If this news
-    /// does not arrive, it says nothing about the transaction.
+    /// Only peers that offer Bloom filters can show this, and few nodes offer them. Other nodes
+    /// announce no transactions to this client and answer no request for one, as in Bitcoin Core.
+    /// If this news does not arrive, it says nothing about the transaction.
     #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::peer"))]
     Seen(String),
     /// This peer rejected the transaction for this reason (BIP61 `reject`, which few nodes still
@@ -142,7 +142,7 @@ impl Offer {
         !self.seen && now.saturating_sub(self.since) > SEEN_WITHIN
     }
 
-    /// Number of connected peers to which the transaction was announced.
+    /// Returns the number of connected peers to which the transaction was announced.
     fn num_told(&self) -> usize {
         let told = |state: &&OfferState| matches!(state, OfferState::Told { .. });
         self.states.values().filter(told).count()
@@ -227,15 +227,15 @@ impl Broadcasts {
         }
     }
 
-    /// Notes that a transaction is in this block. Returns `true` if the transaction is a broadcast
-    /// transaction and was not noted in this block before.
+    /// Records that a transaction is in this block. Returns `true` if the transaction is a
+    /// broadcast transaction and was not recorded in this block before.
     pub(super) fn set_mined(&mut self, txid: &Txid, at: BlockAt) -> bool {
         let offer = self.offers.get_mut(txid);
         offer.is_some_and(|offer| offer.mined.replace(at) != Some(at))
     }
 
-    /// Notes that the blocks above `height` have left the chain. Returns the transactions in them,
-    /// which are offered again.
+    /// Records that the blocks above `height` have left the chain. Returns the broadcast
+    /// transactions in these blocks, which are offered again.
     pub(super) fn roll_back(&mut self, height: u32) -> Vec<Txid> {
         let mut unmined = Vec::new();
         for (txid, offer) in &mut self.offers {
@@ -390,7 +390,7 @@ impl Broadcasts {
         }
     }
 
-    /// Notes that a peer has the transaction. The fact is reported only if the transaction was not
+    /// Records that a peer has the transaction. This is reported only if the transaction was not
     /// announced to the peer.
     fn seen(&mut self, id: PeerId, txid: &Txid, steps: &mut Vec<Step>) {
         let Some(offer) = self.offers.get_mut(txid) else { return };

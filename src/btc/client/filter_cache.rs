@@ -4,8 +4,8 @@
 //! ```text
 //! "CSFC" | version 1 | for each record: height u32 | block hash 32 | filter
 //! ```
-//! The encoding is that of [`records`], but the filter has no length of its own:
-//! it is the rest of the record. If a file has several filters of one height, the last one is valid.
+//! The encoding is that of [`records`], but the filter has no length of its own: it is the rest of
+//! the record. If a file has several filters of one height, the last of these filters is valid.
 //! Reading stops at the first record that is incomplete or damaged.
 
 use std::collections::BTreeMap;

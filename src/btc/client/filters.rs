@@ -2,14 +2,14 @@
 //! the watched scripts, and downloads and scans the blocks of matching filters.
 //!
 //! [`FilterSync`] decides which heights are answered, which grades they have, and which requests
-//! are pending. The follower itself stores two things: the blocks that wait until all blocks before
-//! them are scanned, since a spend is recognised only if its coin is known, and for which scripts
-//! each height was searched ([`Searched`]).
+//! are pending. The follower itself stores two things. It stores the blocks that wait until all
+//! blocks before them are scanned, since a spend is recognised only if its coin is known. And it
+//! stores the scripts for which each height was searched ([`Searched`]).
 //!
 //! Scripts are added while the scan runs: new addresses, and further indices of descriptors. Heights
 //! that were answered without them are searched again for these scripts alone, in passes: a pass
 //! begins once the scan has reached the last height, so that one pass serves all scripts that were
-//! added meanwhile. It uses filters in memory first, then stored ones, then filters of peers.
+//! added meanwhile. A pass uses filters in memory first, then stored filters, then filters of peers.
 
 use core::time::Duration;
 use std::boxed::Box;
@@ -56,7 +56,7 @@ pub(super) struct FilterFollower {
     /// The scripts to match filters against, prepared for repeated matching: one for each entry of
     /// `searched`.
     prepared: PreparedScripts,
-    /// For which scripts each height was searched.
+    /// The scripts for which each height was searched.
     pub(super) searched: Searched,
     recent: RecentFilters,
     /// For each height whose filter was requested from the peers to match further scripts, the first
@@ -87,7 +87,7 @@ pub(super) struct FilterFollower {
     run: Option<Graded>,
     /// Time at which [`FilterSync`] last returned an action.
     active: Duration,
-    /// Number of steps of progress, and the time of the last one.
+    /// Number of steps of progress, and the time of the last step.
     pub(super) progress: u64,
     progressed: Duration,
 }
@@ -248,8 +248,8 @@ impl FilterFollower {
         lowest
     }
 
-    /// Searches the scanned blocks from a height on for a script whose coin was just found: they
-    /// may spend the coin.
+    /// Searches the scanned blocks from a height on for a script whose coin was just found: these
+    /// blocks may spend the coin.
     fn look_for_spends(&mut self, script: &bitcoin::Script, from: u32) {
         if self.searched.add_coin(script, from) {
             self.prepared.push(script.as_bytes());
@@ -536,8 +536,8 @@ impl FilterFollower {
     }
 
     /// Returns `true` if a filter matches a watched script whose entry has the number `first` or a
-    /// higher one, or if the filter is malformed: a malformed filter proves nothing, so its block
-    /// must be scanned.
+    /// higher number, or if the filter is malformed: a malformed filter proves nothing, so its
+    /// block must be scanned.
     fn may_concern(&mut self, filter: &BlockFilter, first: usize) -> bool {
         let matches = filter
             .gcs(Acceptance::Strict)
@@ -710,9 +710,9 @@ impl FilterFollower {
     /// Returns `true` if everything is settled, and every connected peer that has the whole chain
     /// has made its claims or had enough time to make them.
     ///
-    /// Each connection has its time, however long everything seemed to be settled: a peer that comes
-    /// late may be the first honest one. Its requests are few: if it disagrees, the dispute ends with a
-    /// conviction.
+    /// Each new connection gets this time, even if everything has been settled for long: a peer that
+    /// connects late may be the first honest one. Waiting for it costs few requests: if it disagrees,
+    /// the dispute ends with a conviction.
     pub(super) fn is_caught_up(&self, chain: &HeaderChain, now: Duration) -> bool {
         let end = self.end(chain);
         let first = self.sync.first();

@@ -1,5 +1,5 @@
-//! What both followers (BIP157 and BIP37) share: their events, their actions, the context of a call,
-//! and the record of the scripts that each height was searched for.
+//! Code that both followers (BIP157 and BIP37) share: their events, their actions, the context of a
+//! call, and the record of the scripts for which each height was searched.
 //!
 //! # For which scripts each height was searched
 //! Scripts are added one after the other, each with the height from which it is wanted: the
@@ -8,8 +8,8 @@
 //! descriptor on, since the gap limit counts indices and not blocks (BIP44): a payment to this index
 //! may be in an earlier block than the payment that brought the index within the gap.
 //!
-//! A coin that is found late, in a block below a block that was scanned before, may be spent in the
-//! higher block. So the scripts of such coins are added again, for the scanned blocks only.
+//! A coin may be found late: in a block below a block that was already scanned. The higher block
+//! may spend this coin. So the scripts of such coins are added again, for the scanned blocks only.
 
 use core::cmp::Reverse;
 use core::ops::RangeInclusive;
@@ -59,7 +59,7 @@ pub(super) enum Event<'a> {
     Rescan(u32),
     /// Contents of a file of stored filters; `None` if the file does not exist.
     Contents(u32, Option<&'a [u8]>),
-    /// Report now which heights have been graded.
+    /// Report the grades of heights that are not reported yet.
     Flush,
     Tick,
 }
@@ -103,8 +103,8 @@ impl Turn<'_> {
     }
 }
 
-/// New scripts and coins, each with the height from which it is wanted. The heights below `below`
-/// need not be searched for them.
+/// New scripts and coins, each with the height from which it is wanted. These scripts and coins
+/// need not be searched for at heights below `below`.
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) below: u32,
@@ -146,19 +146,19 @@ struct Entry {
     in_scanned: bool,
 }
 
-/// Heights that were searched for the same number of entries.
+/// A run of consecutive heights that were searched for the same number of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Run {
     last: u32,
-    /// These heights were searched for the first entries, this many.
+    /// Number of entries for which these heights were searched: the first entries of the list.
     count: usize,
     /// `true` if the answers are withdrawn: they become valid again if peers confirm them. If the
     /// heights are answered anew instead, they must be searched for everything.
     is_withdrawn: bool,
 }
 
-/// The lowest `from` among the entries after a given one. Numbers and heights strictly ascend: an
-/// entry with a higher number and a lower or equal height replaces the earlier ones.
+/// The lowest `from` among the entries after a given entry. Numbers and heights strictly ascend: an
+/// entry with a higher number and a lower or equal height replaces the earlier entries.
 #[derive(Debug, Clone, Default)]
 struct Lowest(Vec<(usize, u32)>);
 
@@ -170,14 +170,14 @@ impl Lowest {
         self.0.push((number, from));
     }
 
-    /// Returns the lowest height from which an entry with this number or a higher one is wanted.
+    /// Returns the lowest height from which an entry with this number or a higher number is wanted.
     fn at_or_after(&self, number: usize) -> u32 {
         let place = self.0.partition_point(|(other, _)| *other < number);
         self.0.get(place).map_or(u32::MAX, |(_, from)| *from)
     }
 }
 
-/// The heights with an answer, and the scripts that each of them was searched for.
+/// The heights with an answer, and the scripts for which each of them was searched.
 #[derive(Debug, Default)]
 pub(super) struct Searched {
     entries: Vec<Entry>,
@@ -318,14 +318,14 @@ impl Searched {
         self.replace(heights, None);
     }
 
-    /// Drops everything about the heights from this one on, whose blocks have left the chain.
+    /// Drops all data about the heights from `height` on, because their blocks have left the chain.
     pub(super) fn truncate(&mut self, height: u32) {
         self.forget(&(height..=u32::MAX));
         drop(self.scanned.split_off(&height));
     }
 
-    /// Returns the entries that a height was searched for: this many of the first ones. `None`
-    /// without an answer.
+    /// Returns the number of entries for which a height was searched: the first entries of the list.
+    /// `None` without an answer.
     #[cfg(test)]
     fn count(&self, height: u32) -> Option<usize> {
         let (_, run) = self.runs.range(..=height).next_back()?;
@@ -378,7 +378,7 @@ impl Searched {
         })
     }
 
-    /// Returns the number of the first entry that a height must be searched for. `None` if it was
+    /// Returns the number of the first entry for which a height must be searched. `None` if it was
     /// searched for everything. A height without a valid answer must be searched for everything.
     pub(super) fn first_wanted(&self, height: u32) -> Option<usize> {
         let run = self.runs.range(..=height).next_back().filter(|(_, run)| run.last >= height);
@@ -386,7 +386,7 @@ impl Searched {
         self.open_in(height, height, run.count).map(|_| run.count)
     }
 
-    /// Returns the scripts that some heights were not searched for yet, each with the lowest of
+    /// Returns the scripts for which some heights were not searched yet, each with the lowest of
     /// these heights.
     pub(super) fn owed(&self) -> Vec<(&Script, u32)> {
         // For each number of entries, the heights that were searched for no more than these.
@@ -454,7 +454,7 @@ impl Searched {
     }
 
     /// Joins the heights that were searched for everything, so that the number of runs stays small,
-    /// and passes over entries that the other heights do not want.
+    /// and skips entries that the other heights do not need.
     pub(super) fn tidy(&mut self) {
         let runs: Vec<_> = self.runs.iter().map(|(start, run)| (*start, *run)).collect();
         for (start, mut run) in runs {

@@ -2,16 +2,17 @@
 //!
 //! Until one peer has sent all its headers, only one peer is asked at a time, so that the headers
 //! are downloaded once and not once per peer. After that, every peer is asked for headers beyond
-//! the known ones. A slow peer is skipped, and disconnected after twice the timeout.
+//! the known headers. A slow peer is skipped, and disconnected after twice the timeout.
 //!
 //! # When the headers are caught up
-//! At least one peer has sent all its headers, and every other connected peer has done so too, or
-//! has had its time: twice the timeout from its first request on, and again from each of its
-//! messages that changed the chain. Some peers are not waited for at all: those that are not ready,
-//! those that keep repeating known headers, and those whose headers are ahead of the clock.
+//! The headers are caught up when at least one peer has sent all its headers, and every other
+//! connected peer has done so too or has used up its time. This time is twice the timeout: it
+//! starts with the first request to the peer, and restarts with each of its messages that changes
+//! the chain. The client does not wait for three kinds of peers: peers that are not ready, peers
+//! that keep repeating known headers, and peers whose headers are ahead of the clock.
 //!
 //! A peer that claims a greater height than that of the chain, and answers without any header, is
-//! not ready: a node of Bitcoin Core answers so while its own chain has too little work. It is asked
+//! not ready: Bitcoin Core answers in this way while its own chain has too little work. It is asked
 //! again later, and its answer does not count as "no more headers".
 
 use core::cmp::Reverse;
@@ -60,7 +61,7 @@ pub(super) enum Event<'a> {
     Announced(PeerId, BlockHash),
     /// The peer sent these headers in a `headers` message.
     Headers(PeerId, &'a [Header]),
-    /// The caller read no messages of peers for this long. The pause does not count towards the
+    /// The caller read no messages of peers for this time. The pause does not count towards the
     /// timeouts of peers.
     Paused(Duration),
     /// Time has passed: timeouts are checked.
@@ -90,8 +91,9 @@ struct Peer {
     claimed: u32,
     /// Time at which the pending `getheaders` was sent; `None` if no request is pending.
     asked: Option<Duration>,
-    /// Time from which on the peer is waited for: its first request since it last had sent all its
-    /// headers, or its last message that changed the chain. `None` if it was not asked since.
+    /// Start of the time for which the client waits for the peer: the first request after the peer
+    /// had last sent all its headers, or its last message that changed the chain. `None` if there
+    /// was no such request.
     since: Option<Duration>,
     /// Time at which the peer was found not to be ready, or was last asked again; `None` if it is
     /// ready.
@@ -153,7 +155,8 @@ impl Peer {
         is_in_time && is_ready && self.repeated <= MAX_AWAITED
     }
 
-    /// Records that the peer names a block whose header is unknown, so that it is waited for again.
+    /// Records that the peer names a block whose header is unknown, so that the client waits for
+    /// the peer again.
     fn wants_more(&mut self) {
         if self.has_told_all() {
             self.since = None;
@@ -553,8 +556,8 @@ impl HeaderSync {
     }
 }
 
-/// Returns the work that the chain of a network has at least: that of a block some time before this
-/// version (`nMinimumChainWork` in Bitcoin Core, `kernel/chainparams.cpp`). Zero for regtest.
+/// Returns the minimum work of a network's chain: the work of a block some time before this version
+/// (`nMinimumChainWork` in Bitcoin Core, `kernel/chainparams.cpp`). Zero for regtest.
 pub fn minimum_work(network: Network) -> Work {
     let work = match network {
         // Height 886,157, as in Bitcoin Core 29.
@@ -609,16 +612,16 @@ fn changed(events: Vec<ChainEvent>, actions: &mut Vec<Action>) {
 const BLOCK_TIMES: u32 = 3;
 /// Minimum time after which the tip is stale: three block times of the well-known networks. A
 /// custom signet with shorter block times has few nodes and one miner, whose pause of a few minutes
-/// is no reason to connect to more of these nodes.
+/// is not a reason to connect to more nodes.
 const LEAST_STALE: Duration = Duration::from_secs(30 * 60);
 
 /// The time since the last new block.
 #[derive(Debug)]
 pub(super) struct StaleTip {
     /// Time without a new block after which the tip is stale. `None` on regtest, where blocks are
-    /// mined only when somebody wants them.
+    /// mined only on request.
     limit: Option<Duration>,
-    /// Time of the last new block. Before the first one, the time of the first check.
+    /// Time of the last new block. Before the first message, the time of the first check.
     since: Option<Duration>,
     pub(super) is_stale: bool,
     /// Time without a new block after which the next report is due.
@@ -634,7 +637,7 @@ impl StaleTip {
         Self { limit, since: None, is_stale: false, next_report }
     }
 
-    /// Notes that a new block has joined the chain.
+    /// Records that a new block has joined the chain.
     pub(super) fn extended(&mut self, now: Duration) {
         self.since = Some(now);
         self.is_stale = false;
@@ -643,8 +646,8 @@ impl StaleTip {
 
     /// Checks the tip. Returns the time without a new block if it must be reported.
     ///
-    /// It is reported when the tip becomes stale, and each time it has doubled: one block in twenty
-    /// takes three block times, but hardly any takes twelve.
+    /// The time is reported when the tip becomes stale, and again whenever it has doubled: one
+    /// block in twenty takes three block times, but hardly any block takes twelve.
     pub(super) fn check(&mut self, now: Duration) -> Option<Duration> {
         let since = *self.since.get_or_insert(now);
         let passed = now.saturating_sub(since);

@@ -1,5 +1,5 @@
-//! The hits of all wallets, their withdrawals, and which of them are acknowledged: the state that
-//! results from replaying the [journal](super::journal).
+//! The hits of all wallets, their withdrawals, and their acknowledgements: the state that results
+//! from replaying the [journal](super::journal).
 
 use core::iter::Sum;
 use std::borrow::Cow;
@@ -59,9 +59,9 @@ impl Sum for Unconfirmed {
 pub(super) enum Novelty {
     /// No such hit is stored.
     New,
-    /// The stored hit has fewer inputs or outputs than the new one, or fewer details about them.
+    /// The stored hit has fewer inputs or outputs than the new hit, or fewer details about them.
     More,
-    /// The stored hit already has everything that the new one contains.
+    /// The stored hit already has all contents of the new hit.
     Known,
 }
 
@@ -82,7 +82,7 @@ pub(super) struct Hits {
     /// Value of `events` after the journal was replayed at the start.
     replayed: u64,
     /// Roll-backs, each as the number of its event and its height. The heights strictly ascend: a
-    /// later roll-back to the same or a lower height replaces the earlier ones.
+    /// later roll-back to the same or a lower height replaces the earlier roll-backs.
     gone: Vec<(u64, u32)>,
     /// The items of each wallet, by their hashes.
     items: BTreeMap<WalletId, BTreeMap<[u8; 32], KeptItem>>,
@@ -101,7 +101,7 @@ impl Hits {
     /// the file must be [rewritten](Self::rewrite).
     ///
     /// # Errors
-    /// Returns the version of the file if it is not the supported one.
+    /// Returns the version of the file if it is not the supported version.
     pub(super) fn replay(bytes: &[u8]) -> Result<(Self, bool), u8> {
         let mut hits = Self::default();
         let start = records::start(NAME, VERSION);
@@ -124,7 +124,8 @@ impl Hits {
                 hits.length = (bytes.len() - rest.len()) as u64;
                 continue;
             }
-            // A whole record after this place shows that this is no incomplete end.
+            // A whole record after this place shows that the file is damaged here, and does not
+            // just end here.
             let Some(next) = (1..rest.len()).find(|start| {
                 rest.get(*start..).is_some_and(|mut after| Record::decode(&mut after).is_some())
             }) else {
@@ -288,8 +289,8 @@ impl Hits {
         late.filter_map(|(_, entry)| Some(entry.hit.place?.block.height + 1)).min()
     }
 
-    /// Continues the numbers of events above `stored`: records with numbers up to it are lost. No
-    /// progress that was stored at such a number is valid.
+    /// Continues the numbers of events above `stored`, because records with numbers up to `stored`
+    /// are lost. Progress that was stored at such a number is not valid.
     pub(super) fn pass_over(&mut self, stored: u64) {
         self.events = self.events.max(stored) + 1;
         self.gone = std::vec![(self.events, 0)];

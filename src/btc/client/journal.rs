@@ -15,8 +15,8 @@
 //!  10 dropped       txid 32: an unconfirmed hit is withdrawn
 //! ```
 //! The encoding is that of [`records`](crate::btc::records). A crash can leave the last record
-//! incomplete, so that such an end is cut off. Damage before it is reported, and the file is kept as
-//! a copy.
+//! incomplete, so that such an end is cut off. Damage before the last record is reported, and the
+//! file is kept as a copy.
 
 use std::borrow::Cow;
 use std::string::String;

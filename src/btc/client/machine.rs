@@ -137,12 +137,12 @@ pub struct LightClient {
     pub(super) caught_up: bool,
     /// Number of changes of the watched wallets, and of rescans, so far.
     pub(super) changes: u64,
-    /// The last call that added items, and the last one whose records are written.
+    /// The last call that added items, and the last call whose records are written.
     pub(super) watched: WatchId,
     pub(super) recorded: WatchId,
     /// Time at which records of items were last written.
     pub(super) recorded_at: Duration,
-    /// What the stored state of an earlier run contains about items; `None` without such a state.
+    /// The data about items in the stored state of an earlier run; `None` without such a state.
     pub(super) known: Option<SavedItems>,
     /// Value of `steps()` and time at the last write of the state.
     pub(super) saved: (u64, Duration),
@@ -184,8 +184,9 @@ impl LightClient {
 
     /// Returns `true` if the client has processed all blocks that the connected peers have.
     ///
-    /// Each new connection has some time to answer, and the client is not caught up meanwhile. So the
-    /// caller should leave longer and longer pauses between connections to a peer that ends them.
+    /// Each new connection has some time to answer, and the client is not caught up meanwhile. So if
+    /// a peer keeps ending its connections, the caller should pause longer and longer before it
+    /// connects to that peer again.
     pub fn is_caught_up(&self) -> bool {
         self.caught_up
     }
@@ -218,9 +219,9 @@ impl LightClient {
         }
     }
 
-    /// Returns the hits of a wallet: the unconfirmed ones first, then the confirmed ones grouped by
-    /// block, in no order of heights. Withdrawn hits are not included. For an unknown wallet,
-    /// returns no hits.
+    /// Returns the hits of a wallet: the unconfirmed hits first, then the confirmed hits grouped by
+    /// block. The blocks are not ordered by height. Withdrawn hits are not included. For an unknown
+    /// wallet, returns no hits.
     pub fn hits(&self, wallet: &WalletId) -> impl Iterator<Item = &Hit> {
         self.hits.of(wallet)
     }
@@ -375,7 +376,7 @@ impl LightClient {
         self.introduce(id, now);
     }
 
-    /// Introduces a peer to the follower if the peer offers the needed services.
+    /// Reports a peer to the follower if the peer offers the needed services.
     pub(super) fn introduce(&mut self, id: PeerId, now: Duration) {
         let needed = self.services();
         let Some(info) = self.peers.get(&id).filter(|info| info.services.has(needed)) else {
@@ -680,7 +681,8 @@ impl LightClient {
         self.withdraw_unconfirmed(&confirmed);
     }
 
-    /// Withdraws unconfirmed hits that conflict with confirmed transactions, and old ones.
+    /// Withdraws old unconfirmed hits, and unconfirmed hits that conflict with confirmed
+    /// transactions.
     fn withdraw_unconfirmed(&mut self, confirmed: &[Transaction]) {
         let tip = self.chain().tip().height;
         let withdrawn = self.hits.withdraw_unconfirmed(confirmed, tip, &mut self.journal);
@@ -696,7 +698,7 @@ impl LightClient {
     }
 
     /// Adds a wallet, or adds items to a wallet. Redelivers the wallet's unacknowledged updates of
-    /// earlier runs. Starts a search for what is new.
+    /// earlier runs. Starts a search for the new items.
     fn watch(&mut self, id: &WalletId, wallet: Wallet, now: Duration) {
         let is_known = self.wallets.contains(id);
         // What an earlier search has left does not count as a change of this call's items.
@@ -824,7 +826,7 @@ impl LightClient {
         has_work && self.headers.is_caught_up()
     }
 
-    /// Notes that writes are durable. Starts the follower if it waits for the write of its tweak.
+    /// Records that writes are durable. Starts the follower if it waits for the write of its tweak.
     fn stored(&mut self, id: WriteId, now: Duration) {
         self.outbox.stored(id);
         if let Start::Tweak(awaited) = self.start
@@ -979,9 +981,9 @@ impl LightClient {
             self.reported = (steps, now);
             self.told = Some((key, now));
         }
-        // The state is written at intervals while the scan advances, and when it has caught up. A
-        // hostile peer could cause many writes of the whole state by announcing blocks that it never
-        // delivers, so that only progress counts.
+        // The state is written at intervals while the scan advances, and when it has caught up. The
+        // state is written only after progress, because a hostile peer could otherwise cause many
+        // writes of the whole state by announcing blocks that it never delivers.
         let since = now.saturating_sub(self.saved.1);
         let is_due = since >= SAVE_EVERY || caught_up && since >= REPORT_EVERY;
         if is_due && self.saved.0 != steps {

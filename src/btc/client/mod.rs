@@ -6,8 +6,8 @@
 //! - [`LightClient`] with its [`Config`]: one value, whose [`handle`](LightClient::handle) does
 //!   everything. Its other methods only read.
 //! - [`Wallet`] with its [`Item`]s and its [`Birthday`]: what the client searches for.
-//! - [`Update`] with its [`News`]: what a reader gets, above all each [`Hit`], and the [`Graded`]
-//!   ranges of blocks in which nothing else was found.
+//! - [`Update`] with its [`News`]: the reports to a reader, above all each [`Hit`], and the
+//!   [`Graded`] ranges of blocks in which nothing else was found.
 //!
 //! # What you drive
 //! - [`Event`] goes in, [`Action`] comes out.
@@ -18,8 +18,8 @@
 //! 2. Pass in each event as an [`Event`]: connections, messages of peers, wallets, and an
 //!    [`Event::Tick`] a few times a second. `now` is the [current time](crate#time).
 //! 3. Carry out each [`Action`], **in order**. Never carry out an [`Action::Write`] before an
-//!    earlier one. Once a write is durable, report it with [`Event::Stored`]. Several writes may be
-//!    made durable together: reporting the last id covers all writes before it.
+//!    earlier [`Action::Write`]. Once a write is durable, report it with [`Event::Stored`]. Several
+//!    writes may be made durable together: reporting the last id covers all writes before it.
 //! 4. Deliver each [`Action::Update`] to its reader. Pass in [`Event::Acknowledged`] once the
 //!    reader has processed the update. After a restart, the client delivers unacknowledged hits and
 //!    withdrawals once more and marks them with [`Update::again`].
@@ -119,9 +119,9 @@ pub struct Config {
     /// Height of the last block to scan. `None`: no limit, so new blocks and, with BIP37,
     /// unconfirmed transactions are followed too.
     pub last: Option<u32>,
-    /// Work of a chain below which the client is not caught up and starts no scan: a chain with less
-    /// work is not that of the network. Without a scan, a birthday given as a time is not resolved
-    /// too early. By default, that of [`minimum_work`].
+    /// Minimum work of a chain. With less work, the client is not caught up and starts no scan: such
+    /// a chain is not that of the network. So a birthday that is given as a time is not resolved too
+    /// early. The default is [`minimum_work`].
     pub minimum_work: Work,
     /// Secret random bytes that no peer may know. The seed selects the blocks of the spot audits
     /// and the tweak of a new BIP37 filter.
@@ -262,9 +262,9 @@ pub enum Event {
     GetBlock(BlockHash),
     /// Write the scan state now, for example before the program exits.
     Save,
-    /// The caller read no messages of peers for this long, up to now, because the reader of updates
-    /// was slow; or the clock that gives `now` was set forward by this much since the last event.
-    /// The pause does not count towards the timeouts of peers.
+    /// For this time, up to now, the caller read no messages of peers, because the reader of
+    /// updates was slow; or the clock that gives `now` was set forward by this much since the last
+    /// event. The pause does not count towards the timeouts of peers.
     Paused(Duration),
     /// Time has passed: the client checks its timeouts.
     Tick,
@@ -424,10 +424,10 @@ impl Update {
 pub enum News {
     /// A transaction that concerns the wallet.
     Hit(Box<Hit>),
-    /// A hit is withdrawn. A hit in a block is withdrawn because its block has left the chain, and
-    /// follows the [`Reorganized`](Self::Reorganized) that caused it. An unconfirmed hit is withdrawn
-    /// because a transaction in a block spends one of its coins, or because it was not confirmed for
-    /// 2,016 blocks.
+    /// A hit is withdrawn. A hit in a block is withdrawn because the block has left the chain. The
+    /// withdrawal follows the [`Reorganized`](Self::Reorganized) that caused it. An unconfirmed hit
+    /// is withdrawn because a transaction in a block spends one of its coins, or because it was not
+    /// confirmed for 2,016 blocks.
     Withdrawn(Box<Hit>),
     /// Blocks have left the chain. If [`Update::again`] is set, the update is for one wallet and
     /// repeats only the withdrawals of that wallet.
@@ -464,9 +464,9 @@ pub enum News {
     Progress(Progress),
     /// The client has processed everything that the connected peers have, for all items that were
     /// added up to [`Progress::watched`]. Each connected peer that has the whole chain has answered,
-    /// or has had its time to answer, and no two peers dispute the filter of a block: while nobody
-    /// sends a block that would decide, this update does not come. It is repeated after further
-    /// progress, and after a change of the wallets.
+    /// or has had its time to answer, and no two peers dispute the filter of a block: while no peer
+    /// sends the block that would decide such a dispute, this update is not sent. It is repeated
+    /// after further progress, and after a change of the wallets.
     CaughtUp(Progress),
     /// The records of all items that were added up to this call are durable. After a restart, blocks
     /// that the client has searched for these items are not searched again. Items of later calls may
@@ -488,8 +488,8 @@ pub struct Progress {
     pub end: u32,
     /// Height up to which everything is settled: see [`LightClient::settled_to`].
     pub settled_to: Option<u32>,
-    /// The last call that added items to a wallet, among those that the client has taken in. The
-    /// progress includes the items of all calls up to this one.
+    /// The last call that added items to a wallet, among the calls that the client has processed.
+    /// The progress includes the items of all calls up to this call.
     pub watched: WatchId,
 }
 
@@ -539,7 +539,7 @@ pub struct OwnedOutput {
     pub vout: u32,
     /// Amount of the output.
     pub value: Amount,
-    /// The script of the output and the item of the wallet that it belongs to.
+    /// The script of the output, and the item of the wallet to which it belongs.
     pub owner: Owner,
 }
 
@@ -551,14 +551,14 @@ pub struct OwnedSpend {
     pub vin: u32,
     /// The coin that the input spends.
     pub outpoint: OutPoint,
-    /// The item of the wallet that the coin belongs to; `None` if unknown.
+    /// The item of the wallet to which the coin belongs; `None` if unknown.
     pub owner: Option<Owner>,
     /// `true` if the outpoint is known to belong to the wallet. `false` if the input only contains
     /// a watched key or script: anyone who knows the key or script can put it into an input.
     pub certain: bool,
 }
 
-/// The item of a wallet that a script or coin belongs to.
+/// The item of a wallet to which a script or coin belongs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Owner {
@@ -679,8 +679,8 @@ pub enum Finding {
         services: ServiceFlags,
     },
     /// The named peer claims a greater height than that of the chain, but sends no headers: it is
-    /// probably in its initial download. The client does not count it as caught up with, and asks it
-    /// again from time to time.
+    /// probably in its initial download. The client does not wait for this peer, and asks it again
+    /// from time to time.
     NotReady {
         /// Name of the peer.
         peer: String,
@@ -702,7 +702,7 @@ pub enum Finding {
     #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::wallet"))]
     WalletRefused(WalletId),
     /// An earlier run has searched for other indices of this descriptor, because its range or its
-    /// gap was different. Known indices are continued; the further ones are searched for from the
+    /// gap was different. Known indices are continued; the further items are searched for from the
     /// birthday on.
     FurtherIndices {
         /// The wallet.
@@ -722,8 +722,8 @@ pub enum Finding {
     /// reported once.
     ClockBehind,
     /// No new block has arrived for three block times, at least half an hour: the peers may
-    /// withhold blocks, or the network is down. One block in twenty takes as long. The finding is
-    /// repeated each time the time has doubled. It is not reported on regtest.
+    /// withhold blocks, or the network is down. About one honest block in twenty takes this long.
+    /// The finding is repeated whenever the time has doubled. It is not reported on regtest.
     StaleTip {
         /// Time in seconds since the last new block arrived. If none has arrived since the client
         /// was created, time since the creation.
@@ -751,10 +751,11 @@ pub enum Reason {
     /// The peer sent a branch of this many headers with less work than the chain.
     #[error("a branch of {0} headers with less work than the chain")]
     LessWork(usize),
-    /// The peer sent this many full `headers` messages in a row that did not change the chain.
+    /// The number of full `headers` messages that the peer sent in a row without changing the
+    /// chain.
     #[error("{0} full `headers` messages in a row that do not change the chain")]
     Fruitless(u32),
-    /// The peer did not answer `getheaders` for this long.
+    /// The peer did not answer `getheaders` within this time.
     #[error("no headers for {} seconds", .0.as_secs())]
     HeadersStalled(Duration),
     /// The peer broke a rule of filter sync (BIP157) or stalled in it.
@@ -778,8 +779,8 @@ pub enum Reason {
     /// The peer sent a block with the requested hash whose transactions do not match its header.
     #[error("block {0} has transactions that do not match its header")]
     FalseBlock(BlockHash),
-    /// The peer did not answer the request for this block for this long, or delivered no other block
-    /// for four timeouts either.
+    /// The request for this block had no answer for this time, and the peer delivered no other
+    /// requested block for four timeouts.
     #[error("no answer for block {0} in {secs} s", secs = .1.as_secs())]
     BlockStalled(BlockHash, Duration),
 }

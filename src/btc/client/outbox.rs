@@ -73,8 +73,8 @@ impl Outbox {
         UpdateId(self.next)
     }
 
-    /// Notes that the writes up to `id` are durable. A number above the newest write is treated as
-    /// the newest write, so that it does not cover later writes.
+    /// Records that the writes up to `id` are durable. A number above the newest write is treated
+    /// as the newest write, so that it does not cover later writes.
     pub(super) fn stored(&mut self, id: WriteId) {
         self.stored = self.stored.max(id.min(self.written));
     }

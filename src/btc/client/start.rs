@@ -53,14 +53,14 @@ pub enum OpenError {
         wanted: Magic,
     },
     /// The journal has another version, such as that of a newer version of this crate. The client
-    /// does not touch it: acknowledged hits would be delivered again as new ones.
+    /// does not touch it: acknowledged hits would be delivered again as new hits.
     #[error("the journal has version {kept}, the supported version is {JOURNAL_VERSION}")]
     Journal {
         /// Version of the journal in the storage.
         kept: u8,
     },
     /// BIP157: the height of a checkpoint is not a positive multiple of 1,000.
-    #[error("checkpoint at height {0}, only multiples of {CHECKPOINT_INTERVAL} are possible")]
+    #[error("checkpoint at height {0}, but only multiples of {CHECKPOINT_INTERVAL} are possible")]
     Checkpoint(u32),
     /// The network cannot have the configured block time.
     #[error(transparent)]
@@ -196,8 +196,8 @@ impl LightClient {
         self.begin(saved.as_ref(), now);
     }
 
-    /// Creates the follower from the stored state and repeats whatever the stored state does not
-    /// cover.
+    /// Creates the follower from the stored state, and repeats the parts of the scan that the
+    /// stored state does not cover.
     pub(super) fn begin(&mut self, saved: Option<&Saved>, now: Duration) {
         self.start = Start::Done;
         let first = self.first_wanted();
@@ -257,7 +257,7 @@ impl LightClient {
         }
     }
 
-    /// Restores the filter sync from the stored state, or creates a new one.
+    /// Restores the filter sync from the stored state, or creates a new filter sync.
     fn filter_sync(&mut self, saved: Option<&Saved>, first: u32) -> FilterSync {
         if let Some(saved) = saved {
             let config = self.filter_config(saved.first);

@@ -13,8 +13,8 @@
 //!     | BIP37: tweak u32 | capacity u32 | blocks u32, for each: height u32, hash 32
 //! BIP157: `FilterSync::encode`
 //! ```
-//! The encoding is that of [`records`]. `again` is a height: all heights from
-//! this one on must be searched again, for one item or, before the items, for all.
+//! The encoding is that of [`records`]. `again` is a height: all heights from this height on must
+//! be searched again: for one item, or, if the record is before the items, for all items.
 
 use std::collections::BTreeMap;
 use std::vec::Vec;
@@ -65,7 +65,7 @@ pub(super) struct SavedBloom {
     /// Tweak of the filter, never changed: a peer can intersect two filters with different tweaks
     /// and so identify the wallet.
     pub(super) tweak: u32,
-    /// Number of elements that the filter is sized for.
+    /// Number of elements for which the filter is sized.
     pub(super) capacity: u32,
     /// Height and hash of the last block up to which every block is answered, and of some blocks
     /// before it, in case of a reorganisation.
@@ -73,7 +73,7 @@ pub(super) struct SavedBloom {
 }
 
 impl SavedBloom {
-    /// Stores that every block up to `answered` is answered; `None`: no block is.
+    /// Records that every block up to `answered` is answered; `None` if no block is answered.
     pub(super) fn set_answered(&mut self, answered: Option<u32>, chain: &HeaderChain) {
         self.answered.clear();
         let (mut step, mut height) = (1, answered);
@@ -102,13 +102,13 @@ impl SavedBloom {
 /// The progress of the search for one item, beyond its record in the journal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct SavedItem {
-    /// The next index to derive; 0 for an item that is no descriptor.
+    /// The next index to derive; 0 for an item that is not a descriptor.
     pub(super) next: u32,
     /// The lowest height that must be searched again; `None` if the search is complete.
     pub(super) todo: Option<u32>,
 }
 
-/// What a stored state contains about items.
+/// The data about items in a stored state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SavedItems {
     /// Number of events of the journal when the state was saved.
@@ -137,7 +137,7 @@ pub(super) struct Saved {
     pub(super) first: u32,
     /// The lowest height that must be searched again.
     pub(super) again: Option<u32>,
-    /// Items whose progress their records do not tell, by wallet and hash of the item.
+    /// Items whose progress is not in their records, by wallet and hash of the item.
     pub(super) items: BTreeMap<(WalletId, [u8; 32]), SavedItem>,
     pub(super) bloom: SavedBloom,
     /// Encoded state of the filter sync; empty with BIP37.

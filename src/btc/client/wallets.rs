@@ -72,7 +72,7 @@ pub enum Birthday {
 const CLOCK: u32 = 4 * 3_600;
 
 impl Birthday {
-    /// Returns `true` if this birthday is certainly not later than another one, whatever the chain.
+    /// Returns `true` if this birthday is not later than `other` on any chain.
     fn is_no_later_than(self, other: Self) -> bool {
         match (self, other) {
             (Self::Height(own), Self::Height(other)) | (Self::Time(own), Self::Time(other)) => {
@@ -149,9 +149,9 @@ impl Wallet {
     /// Returns a hash that identifies the set of items and, if there are descriptors among them,
     /// the gap. The order of the items, repeated items and the birthday do not change the hash.
     ///
-    /// The client stores the hash to find out after a restart whether a wallet still has the items
-    /// of the stored scan. A program can use the hash to name the data that it stores for a wallet.
-    /// The hash is the same in all versions of this crate:
+    /// The client stores the hash, so that it can check after a restart if a wallet still has the
+    /// items of the stored scan. A program can use the hash to name the data that it stores for a
+    /// wallet. The hash is the same in all versions of this crate:
     ///
     /// ```text
     /// digest      SHA-256 of: "chainsieve wallet 1" | the hashes of the items
@@ -170,7 +170,7 @@ impl Wallet {
 
 /// Returns a hash of a set of items, each with its gap: see [`Wallet::digest`].
 fn digest<'a>(items: impl Iterator<Item = (&'a Item, u32)>) -> [u8; 32] {
-    // The set sorts the hashes and removes repeated ones.
+    // The set sorts the hashes and removes repetitions.
     let hashes: BTreeSet<_> = items.map(|(item, gap)| item_digest(item, gap)).collect();
     let mut engine = sha256::Hash::engine();
     engine.input(b"chainsieve wallet 1");
@@ -181,8 +181,9 @@ fn digest<'a>(items: impl Iterator<Item = (&'a Item, u32)>) -> [u8; 32] {
 }
 
 /// Returns the hash by which stored files name an item. The end of the range and the gap of a
-/// descriptor do not change the hash, so that known indices stay known when they change. Known indices
-/// are stored as one interval, so that another start of the range is another item.
+/// descriptor do not change the hash, so that known indices stay known when the range or the gap
+/// changes. Known indices are stored as one interval, so that another start of the range is another
+/// item.
 fn item_key(item: &Item) -> [u8; 32] {
     match item {
         Item::Descriptor(text, range) => {
@@ -226,7 +227,7 @@ fn item_digest(item: &Item, gap: u32) -> [u8; 32] {
     sha256::Hash::from_engine(engine).to_byte_array()
 }
 
-/// An item cannot be watched: which one and why.
+/// Error: an item cannot be watched. It names the item and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("item {item}: {cause}")]
 #[non_exhaustive]
@@ -251,7 +252,8 @@ pub enum ItemCause {
     /// BIP157: a coin without its script. Filters contain scripts, not outpoints.
     #[error("BIP157 finds the spend of a coin by its script: give the script too")]
     CoinWithoutScript,
-    /// BIP157: an empty script or one that starts with `OP_RETURN`. BIP158 omits such scripts.
+    /// BIP157: an empty script, or a script that starts with `OP_RETURN`. BIP158 omits such
+    /// scripts.
     #[error("compact filters omit empty scripts and scripts that start with OP_RETURN")]
     NotInFilters,
     /// BIP37: a script without a data push. BIP37 matches pushed data only.
@@ -262,7 +264,7 @@ pub enum ItemCause {
     Descriptor(DescriptorError),
 }
 
-/// A script or coin that an item expands to.
+/// A script or coin that results from an item.
 #[derive(Debug, Clone)]
 struct Expanded {
     script: Option<ScriptBuf>,
@@ -351,7 +353,8 @@ pub(super) enum Since {
     Known {
         /// First height of the search.
         from: u32,
-        /// The lowest height that the earlier run has not searched; `None` if it has searched all.
+        /// The lowest height that the earlier run has not searched; `None` if the earlier run has
+        /// searched all heights.
         todo: Option<u32>,
     },
 }
@@ -361,9 +364,10 @@ pub(super) enum Since {
 pub(super) struct KnownItem {
     /// First height of the search.
     pub(super) from: u32,
-    /// The lowest height that was not searched; `None` if all were.
+    /// The lowest height that was not searched; `None` if all heights were searched.
     pub(super) todo: Option<u32>,
-    /// For a descriptor: the first index that was searched for, and the one after the last.
+    /// For a descriptor: the first index that was searched for, and the index after the last index
+    /// that was searched for.
     pub(super) indices: (u32, u32),
 }
 
@@ -387,7 +391,7 @@ struct Watching {
     history: History,
     /// Height of the birthday in the chain, once the chain is known.
     resolved: Option<u32>,
-    /// Number of the keychain; `None` if the item is no descriptor.
+    /// Number of the keychain; `None` if the item is not a descriptor.
     keychain: Option<u32>,
     known: Option<KnownItem>,
 }
@@ -441,7 +445,7 @@ pub(super) struct ItemProgress {
     pub(super) key: [u8; 32],
     /// First height of the search.
     pub(super) from: u32,
-    /// For a descriptor: the first index, and the next one to derive.
+    /// For a descriptor: the first index, and the next index to derive.
     pub(super) indices: (u32, u32),
 }
 
@@ -461,7 +465,7 @@ pub(super) struct Wallets {
     pub(super) dropped: BTreeSet<ScriptBuf>,
     /// Wallets in which a keychain has derived a script that the wallet watched already.
     pub(super) relabelled: BTreeSet<WalletId>,
-    /// Items of which no record was written.
+    /// Items for which no record was written.
     pub(super) unrecorded: Vec<(WalletId, u32)>,
     /// Items whose birthday was not resolved yet.
     unresolved: Vec<(WalletId, u32)>,
@@ -641,8 +645,8 @@ impl Wallets {
         }
     }
 
-    /// Queues the scripts of items whose birthday is given as a time and is at a lower height than
-    /// before, after a reorganisation.
+    /// Queues the scripts of items whose birthday is given as a time, if this time is at a lower
+    /// height than before, after a reorganisation.
     pub(super) fn watch_times_again(&mut self, chain: &HeaderChain) {
         let mut times = Vec::new();
         for (id, entry) in &mut self.entries {
@@ -819,8 +823,8 @@ impl Wallets {
         todo
     }
 
-    /// Notes that an index of a keychain is used, and watches the further indices that the gap then
-    /// requires. Returns `true` if any script is new to the follower.
+    /// Records that an index of a keychain is used, and watches the further indices that the gap
+    /// then requires. Returns `true` if any script is new to the follower.
     pub(super) fn advance(&mut self, used: Label) -> bool {
         // An error is ignored: a descriptor that has derived one index can derive all further ones
         // up to the last.

@@ -22,7 +22,7 @@ pub const SIDE_HEADERS: usize = 131_072;
 
 /// The chain of headers with the most work, and the known side branches.
 ///
-/// The [module documentation](super) lists the rules that headers are checked against.
+/// The [module documentation](super) lists the rules against which headers are checked.
 ///
 /// # Examples
 /// ```
@@ -53,7 +53,7 @@ pub struct HeaderChain {
 struct Run {
     /// Index of the first header in the message.
     index: usize,
-    /// Hash of the block that the first header builds on.
+    /// Hash of the block on which the first header builds.
     parent: BlockHash,
     context: Context,
     headers: Vec<(BlockHash, SideHeader)>,
@@ -203,7 +203,8 @@ impl HeaderChain {
         }
     }
 
-    /// Makes a run the end of the active chain, together with the side branch that it builds on.
+    /// Makes a run the end of the active chain, together with the side branch on which the run
+    /// builds.
     fn activate(&mut self, run: Run, events: &mut Vec<ChainEvent>) {
         let mut branch = self.side.take_branch(run.parent);
         let fork = branch.last().map_or(run.parent, |(_, side)| side.header.prev_blockhash);
@@ -285,13 +286,13 @@ impl HeaderChain {
         self.rules
     }
 
-    /// Returns the block that the chain started from: genesis or the trusted start's block.
+    /// Returns the block from which the chain started: genesis or the trusted start's block.
     pub fn start(&self) -> BlockAt {
         let height = self.active.start;
         BlockAt { height, hash: self.active.hash_at(height).expect("the start is in the chain") }
     }
 
-    /// Returns the trusted start that the chain started from.
+    /// Returns the trusted start of the chain.
     pub fn trusted_start(&self) -> &TrustedStart {
         &self.trusted_start
     }

@@ -9,7 +9,7 @@
 //! ```
 //! The encoding of the preamble is that of [`records`]. The headers after it have no frames: their
 //! proof of work reveals damage, and the offset of each follows from its height. The block time of a
-//! custom signet is not stored: [`HeaderChain::decode_with`] is told.
+//! custom signet is not stored: the caller passes it to [`HeaderChain::decode_with`].
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -109,7 +109,7 @@ impl HeaderChain {
 
     /// Decodes the bytes of [`encode`](Self::encode) as [`decode`](Self::decode) does, but only if
     /// they belong to the network of `rules`. The bytes do not contain the block time of a custom
-    /// signet, so `rules` must.
+    /// signet, so `rules` must contain it.
     ///
     /// # Errors
     /// Those of [`decode`](Self::decode), and [`HeaderChainError::OtherNetwork`].
@@ -212,8 +212,8 @@ fn decode_preamble(
 /// Hash of the genesis block, height and work.
 type Start = ([u8; 32], u32, [u8; 32]);
 
-/// Returns the fields of the preamble, and its headers, of which the first is that of the period.
-/// `None` if there are no whole headers.
+/// Returns the fields of the preamble, and its headers. The first of them is the first header of
+/// the period. `None` if there are no whole headers.
 fn read_start(mut body: &[u8]) -> Option<(Start, &[[u8; HEADER_LEN]])> {
     let start = take(&mut body)?;
     let (headers, cut) = body.as_chunks();

@@ -12,9 +12,9 @@
 //!   within BIP94's limit on stepping back in time;
 //! - a version that BIP34, BIP66 and BIP65 have not made obsolete.
 //!
-//! The blocks of the headers are not checked. On signet, the signature is inside the block, so it
-//! is not checked either: **anyone with some computing power can extend signet's headers here**. A
-//! chain of signet headers is therefore only as trustworthy as the peers that sent it.
+//! The blocks of the headers are not checked. On signet, the signature is inside the block, so the
+//! signature is not checked either: **anyone with some computing power can extend signet's headers
+//! here**. A chain of signet headers is therefore only as trustworthy as the peers that sent it.
 //!
 //! | network | required bits |
 //! |---|---|
@@ -23,8 +23,8 @@
 //! | testnet4 | as testnet3, but the new target is computed from the bits of the *first* block of the 2016 (BIP94) |
 //! | regtest | always the easiest target |
 //!
-//! A custom signet may have another block time than ten minutes, and so another number of blocks
-//! between two targets: see [`HeaderRules`].
+//! A custom signet may have another block time than ten minutes, and therefore another number of
+//! blocks between two targets: see [`HeaderRules`].
 //!
 //! # Side branches
 //! Headers of branches with less work are kept, up to a limit on their number ([`SIDE_HEADERS`],
@@ -223,7 +223,7 @@ pub enum HeaderChainError {
         limit: u32,
     },
     /// The number of headers is wrong.
-    #[error("{count} headers for a start at height {height}, {needed} are needed")]
+    #[error("{count} headers for a start at height {height}, but {needed} are needed")]
     HeaderCount {
         /// The height of the trusted start.
         height: u32,
@@ -232,7 +232,7 @@ pub enum HeaderChainError {
         /// The number of headers needed.
         needed: usize,
     },
-    /// The work is 2^255 or more: no chain has that much, and sums of work could overflow.
+    /// The work is 2^255 or more: no chain has so much work, and sums of work could overflow.
     #[error("work {work:x}, the limit is 2^255")]
     TooMuchWork {
         /// The work of the trusted start.
@@ -265,7 +265,7 @@ pub enum HeaderChainError {
         height: u32,
     },
     /// The header at height 0 is not the network's genesis block.
-    #[error("genesis {hash}, the network's is {genesis}")]
+    #[error("genesis block {hash}, but the network's genesis block is {genesis}")]
     Genesis {
         /// The hash of the header at height 0.
         hash: BlockHash,
@@ -292,7 +292,7 @@ pub enum HeaderChainError {
         version: u8,
     },
     /// The bytes end inside the preamble, or its length is damaged.
-    #[error("{length} bytes, at least {needed} are needed")]
+    #[error("{length} bytes, but at least {needed} are needed")]
     PreambleCut {
         /// The number of bytes given.
         length: usize,

@@ -39,7 +39,7 @@ pub enum HeaderError {
         start: u32,
     },
     /// The bits are not those that the network requires at this height.
-    #[error("bits {bits:#010x} at height {height}, the network requires {required:#010x}")]
+    #[error("bits {bits:#010x} at height {height}, but the network requires {required:#010x}")]
     WrongBits {
         /// The height of the header.
         height: u32,
@@ -79,7 +79,7 @@ pub enum HeaderError {
         latest: u32,
     },
     /// The version is obsolete at this height.
-    #[error("version {version} at height {height}, at least {least} is required")]
+    #[error("version {version} at height {height}, but at least {least} is required")]
     Version {
         /// The height of the header.
         height: u32,

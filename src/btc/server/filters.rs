@@ -204,7 +204,7 @@ impl Branch<'_> {
     }
 }
 
-/// Result of a request for compact filters.
+/// The reaction to a request for compact filters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FilterResponse {
@@ -301,14 +301,14 @@ impl FilterStore {
     }
 
     /// Creates an empty store for a chain without its first blocks. `before` is the filter header
-    /// of the block before the first one in the store.
+    /// of the block before the first block in the store.
     pub fn behind(before: FilterHeader) -> Self {
         Self { filters: BTreeMap::new(), active: Vec::new(), before }
     }
 
     /// Returns the answer of a node with this `chain` to `message`; `None` if `message` is no request
-    /// for compact filters (`getcfilters`, `getcfheaders` or `getcfcheckpt`). `services` are those
-    /// that the node offers to the peer.
+    /// for compact filters (`getcfilters`, `getcfheaders` or `getcfcheckpt`). `services` are the
+    /// services that the node offers to the peer.
     ///
     /// As in Core, a peer is disconnected for each violation of the protocol, and a request is not answered if
     /// the store lacks a filter. Requests for branches that recently left the active chain are

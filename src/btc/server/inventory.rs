@@ -1,5 +1,5 @@
-//! What `inv` names: the new blocks and transactions that are announced to a peer, and the
-//! transactions that the peer offers, with the requests for them.
+//! The contents of `inv` messages: the new blocks and transactions that are announced to a peer,
+//! and the transactions that the peer offers, with the requests for these transactions.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
@@ -19,7 +19,7 @@ use super::outbox::Outbox;
 use crate::btc::bip37::BloomFilter;
 
 /// Maximum number of new blocks announced by `headers`. If there are more new blocks, only the last
-/// one is announced, by `inv` (`net_processing.cpp`, `MAX_BLOCKS_TO_ANNOUNCE`).
+/// block is announced, by `inv` (`net_processing.cpp`, `MAX_BLOCKS_TO_ANNOUNCE`).
 const MAX_HEADERS_ANNOUNCED: usize = 8;
 /// Maximum number of transactions in one `inv`.
 const MAX_INV_ANNOUNCED: usize = 1000;
@@ -64,7 +64,7 @@ impl Announcer {
         }
     }
 
-    /// Notes that a transaction came from the peer.
+    /// Records that a transaction came from the peer.
     pub(super) fn came_from_peer(&mut self, txid: Txid) {
         if self.own.insert(txid) {
             self.own_order.push_back(txid);
@@ -203,13 +203,13 @@ impl Offered {
         }
     }
 
-    /// Notes that the peer delivered a transaction, requested or not.
+    /// Records that the peer delivered a transaction, requested or not.
     pub(super) fn delivered(&mut self, tx: &Transaction) {
         self.remove(TxName::Txid(tx.compute_txid()));
         self.remove(TxName::Wtxid(tx.compute_wtxid()));
     }
 
-    /// Notes that the peer does not have these transactions.
+    /// Records that the peer does not have these transactions.
     pub(super) fn not_found(&mut self, items: &[Inventory]) {
         items.iter().filter_map(|item| TxName::of(*item)).for_each(|tx| self.remove(tx));
     }

@@ -11,10 +11,10 @@
 //!    [`Event::FilterLoad`].
 //! 3. Write the message of [`Action::Send`], then pass in [`Event::Sent`]. [`Event::Sent`] returns
 //!    the next message, if there is one. Each event returns **at most one** `Send`, and none while
-//!    a message is being written. The next message is created only after the last one was written,
-//!    so a reply of 1,000 filters or blocks is never in memory as a whole.
+//!    a message is being written. The next message is created only after the last message was
+//!    written, so a reply of 1,000 filters or blocks is never in memory as a whole.
 //! 4. Read the next message of the peer only when the peer [is idle](Peer::is_idle). As in Core,
-//!    one request is answered completely before the next one is read, so requests cannot
+//!    one request is answered completely before the next request is read, so requests cannot
 //!    accumulate.
 //! 5. Pass in [`Event::Tick`] a few times a second. Pass in [`Event::ChainChanged`] after the chain
 //!    or its mempool has changed. On a tick and on a change of the chain, the machine checks for
@@ -59,8 +59,8 @@
 //! node. The numbers of offers, requests and transactions in the mempool are limited.
 //!
 //! # Not implemented
-//! The node requests no blocks and no addresses from its peers. The node knows no addresses to
-//! send. The only punishment for misbehaviour is that the connection is closed.
+//! The node requests no blocks and no addresses from its peers. The node has no addresses to send.
+//! The only punishment for misbehaviour is that the connection is closed.
 //!
 //! Source: Bitcoin Core 28.1, `net_processing.cpp`; a comment names the function at each branch
 //! that is not obvious.

@@ -30,7 +30,7 @@ pub(super) struct Outbox {
 enum Queued {
     One(Box<NetworkMessage>),
     Filters(filters::Reply),
-    /// The items of a `getdata`, and those of them that were not found.
+    /// The items of a `getdata`, and the items that were not found.
     Items {
         items: vec::IntoIter<Inventory>,
         missing: Vec<Inventory>,
@@ -63,7 +63,7 @@ impl Outbox {
         self.queue.push_back(Queued::Items { items: items.into_iter(), missing: Vec::new() });
     }
 
-    /// Notes that a `getblocks` answer was cut after this block, and that more blocks follow.
+    /// Records that a `getblocks` answer was cut after this block, and that more blocks follow.
     pub(super) fn continue_at(&mut self, hash: BlockHash) {
         self.continue_at = Some(hash);
     }

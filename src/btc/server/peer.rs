@@ -483,7 +483,7 @@ impl Clock {
         Self { connected: now, heard: now, pinged: now, ping: None, next_nonce: nonce, busy: None }
     }
 
-    /// Notes a `pong`. A wrong nonce does not answer the ping.
+    /// Records a `pong`. A wrong nonce does not answer the ping.
     fn pong(&mut self, nonce: u64) {
         self.ping = self.ping.filter(|sent| *sent != nonce);
     }
@@ -503,9 +503,9 @@ impl Clock {
         self.ping
     }
 
-    /// Notes that all messages were written. The time that writing took does not count
-    /// towards timeouts: the caller does not read while it writes, so the next message of the peer,
-    /// or its answer to a ping, may be waiting unread.
+    /// Records that all messages were written. The time that writing took does not count towards
+    /// timeouts: the caller does not read while it writes, so the next message of the peer, or its
+    /// answer to a ping, may be waiting unread.
     fn idle(&mut self, now: Duration) {
         let Some(since) = self.busy.take() else { return };
         let spent = now.saturating_sub(since);

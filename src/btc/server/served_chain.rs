@@ -29,7 +29,7 @@ pub struct ServedChain {
     headers: HeaderChain,
     /// The linked blocks of all branches.
     blocks: HashMap<BlockHash, StoredBlock>,
-    /// Blocks whose parent is missing, by the hash of the parent.
+    /// Blocks with a missing parent, by the hash of the parent.
     waiting: HashMap<BlockHash, Vec<Incoming>>,
     /// The scripts of all outputs of all blocks. A txid determines its outputs on every branch, so
     /// no entry ever has to be removed.
@@ -244,8 +244,8 @@ impl ServedChain {
     ///
     /// The checks cover the inputs (each spends an output of a block or of the mempool that nothing
     /// else spends), the weight, and the limits ([`MAX_ACCEPTED`](super::MAX_ACCEPTED)).
-    /// Signatures, amounts and fees are not checked. A new transaction never replaces an older one
-    /// (there is no BIP125).
+    /// Signatures, amounts and fees are not checked. A new transaction never replaces an older
+    /// transaction (BIP125 is not implemented).
     ///
     /// # Errors
     /// [`TransactionError`] that names the failed check. After an error, the mempool is unchanged.
@@ -364,7 +364,7 @@ fn spends(block: &Block) -> impl Iterator<Item = (OutPoint, Txid)> {
     })
 }
 
-/// Error of adding a block or its filter.
+/// Reason why a block or its filter cannot be added.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BlockError {

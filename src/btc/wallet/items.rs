@@ -1,5 +1,6 @@
 //! The watched scripts and keys, each script with an index, and the watched outputs: those added by
-//! the caller, those found in transactions, and a bounded number of unconfirmed ones.
+//! the caller, those found in transactions, and a bounded number of outputs of unconfirmed
+//! transactions.
 
 use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -42,7 +43,7 @@ pub struct WatchedScript {
     /// The history that the caller stated for the script.
     pub history: History,
     kind: Kind,
-    /// `true` if the caller added the script itself, and not only a key that it pays to.
+    /// `true` if the caller added the script itself, and not only a key to which the script pays.
     pub(in crate::btc) is_named: bool,
     /// `true` if this is the P2PKH script of a watched key, so that each spend of the script contains
     /// the key.
@@ -103,7 +104,7 @@ pub(super) struct Scripts {
 impl Scripts {
     /// Adds a script on behalf of the caller and returns its index.
     ///
-    /// A known script keeps its index. A new label replaces the old one. After a call with
+    /// A known script keeps its index. A new label replaces the old label. After a call with
     /// [`History::Complete`], the history is complete and stays complete.
     pub(super) fn add(
         &mut self,
@@ -315,7 +316,7 @@ impl Coins {
         }
     }
 
-    /// Notes that the block at `height` spends `outpoint`, if that output is kept.
+    /// Records that the block at `height` spends `outpoint`, if that output is kept.
     pub(super) fn spend(&mut self, outpoint: &OutPoint, height: u32) {
         // Outputs beyond the limit are not kept, so their spends are not recorded either.
         if let Some(output) = self.outputs.get_mut(outpoint) {

@@ -26,7 +26,7 @@ pub enum LookAhead {
     /// until this number is twice the gap.
     ///
     /// For compact filters: new scripts make the client match filters again, so fewer and larger
-    /// steps cost less. The same holds for BIP37 once the wallet is up to date: each step costs
+    /// steps cost less. The same is true for BIP37 once the wallet is up to date: each step costs
     /// another download of the filtered blocks.
     InSteps,
 }
@@ -224,22 +224,23 @@ impl Keychains {
         again.derive(chain.next)
     }
 
-    /// Returns the first index of a keychain, and the next one to derive; `None` without a keychain.
+    /// Returns the first index of a keychain, and the next index to derive; `None` without a
+    /// keychain.
     #[cfg(feature = "std")]
     pub(in crate::btc) fn indices(&self, keychain: Option<u32>) -> Option<(u32, u32)> {
         let chain = self.keychains.get(keychain? as usize)?;
         Some((chain.first, chain.next))
     }
 
-    /// Notes that an index is used: derives the indices that must now be watched and returns their
-    /// scripts. Returns no scripts if enough indices are derived already, or if the keychain is
-    /// unknown.
+    /// Records that an index is used: derives the indices that must now be watched and returns
+    /// their scripts. Returns no scripts if enough indices are derived already, or if the keychain
+    /// is unknown.
     ///
     /// The gap limit of BIP44 is a rule about indices, whatever the order of the blocks. So the
     /// caller must search for the returned scripts from the wallet's birthday on, not only in the
-    /// blocks from the present one on: an earlier block may pay to them. A coin that is found in an
-    /// earlier block may be spent in a later one that was already searched, so the later blocks that
-    /// may contain its script must be scanned again.
+    /// blocks from the current block on: an earlier block may pay to them. A coin that is found in
+    /// an earlier block may be spent in a later block that was already searched, so the later
+    /// blocks that may contain the coin's script must be scanned again.
     /// [`FilterScan::scan_missed`](crate::btc::bip158::scan::FilterScan::scan_missed) matches
     /// filters in this way, and a [session](crate::btc::bip37::session) requests filtered blocks
     /// again.

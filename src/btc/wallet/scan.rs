@@ -4,7 +4,7 @@
 //! # Scan of a block
 //! A block contains the scripts of the outputs that it creates, but not the scripts of the outputs
 //! that it spends. The scan therefore keeps the outputs that it finds, with the index of their
-//! script. The spend of such an output is then recognised in the same block or any later one.
+//! script. The spend of such an output is then recognised in the same block or in any later block.
 //!
 //! The spend of an unknown output, which was created before its script was watched, matches the
 //! compact filter, but the block alone does not prove the spend. If the input contains a key or

@@ -94,7 +94,7 @@ impl WatchedItems {
     /// Adds a script and returns its index, which is the number of different scripts added before
     /// it.
     ///
-    /// A known script keeps its index. A new label replaces the old one. After a call with
+    /// A known script keeps its index. A new label replaces the old label. After a call with
     /// [`History::Complete`], the history is complete and stays complete.
     pub fn add_script(
         &mut self,
@@ -189,7 +189,7 @@ impl WatchedItems {
     }
 
     /// Returns the added and the found outputs, in the order of their outpoints. Includes spent
-    /// outputs, but not unconfirmed ones.
+    /// outputs, but not unconfirmed outputs.
     pub fn outputs(&self) -> impl ExactSizeIterator<Item = (&OutPoint, &WatchedOutput)> {
         self.coins.outputs.iter()
     }
@@ -204,7 +204,7 @@ impl WatchedItems {
     /// Scan blocks in the order of the chain. If the block that spends an output is scanned before
     /// the block that creates it, the spend is not recognised and the output stays unspent. The
     /// same block may be scanned again after scripts were added: the result then contains the
-    /// earlier findings and the new ones.
+    /// earlier findings and the new findings.
     ///
     /// # Cost
     /// One look-up per output and input, and the hashes of the keys and scripts that inputs reveal.

@@ -13,7 +13,7 @@ use chainsieve_lanes::hash::keccak256;
 use crate::eth::json;
 use crate::eth::trie_path::{self, TrieStep};
 
-/// An answer to `eth_getProof`, as a provider gives it. Not verified.
+/// An answer to `eth_getProof`, as a provider sent it, not verified.
 ///
 /// # JSON
 /// `serde` reads and writes the object of JSON-RPC. Unknown members are ignored, because providers
@@ -48,11 +48,11 @@ pub struct SlotProof {
     pub proof: Vec<Bytes>,
 }
 
-/// Reason why an account, a slot or the hash of a block is not shown under a state root.
+/// Reason why an account, a slot or the hash of a block is not proven under a state root.
 ///
 /// [`Account`](Self::Account), [`Slot`](Self::Slot), [`Claim`](Self::Claim) and
-/// [`NeedlessNode`](Self::NeedlessNode) show that an answer to `eth_getProof` is not the one of the state with
-/// this root.
+/// [`NeedlessNode`](Self::NeedlessNode) prove that an answer to `eth_getProof` does not belong to the state
+/// with this root.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateProofError {
@@ -88,12 +88,12 @@ pub enum StateProofError {
     Slot {
         /// Number of the slot.
         slot: U256,
-        /// Reason why the slot is not shown.
+        /// Reason why the slot is not proven.
         error: Box<Self>,
     },
     /// A claimed value differs from the value that the nodes show. The members are those of
     /// JSON-RPC: `balance`, `nonce`, `codeHash`, `storageHash`, `storageProof.value`.
-    #[error("{member} is {claimed}, the nodes show {shown}")]
+    #[error("{member} is {claimed}, but the nodes show {shown}")]
     Claim {
         /// Name of the member.
         member: &'static str,
@@ -113,7 +113,7 @@ pub enum StateProofError {
         /// Number of the block whose state is used.
         head: u64,
     },
-    /// The state has no account at the contract's address. This is so before Prague.
+    /// The state has no account at the contract's address. This is normal before Prague.
     #[error("the state of block {head} has no history contract")]
     NoContract {
         /// Number of the block whose state is used.
@@ -127,7 +127,7 @@ pub enum StateProofError {
         /// Hash of the contract's code.
         expected: B256,
     },
-    /// The slot is empty, so no block has written it yet. This is so for blocks before Prague.
+    /// The slot is empty, so no block has written it yet. This is normal for blocks before Prague.
     #[error("the contract has no hash of block {number}")]
     NotWritten {
         /// Number of the block.
@@ -141,7 +141,7 @@ pub enum StateProofError {
     ContractSlot {
         /// Number of the block.
         number: u64,
-        /// Reason why the slot is not shown.
+        /// Reason why the slot is not proven.
         error: Box<Self>,
     },
 }
@@ -156,8 +156,9 @@ impl AccountProof {
     }
 
     /// Verifies the answer against the root of a state, and returns the account, or `None` if the state has
-    /// no such account. The claims and the values of the slots are then proven, 0 for a slot that the storage
-    /// does not have. Address and slots are those that the answer names: compare them with the request.
+    /// no such account. The claims and the values of the slots are then proven; a value of 0 is proven for a
+    /// slot that the storage does not have. The address and the slots are those that the answer names:
+    /// compare them with the request.
     ///
     /// # Errors
     /// Returns the first contradiction: a missing or malformed node, a node that is on no path, or
@@ -321,8 +322,8 @@ impl ProofNodes {
         value.map_or(Ok(U256::ZERO), |rlp| decode_slot(&rlp).map_err(StateProofError::Value))
     }
 
-    /// Returns the value of a key, which the trie has under the Keccak-256 hash of the key. Calls
-    /// `visit` with the hash of each node on the path.
+    /// Returns the value of a key, which the trie stores under the Keccak-256 hash of the key.
+    /// Calls `visit` with the hash of each node on the path.
     pub(super) fn lookup(
         &self,
         root: B256,

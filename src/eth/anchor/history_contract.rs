@@ -15,8 +15,8 @@
 //! | value | the block's hash as an integer, so without its leading zero bytes |
 //!
 //! A block further back needs several hops: from a header to its ancestor at most 8,191 blocks
-//! back, from there to the next. Each hop but the first needs the state of an old block, which only
-//! archive nodes serve.
+//! back, from there to the next. Each hop except the first needs the state of an old block, which
+//! only archive nodes serve.
 //!
 //! Source: EIP-2935.
 
@@ -62,11 +62,11 @@ pub fn slot(number: u64) -> B256 {
 /// `header` is the header of a block whose hash is believed: the caller has compared
 /// [`HeaderView::hash`]. `nodes` are the nodes of an answer to `eth_getProof` for [`ADDRESS`] at
 /// that block, with the [`slot`] of each number. The blocks are returned in the order of `numbers`.
-/// They are ancestors of the header's block, and so believed as much as that block
+/// They are ancestors of the header's block, so they are as trustworthy as that block
 /// ([`Grade::of_ancestor`](super::Grade::of_ancestor)).
 ///
 /// # Errors
-/// Returns a [`StateProofError`] for the first block that is not shown.
+/// Returns a [`StateProofError`] for the first block whose hash is not proven.
 ///
 /// # Cost
 /// The nodes were hashed when they were added. One hash for each number, and one for the address.

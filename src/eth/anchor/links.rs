@@ -1,8 +1,9 @@
 //! Chains of links from a believed statement to a block.
 //!
-//! A verifier starts from an [`Origin`]: what it believes, and how far. Each [`Link`] then leads
-//! from what is shown so far to a further block. A link carries all bytes that its check needs, so
-//! anyone who has the origin can check the chain again, without the party that issued it.
+//! A verifier starts from an [`Origin`]: the values that it believes, with a grade. Each [`Link`]
+//! then leads from the last proven block to a further block. A link carries all bytes that its
+//! check needs, so anyone who has the origin can check the chain again, without the party that
+//! issued it.
 //!
 //! | link | from | to |
 //! |---|---|---|
@@ -23,23 +24,23 @@ use super::history_contract;
 use super::sync_committee::{Anchor, Checkpoint};
 use crate::eth::header::{BlockRef, HeaderError, HeaderView};
 
-/// What a verifier believes before the first link, and how far.
+/// The values that a verifier believes before the first link, with their grade.
 ///
 /// The verifier supplies the origin. No part of it may come from the issuer of the links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Origin {
-    /// How far the two values below are believed.
+    /// The grade of the two values below: how far they can be believed.
     pub grade: Grade,
-    /// Hash of an execution block, or `None` if only the beacon state is believed.
+    /// Hash of an execution block, or `None` if only the beacon state is trusted.
     pub block_hash: Option<B256>,
-    /// Root of a beacon state, or `None` if only the block is believed.
+    /// Root of a beacon state, or `None` if only the block is trusted.
     pub beacon_state: Option<B256>,
-    /// The checkpoint from which a light client came to these values, if one did.
+    /// The checkpoint of the light client that provides these values; `None` for another origin.
     pub checkpoint: Option<Checkpoint>,
 }
 
-/// The origin that a light client brings: the execution block that a header binds, and the state of
-/// the header. In Gloas, that block is the last one before the header.
+/// The origin that a light client provides: the execution block that a header binds, and the state
+/// of the header. In Gloas, that execution block is the last execution block before the header.
 impl From<&Anchor> for Origin {
     fn from(anchor: &Anchor) -> Self {
         Self {
@@ -51,7 +52,7 @@ impl From<&Anchor> for Origin {
     }
 }
 
-/// A step from what is shown so far to a further block.
+/// A step from the last proven block to a further block.
 ///
 /// # JSON
 /// `serde` writes and reads an object whose member `link` names the link, for example
@@ -60,13 +61,14 @@ impl From<&Anchor> for Origin {
 #[serde(tag = "link", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Link {
-    /// Headers back from the block that is shown so far.
+    /// Headers that lead back from the last proven block.
     Parents {
-        /// RLP of the headers: the first is that of the block, each further one that of its
-        /// predecessor's parent. The link leads to the block of the last header.
+        /// RLP of the headers: the first header is that of this block, and each further header is
+        /// that of the parent of the preceding header's block. The link leads to the block of the
+        /// last header.
         headers: Vec<Bytes>,
     },
-    /// The hash of an earlier block, in the state of the block that is shown so far.
+    /// The hash of an earlier block, in the state of the last proven block.
     HistoryContract {
         /// RLP of the block's header.
         header: Bytes,
@@ -124,15 +126,15 @@ impl fmt::Display for LinkKind {
 pub struct Anchored {
     /// Hash of the block.
     pub hash: B256,
-    /// Number of the block; `None` if no link names it, which is so without links.
+    /// Number of the block; `None` if no link names it, for example without links.
     pub number: Option<u64>,
-    /// How far the block can be believed.
+    /// The grade of the block: how far it can be believed.
     pub grade: Grade,
-    /// The links by which the block is shown, in order. Links before a header proof that does not
-    /// use them are left out.
+    /// The links that prove the block, in order. Links before a header proof that does not use them
+    /// are left out.
     pub by: Vec<LinkKind>,
-    /// The checkpoint of the origin, if the block depends on the origin. What the verifier's own
-    /// list of summaries rests on is not named.
+    /// The checkpoint of the origin, if the block depends on the origin. The basis of the
+    /// verifier's own list of summaries is not named.
     pub checkpoint: Option<Checkpoint>,
 }
 
@@ -151,10 +153,10 @@ pub struct LinkError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkProblem {
-    /// The link starts from a block, and none is shown yet.
-    #[error("no block is shown before it")]
+    /// The link starts from a block, and no block is proven yet.
+    #[error("no block is proven before it")]
     NoBlock,
-    /// The link starts from a beacon state, and the origin has none.
+    /// The link starts from a beacon state, but the origin has no beacon state.
     #[error("the origin has no beacon state")]
     NoBeaconState,
     /// A header is malformed.
@@ -165,34 +167,34 @@ pub enum LinkProblem {
         /// The error of decoding.
         error: HeaderError,
     },
-    /// A header is not that of the expected block.
+    /// A header is not the header of the expected block.
     #[error("header {index} hashes to {computed}, expected {expected}")]
     OtherHeader {
         /// Index of the header in the link.
         index: usize,
         /// Hash of the header.
         computed: B256,
-        /// The hash that is shown before.
+        /// The hash that was proven before.
         expected: B256,
     },
     /// The link has no header.
     #[error("it has no header")]
     NoHeader,
-    /// The history contract does not show the block.
+    /// The history contract does not prove the block.
     #[error(transparent)]
     HistoryContract(StateProofError),
-    /// The summaries are not in the beacon state, or the proof does not show the header.
+    /// The summaries are not in the beacon state, or the proof does not prove the header.
     #[error(transparent)]
     HeaderProof(HeaderProofError),
 }
 
 /// Verifies links from an origin to a block, one after the other, and returns the block.
 ///
-/// `history` is what the verifier knows without these links: [`Network::history`]. A link with
-/// summaries replaces the summaries in it.
+/// `history` has the roots that the verifier knows without these links: [`Network::history`]. A
+/// link with summaries replaces the summaries in it.
 ///
 /// # Errors
-/// Returns the first link that does not hold.
+/// Returns the first invalid link.
 ///
 /// # Cost
 /// In proportion to the bytes of the links. Nothing is kept but the list of summaries.
@@ -204,8 +206,8 @@ pub fn verify(links: &[Link], origin: &Origin, history: History) -> Result<Ancho
     verifier.end()
 }
 
-/// Verifies links one after the other, as they arrive. [`verify`] is the same for links that are all
-/// there.
+/// Verifies links one after the other, as they arrive. [`verify`] does the same for a complete list
+/// of links.
 #[derive(Debug, Clone)]
 pub struct LinkVerifier {
     origin: Origin,
@@ -213,12 +215,12 @@ pub struct LinkVerifier {
     block: Option<Anchored>,
     /// `true` if the summaries come from a link.
     linked_summaries: bool,
-    /// Number of links that hold.
+    /// Number of valid links so far.
     links: usize,
 }
 
 impl LinkVerifier {
-    /// Starts from what the verifier believes, and what it knows without links.
+    /// Starts from the values that the verifier trusts, and the roots that it knows without links.
     pub fn new(origin: Origin, history: History) -> Self {
         let block = origin.block_hash.map(|hash| Anchored {
             hash,
@@ -230,7 +232,8 @@ impl LinkVerifier {
         Self { origin, history, block, linked_summaries: false, links: 0 }
     }
 
-    /// Returns the block to which the links lead so far: first that of the origin, if it has one.
+    /// Returns the block to which the links lead so far: at first, the block of the origin; `None`
+    /// if the origin has no block.
     pub const fn block(&self) -> Option<&Anchored> {
         self.block.as_ref()
     }
@@ -238,7 +241,7 @@ impl LinkVerifier {
     /// Verifies the next link.
     ///
     /// # Errors
-    /// Returns the reason why the link does not hold. The verifier is then as it was before, and
+    /// Returns the reason why the link is invalid. The verifier is then as it was before, and
     /// another link can be tried.
     ///
     /// # Cost
@@ -328,7 +331,7 @@ fn decode(rlp: &Bytes, index: usize) -> Result<HeaderView<'_>, LinkProblem> {
     HeaderView::decode(rlp).map_err(|error| LinkProblem::Header { index, error })
 }
 
-/// Compares the hash of a header with the hash that is shown before, and returns it.
+/// Compares the hash of a header with the hash that was proven before, and returns it.
 fn check(header: &HeaderView<'_>, index: usize, expected: B256) -> Result<B256, LinkProblem> {
     let computed = header.hash();
     if computed == expected {

@@ -1,5 +1,5 @@
-//! Why a block hash is believed: from a statement that a verifier starts from, by links that
-//! anyone can check again from their bytes.
+//! Trust in a block hash: a verifier starts from a statement that it believes, and follows links
+//! that anyone can check again from their bytes.
 //!
 //! # What you call
 //! | module or type | contents |
@@ -16,7 +16,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`sync_committee`] | light client of the beacon chain: finalised and optimistic headers, from one trusted block root |
-//! | [`sync`] | keeps a light client up to date by several servers that nobody trusts |
+//! | [`sync`] | keeps a light client up to date by several servers that are not trusted |
 //!
 //! # What is proven
 //! A [finalised header](sync_committee) carries the signatures of at least two thirds of a sync
@@ -39,9 +39,8 @@ use chainsieve_lanes::names;
 
 /// The reason to believe a hash, from the weakest to the strongest.
 ///
-/// A grade is not a proof: it names the statement that a proof starts from. The
-/// [links] then lead from that statement to a block, and each link can be checked
-/// again from its bytes.
+/// A grade is not a proof: it names the statement from which a proof starts. The [links] then lead
+/// from that statement to a block, and each link can be checked again from its bytes.
 ///
 /// | grade | shown | not shown |
 /// |---|---|---|
@@ -65,7 +64,8 @@ pub enum Grade {
     OwnWord,
     /// One provider claims the hash.
     OneProvider,
-    /// A light client accepted few signatures, or for lack of progress an update that is not final.
+    /// A light client accepted few signatures, or, for lack of progress, an update that is not
+    /// final.
     Forced,
     /// The hash is published in a release, or follows from a list that this library embeds.
     ReleaseCheckpoint,
@@ -87,7 +87,7 @@ names! {
 impl Grade {
     /// Returns the grade of a proven ancestor of a block with this grade.
     ///
-    /// An ancestor is as good as its descendant. Only the name changes for an ancestor of a
+    /// An ancestor is as reliable as its descendant. Only the name changes for an ancestor of a
     /// finalised block, because the block itself was not called finalised.
     #[must_use]
     pub const fn of_ancestor(self) -> Self {
@@ -99,8 +99,8 @@ impl Grade {
 
     /// Returns `true` if the block cannot be reorganised away while finality holds.
     ///
-    /// `true` for a finalised block and its ancestors. For a hash of another origin the question
-    /// is undecided, and the result is `false`.
+    /// `true` for a finalised block and its ancestors. For any other hash, this is undecided, and
+    /// the result is `false`.
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Finalized | Self::HistoryOfFinalized)
     }

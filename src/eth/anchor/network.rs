@@ -138,7 +138,7 @@ impl Preset {
         self.slots_per_period()
     }
 
-    /// Returns the length of a slot unless the network states another one: 12 s or 6 s.
+    /// Returns the length of a slot unless the network states another length: 12 s or 6 s.
     const fn seconds_per_slot(self) -> u64 {
         match self {
             Self::Mainnet => 12,
@@ -173,9 +173,9 @@ struct BlobParameters {
 
 /// A beacon chain: genesis, fork schedule, preset.
 ///
-/// The type can only be made from a valid description, so every fork schedule in a `Network`
-/// ascends and begins at epoch 0. See the [module](self) for its JSON. After a fork that the
-/// schedule lacks, no signature is valid under it.
+/// A `Network` can only be created from a valid description, so its fork schedule always ascends
+/// and begins at epoch 0. See the [module](self) for its JSON. After a fork that the schedule
+/// lacks, no signature is valid under it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "Description", into = "Description")]
 pub struct Network {
@@ -287,7 +287,7 @@ impl Network {
     ///
     /// Source: `configs/mainnet.yaml` of consensus-specs. The weak-subjectivity period is that of a
     /// stake of 8,388,608 ETH: 3,532 epochs, 15.7 days. A larger stake does not have a shorter
-    /// one.
+    /// period.
     pub fn mainnet() -> Self {
         Self::built_in(
             "mainnet",
@@ -475,14 +475,14 @@ impl Network {
     }
 
     /// Returns `true` for Ethereum's mainnet, by the root of its first validators. The name and the
-    /// fork schedule may be others.
+    /// fork schedule may differ from those of mainnet.
     pub fn is_mainnet(&self) -> bool {
         self.genesis_validators_root() == Self::mainnet().genesis_validators_root()
     }
 
-    /// Returns what is known of the network's past without any proof. Of networks other than mainnet,
-    /// that is only the form of header proofs. With the preset `minimal` the form is unknown, so no
-    /// header proof is valid.
+    /// Returns the history of the network that is known without any proof. For networks other than
+    /// mainnet, it contains only the form of header proofs. With the preset `minimal` the form is
+    /// unknown, so no header proof is valid.
     pub fn history(&self) -> History {
         let forks = self.fork_slots().unwrap_or(ForkSlots {
             genesis_time: self.described.genesis_time,

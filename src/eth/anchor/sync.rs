@@ -1,48 +1,48 @@
-//! Keeps a light client up to date by several servers of the Beacon API, of which any may be silent,
-//! late or false: a state machine without sockets, clock or files.
+//! Keeps a light client up to date by several servers of the Beacon API. Any of them may be silent,
+//! late or false. The module is a state machine without sockets, clock or files.
 //!
-//! A false answer never moves the light client, because [`LightClient`] verifies each one. What a
-//! server can do is to withhold newer headers. So each round asks every server, and after a round
-//! the light client is at least as new as the newest finality update that an honest server sent and
-//! two thirds of the committee signed.
+//! A false answer never moves the light client, because [`LightClient`] verifies each answer. A
+//! server can only withhold newer headers. So each round asks every server, and after a round the
+//! light client is at least as new as the newest finality update that an honest server sent and two
+//! thirds of the committee signed.
 //!
 //! # How to drive it
 //! 1. Create a [`Syncer`] from a trusted block root ([`Syncer::start`]), or from a light client that
 //!    was stored ([`Syncer::resume`]).
 //! 2. Pass every occurrence to [`Syncer::handle`] as an [`Event`], starting with [`Event::Tick`].
 //!    The argument `now` is the [current time](crate#time).
-//! 3. Carry out the returned [`Action`]s. At most one question is open at a time, and the caller
-//!    answers each one: with a timeout, by [`Answer::Failed`]. If the answer takes longer than the caller
-//!    wants to wait, [`Event::Overdue`] lets the other servers be asked meanwhile.
-//! 4. Store [`LightClient::to_json`] after an [`Action::Client`], before the new header is used. A
-//!    light client from before is valid too, and only asks again.
+//! 3. Carry out the returned [`Action`]s. At most one question is open at a time, and the caller answers
+//!    each question: with a timeout, by [`Answer::Failed`]. If the answer takes longer than the caller
+//!    wants to wait, [`Event::Overdue`] allows questions to the other servers in the meantime.
+//! 4. Store [`LightClient::to_json`] after an [`Action::Client`], before the new header is used. An
+//!    older stored light client is valid too, and only repeats some requests.
 //! 5. Send [`Event::Tick`] at the time that [`Syncer::wake_at`] returns.
 //!
 //! # Rounds
 //! In the first part of a round, the updates of missing periods are requested, from one server after
-//! the other: as long as an answer brings progress, the part begins again, with the next server
-//! first. It ends when no server brings progress. In the second part, every server is asked for its
-//! newest finality update. If one of them brought progress, both parts are repeated.
+//! the other. If an answer brings progress, this part restarts, with the next server first. The part
+//! ends when no server brings progress. In the second part, every server is asked for its newest
+//! finality update. If one of the answers brought progress, both parts are repeated.
 //! [`Action::RoundEnded`] follows, and the next round begins after [`Config::poll`].
 //!
-//! Of the servers that are due, the one with the fewest turns in this round is next. So a server that
-//! reveals one block after the other cannot delay an honest one. A round has at most
-//! `2 · servers · (n + 1)` questions, where `n` is the number of answers that brought progress, and of
-//! periods that began meanwhile.
+//! Of the servers that are due, the server with the fewest turns in this round is next. So a server
+//! that reveals one block after the other cannot delay an honest server. A round has at most
+//! `2 · servers · (n + 1)` questions, where `n` is the number of answers that brought progress plus
+//! the number of periods that began meanwhile.
 //!
-//! With [`Config::optimistic`], every server is asked for its newest optimistic update at the end of
-//! the round: one question more for each server. The header is usually that of the last slot, two to
-//! three epochs newer than the finalised one. It is signed, but not final. After the round,
-//! [`LightClient::supermajority`] is at least as new as the newest one that an honest server sent and two
-//! thirds of the committee signed, whatever other servers sent.
+//! With [`Config::optimistic`], every server is asked for its newest optimistic update at the end of the
+//! round: one more question for each server. The header of this update is usually that of the last slot,
+//! two to three epochs newer than the finalised header. It is signed, but not final. After the round,
+//! [`LightClient::supermajority`] is at least as new as the newest header that an honest server sent and
+//! that two thirds of the committee signed, whatever other servers sent.
 //!
 //! A server whose answer failed or was refused is asked less and less often, at least once an hour.
 //!
 //! # Overdue answers
-//! A server that owes an overdue answer is asked nothing else, and the round goes on without it: what is
-//! said above of every server then holds of the others. The answer is used whenever it comes, also between
-//! two rounds. While every server that answered in a round owes another answer, the round waits for them,
-//! for at most [`Config::poll`] after its begin.
+//! A server with an overdue answer gets no further question, and the round continues without it: the
+//! statements above about every server then hold only for the other servers. A late answer is used
+//! whenever it arrives, also between two rounds. If each server that answered in a round has another
+//! answer overdue, the round waits for these answers, for at most [`Config::poll`] after its start.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -84,8 +84,8 @@ pub struct OpenQuestion {
     pub id: u64,
     /// Index of the server, less than [`Config::servers`].
     pub server: usize,
-    /// What is requested. The answer to a [`Request::Bootstrap`] is an [`Answer::Bootstrap`], that to any
-    /// other request an [`Answer::Updates`].
+    /// The request. The answer to a [`Request::Bootstrap`] is an [`Answer::Bootstrap`]. The answer to any
+    /// other request is an [`Answer::Updates`].
     pub request: Request,
 }
 
@@ -107,9 +107,11 @@ pub enum Answer<'a> {
 pub enum Event<'a> {
     /// Time has passed.
     Tick,
-    /// A server answered the question with this number. Answers to other questions than the open one and overdue ones are ignored.
+    /// A server answered the question with this number. The answer is ignored unless this question
+    /// is the open one or overdue.
     Answer(u64, Answer<'a>),
-    /// The answer to the open question, which has this number, takes long. Other servers are asked before it comes.
+    /// The answer to the open question, which has this number, takes too long. Other servers are
+    /// asked before the answer arrives.
     Overdue(u64),
 }
 
@@ -121,7 +123,7 @@ pub enum Action {
     Ask(OpenQuestion),
     /// The light client has started: [`Syncer::client`] returns it.
     Started,
-    /// Something became known.
+    /// The light client has learnt something new.
     Client(sync_committee::Action),
     /// An object of a server is invalid, or not valid yet by the caller's clock.
     Refused {
@@ -133,12 +135,12 @@ pub enum Action {
     /// Every server that was due was asked for its newest update.
     RoundEnded {
         /// Number of servers that answered, and sent nothing that is proven invalid. The answer need not
-        /// bring anything new. With 0, nothing is known about newer blocks.
+        /// contain anything new. If the number is 0, nothing is known about newer blocks.
         answered: usize,
     },
 }
 
-/// What is believed: a root until a server has the bootstrap, then a light client.
+/// The believed state: a root until a server has sent the bootstrap, then a light client.
 #[derive(Debug, Clone)]
 enum ClientState {
     Root(Network, B256),
@@ -176,8 +178,8 @@ struct Server {
 /// Time of an event.
 #[derive(Debug, Clone, Copy)]
 struct Time {
-    /// Time by the caller's clock, which tells the current slot. A clock that was early and is set
-    /// right must not leave the light client in a future period.
+    /// Time by the caller's clock, which tells the current slot. If the clock was ahead and is then
+    /// corrected, the light client must not stay in a future period.
     clock: Duration,
     /// Time that is never set back, for waits.
     steady: Duration,
@@ -190,19 +192,20 @@ pub struct Syncer {
     config: Config,
     servers: Vec<Server>,
     part: Part,
-    /// `true` if a finality update or an overdue answer brought progress in this round. It may have crossed
-    /// into a period whose next committee is unknown.
+    /// `true` if a finality update or an overdue answer brought progress in this round. The light client
+    /// may then be in a period whose next committee is unknown.
     has_moved: bool,
-    /// The first period after those whose updates were sought in this round.
+    /// The first period after those whose updates were requested in this round.
     sought: u64,
-    /// The server that is asked first, if it has as few failures as others.
+    /// The server that is asked first, if no other server has fewer failures.
     first: usize,
     open: Option<OpenQuestion>,
     /// Questions that wait for a late answer, at most one for each server.
     overdue: Vec<OpenQuestion>,
     last_question: u64,
-    /// Time at which the round began. Only servers that were due then are asked in it: one that is due later
-    /// was not asked for missing updates, so that its newest one might not be verified.
+    /// Time at which the round began. Only servers that were due at this time are asked in the round: a
+    /// server that is due later was not asked for missing updates, so that its newest update might not be
+    /// verifiable.
     began: Duration,
     /// Time of the next round.
     round_at: Duration,
@@ -216,7 +219,7 @@ impl Syncer {
         Self::new(ClientState::Root(network, trusted_root), config)
     }
 
-    /// Goes on with a light client.
+    /// Continues with a light client.
     pub fn resume(client: LightClient, config: Config) -> Self {
         Self::new(ClientState::Client(Box::new(client)), config)
     }
@@ -256,7 +259,8 @@ impl Syncer {
         }
     }
 
-    /// Returns the open question: that of the last [`Action::Ask`], until it is answered or overdue.
+    /// Returns the open question: the question of the last [`Action::Ask`], until it is answered or
+    /// overdue.
     pub const fn open(&self) -> Option<OpenQuestion> {
         self.open
     }
@@ -272,7 +276,7 @@ impl Syncer {
     }
 
     /// Returns the number of servers that answered in this round, and sent nothing that is proven
-    /// invalid; between two rounds, the number of the last one.
+    /// invalid; between two rounds, the number of the last round.
     pub fn answered(&self) -> usize {
         self.servers.iter().filter(|server| server.has_answered && !server.is_refused).count()
     }
@@ -366,8 +370,9 @@ impl Syncer {
         }
     }
 
-    /// Returns `true` if answers are overdue, and every server that answered in this round owes one: without
-    /// them, the round says nothing of newer headers, and the server may just be slow.
+    /// Returns `true` if answers are overdue, and every server that answered in this round has an overdue
+    /// answer: without these answers, the round reveals nothing about newer headers, and the servers may
+    /// just be slow.
     fn needs_overdue(&self) -> bool {
         let has_answered = |(at, server): (usize, &Server)| {
             server.has_answered && !server.is_refused && !self.is_overdue(at)
@@ -384,7 +389,7 @@ impl Syncer {
         self.overdue.iter().any(|overdue| overdue.server == server)
     }
 
-    /// Returns the first period after those whose updates are missing; 0 if none are.
+    /// Returns the first period after those whose updates are missing; 0 if none is missing.
     fn missing(&self, now: Duration) -> u64 {
         match self.client().map(|client| client.request(now)) {
             Some(Request::Updates { start_period, count }) => start_period.saturating_add(count),
@@ -419,8 +424,8 @@ impl Syncer {
         }
     }
 
-    /// Returns the next server of this part: one with the fewest turns in this round, and among these
-    /// with the fewest failures.
+    /// Returns the next server of this part: a server with the fewest turns in this round, and among
+    /// these servers one with the fewest failures.
     fn next_server(&self) -> Option<usize> {
         let count = self.servers.len();
         let in_turn = (0..count).map(|at| (self.first + at) % count);
@@ -475,7 +480,7 @@ impl Syncer {
         server.is_asked = true;
     }
 
-    /// Starts the light client. Returns `true` if it did.
+    /// Starts the light client. Returns `true` on success.
     fn begin(&mut self, bootstrap: &Bootstrap, now: Duration) -> (bool, Option<LightClientError>) {
         let ClientState::Root(network, root) = &self.state else { return (false, None) };
         match LightClient::new(network.clone(), *root, bootstrap, now) {

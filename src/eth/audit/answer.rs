@@ -245,8 +245,8 @@ fn not_wanted(question: &AuditQuestion<'_>, at: usize, log: &LocatedLog) -> Opti
 /// Finds the blocks of logs on the chain.
 struct Places<'a> {
     chain: &'a LinkedHeaders,
-    /// All blocks by hash. The list is built only when a log's block number does not lead to its
-    /// block: this is rare, and the list requires a sort of all blocks.
+    /// All blocks by hash. The list is built only when the block with a log's block number is not
+    /// the log's block. This is rare, and the list requires a sort of all blocks.
     by_hash: Option<Vec<(B256, u64)>>,
 }
 

@@ -175,8 +175,8 @@ pub enum FindingKind {
     /// The log belongs to a block outside the resolved range, and the query gives this end of the
     /// range by a tag such as `latest`.
     ///
-    /// Such a log is no proof of a lie: the provider may have had another head than the one that
-    /// the tag was resolved to.
+    /// Such a log is no proof of a lie: the provider may have had another head than the head to
+    /// which the tag was resolved.
     BeyondTag {
         /// Index of the log in the answer.
         at: usize,

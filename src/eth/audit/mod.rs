@@ -144,7 +144,7 @@ pub enum AuditError {
     #[error(transparent)]
     Receipts(ReceiptsError),
     /// The transactions are not those of the block.
-    #[error("the transactions have the root {computed}, the header has {expected}")]
+    #[error("the transactions have the root {computed}, but the header has {expected}")]
     Transactions {
         /// Computed root of the transactions.
         computed: B256,
@@ -284,14 +284,14 @@ impl<'a> Audit<'a> {
     /// receipts may be from an untrusted source.
     ///
     /// Returns `true` if the receipts are those of the block. If they were compared before, nothing
-    /// changes. Returns `false` if nobody can tell: before Byzantium, receipts without their post-state
-    /// roots cannot be hashed. The block is then not [open](Self::open) any more, but still
+    /// changes. Returns `false` if this cannot be decided: before Byzantium, receipts without their
+    /// post-state roots cannot be hashed. The block is then not [open](Self::open) any more, but still
     /// [unchecked](Self::unchecked): receipts of another source, with these roots, can decide it. The
     /// verdicts are in the report of [`finish`](Self::finish).
     ///
     /// # Errors
-    /// Returns an [`AuditError`] if the receipts are not those of the block, whose state then stays as it
-    /// was. Also returns one if the audit does not examine the block.
+    /// Returns an [`AuditError`] if the receipts are not those of the block, or if the audit does not
+    /// examine the block. After an error, the state of the block is unchanged.
     ///
     /// # Cost
     /// All receipts are hashed, and one proof is built for each receipt with an omitted or forged

@@ -56,7 +56,7 @@ pub struct ForgedLog {
 #[non_exhaustive]
 pub enum EvidenceError {
     /// The header belongs to another block than the log.
-    #[error("the header hashes to {found}, the log is of block {expected}")]
+    #[error("the header hashes to {found}, but the log is of block {expected}")]
     OtherHeader {
         /// Hash of the log's block.
         expected: B256,
@@ -64,7 +64,7 @@ pub enum EvidenceError {
         found: B256,
     },
     /// A field of the log differs from the header or the receipt proof.
-    #[error("{field} is {found}, it should be {expected}")]
+    #[error("{field} is {found}, but should be {expected}")]
     Field {
         /// The field's name in JSON-RPC.
         field: &'static str,
@@ -81,7 +81,7 @@ pub enum EvidenceError {
     #[error("no receipt proof")]
     NoProof,
     /// The receipt has another log, or no log, at the claimed index.
-    #[error("log {index} of the receipt is not the log that is claimed to be omitted")]
+    #[error("log {index} of the receipt is not the log that the finding claims to be omitted")]
     NotInReceipt {
         /// Index of the log in the receipt.
         index: usize,
@@ -101,7 +101,7 @@ pub enum EvidenceError {
     /// An omission requires fewer equal logs in the answer than in the receipt; a forgery requires
     /// more.
     #[error(
-        "not proven: the answer has {answered} logs of the transaction equal to this one, and the receipt has {proven}"
+        "not proven: the answer has {answered} logs of the transaction equal to this log, and the receipt has {proven}"
     )]
     Answered {
         /// Number of equal logs in the answer.
@@ -113,7 +113,7 @@ pub enum EvidenceError {
     #[error("the filter has all bits of the log")]
     InBloom,
     /// The answer has another log or no log at this index, or the log is marked as removed.
-    #[error("log {at} of the answer is not the log that is claimed to be forged")]
+    #[error("log {at} of the answer is not the log that the finding claims to be forged")]
     OtherAnswer {
         /// Index in the answer.
         at: usize,

@@ -96,7 +96,7 @@ pub enum CertificateError {
         last: u64,
     },
     /// The text is not JSON, or a member is missing, unknown, duplicate or of the wrong type. The
-    /// message names the member.
+    /// message contains the name of the member.
     #[error("{0}")]
     Json(String),
     /// `format` is not the name of the certificate format.
@@ -117,7 +117,7 @@ pub enum CertificateError {
     #[error("query: {0}")]
     Query(QueryError),
     /// `semantics` is neither `geth` nor `alloy`.
-    #[error("semantics is {0:?}, neither \"geth\" nor \"alloy\"")]
+    #[error("semantics is {0:?}, but must be \"geth\" or \"alloy\"")]
     Semantics(String),
     /// The receipts of a block occur twice.
     #[error("duplicate receipts of block {0}")]

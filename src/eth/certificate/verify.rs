@@ -46,8 +46,9 @@ impl VerifiedCertificate {
 impl Certificate {
     /// Verifies the certificate, as far as headers, receipts and result allow.
     ///
-    /// - `question`: what the verifier wants to know, and trusts. Only its chain may come from the
-    ///   certificate ([`chain`](Self::chain)): the anchors alone make headers authentic.
+    /// - `question`: the verifier's own query, and the data that the verifier trusts. Only the
+    ///   chain of the question may come from the certificate ([`chain`](Self::chain)): the anchors
+    ///   alone make headers authentic.
     /// - `receipts`: returns the receipts of a block by number and hash. The verifier calls this
     ///   function for blocks without embedded receipts, and for blocks whose embedded receipts lack
     ///   the post-states from before Byzantium. The source may be untrusted: receipts of another

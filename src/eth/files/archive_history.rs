@@ -1,4 +1,5 @@
-//! Reader of the evidence in archives that their headers are part of the chain.
+//! Reader of the evidence in an archive which shows that the archive's headers are part of the
+//! chain.
 
 use std::io::Read;
 
@@ -20,20 +21,21 @@ const MAX_PROOF: u64 = 1024;
 ///
 /// - The headers of an archive must be linked by their parent hashes.
 /// - An accumulator must be the root of the archive's blocks from before the Merge, and of their
-///   total difficulties. If the archive has an epoch that the history knows, it must also be the
-///   root of this epoch. Then all its headers are shown.
-/// - Every proof of a header must hold. Because the headers are linked, a proof of the last header
-///   shows all of them.
+///   total difficulties. If the archive has an epoch that the history knows, the accumulator must
+///   also be the known root of this epoch. All headers of the archive are then shown to be part of
+///   the chain.
+/// - Every proof of a header must be valid. Because the headers are linked, a proof of the last
+///   header shows that all headers are part of the chain.
 ///
-/// Bodies and receipts are passed over: compare them with the roots in the headers. The index is
-/// not compared with the headers, as [`HeaderReader`](super::HeaderReader) does.
+/// Bodies and receipts are skipped: compare them with the roots in the headers. The index is not
+/// compared with the headers; [`HeaderReader`](super::HeaderReader) compares it.
 #[derive(Debug)]
 pub struct HistoryReader<R> {
     archive: Archive<R>,
     history: History,
 }
 
-/// An archive whose headers contradict nothing that is known.
+/// An archive whose headers do not contradict the [`History`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "the headers may be linked and yet not be part of the chain"]
 #[non_exhaustive]
@@ -45,18 +47,18 @@ pub struct ArchiveHistory {
     /// The accumulator of the archive, if it has one. It is compared with the blocks if the archive
     /// also has their total difficulties.
     pub accumulator: Option<B256>,
-    /// Number of proofs that hold.
+    /// Number of valid proofs.
     pub proofs: usize,
-    /// Number of proofs that need a list of summaries that reaches further.
+    /// Number of proofs that need a longer list of summaries.
     pub undecided: usize,
-    /// How far the blocks up to [`shown`](Self::shown) can be believed; `None` if nothing shows
-    /// that they are part of the chain.
+    /// The trust that the blocks up to [`shown`](Self::shown) deserve; `None` if nothing shows that
+    /// they are part of the chain.
     pub grade: Option<Grade>,
     /// Number of blocks, from the first, that are shown to be part of the chain.
     pub shown: usize,
 }
 
-/// What was read of an archive so far.
+/// The parts of an archive that were read so far.
 #[derive(Debug, Default)]
 struct Parts {
     headers: Vec<(BlockRef, HeaderTime)>,
@@ -66,11 +68,11 @@ struct Parts {
     last: Option<EntryHead>,
 }
 
-/// What is kept of a header.
+/// The data of a header that are kept.
 #[derive(Debug, Clone, Copy)]
 struct HeaderTime {
     timestamp: u64,
-    /// `true` if the block has a difficulty, which is so before the Merge.
+    /// `true` if the block has a difficulty, as all blocks before the Merge have.
     mined: bool,
 }
 
@@ -84,10 +86,10 @@ impl<R: Read> HistoryReader<R> {
     ///
     /// # Errors
     /// Returns an error if the archive is malformed, or if its headers are not part of the chain:
-    /// they are not linked, the accumulator is that of other blocks, or a proof does not hold.
+    /// they are not linked, the accumulator is that of other blocks, or a proof is invalid.
     ///
     /// # Cost
-    /// Keeps 90 bytes for each header of the archive, and its proofs.
+    /// Keeps 90 bytes for each header of the archive, and the archive's proofs.
     pub fn next_archive(&mut self) -> Result<Option<ArchiveHistory>, FileError> {
         let mut parts = Parts::default();
         while let Some(head) = self.archive.advance()? {
@@ -122,16 +124,17 @@ impl<R: Read> HistoryReader<R> {
         }
     }
 
-    /// Reads on to the header of a block and its proof; `None` if no archive from here on has both.
+    /// Reads until the header of a block and its proof are found; `None` if no archive from the
+    /// current position on has both.
     ///
-    /// Neither is verified: [`HeaderProof::verify`] does. Archives have the proofs after the headers,
-    /// in the same order.
+    /// The header and the proof are not verified: use [`HeaderProof::verify`]. In archives, the
+    /// proofs follow the headers, in the same order.
     ///
     /// # Errors
     /// Returns an error if an archive is malformed before the proof.
     ///
     /// # Cost
-    /// Decompresses the headers before it.
+    /// Decompresses all headers before this header.
     pub fn find(&mut self, number: u64) -> Result<Option<(Bytes, HeaderProof)>, FileError> {
         let mut found = None;
         let (mut headers, mut proofs) = (0_usize, 0_usize);

@@ -117,17 +117,17 @@ pub enum FileProblem {
     #[error("an era1 or ere archive: chainsieve was built without its feature `era`")]
     NoEraFeature,
     /// The input ends before the end of a part whose length is known.
-    #[error("the {part} has {expected} bytes, and the input ends after {found}")]
+    #[error("the {part} has {expected} bytes, but the input ends after {found} of them")]
     Truncated {
         /// Name of the truncated part.
         part: &'static str,
         /// Number of bytes that the part claims to have.
         expected: u64,
-        /// Number of bytes in the input.
+        /// Number of bytes of the part that the input contains.
         found: u64,
     },
     /// The claimed length of a part is above the limit. No memory was allocated for the part.
-    #[error("the {part} has {length} bytes, the limit is {limit}")]
+    #[error("the {part} has {length} bytes, but the limit is {limit}")]
     TooLong {
         /// Name of the part.
         part: &'static str,
@@ -201,7 +201,7 @@ pub enum FileProblem {
     #[error(transparent)]
     JsonHeader(HeaderError),
     /// The hash given with a header is not the hash of the header.
-    #[error("the header hashes to {computed}, the claimed hash is {claimed}")]
+    #[error("the header hashes to {computed}, but the claimed hash is {claimed}")]
     HashMismatch {
         /// The hash that is given with the header.
         claimed: B256,
@@ -239,7 +239,7 @@ pub enum FileProblem {
     },
     /// The first block in the index differs from the first block in the archive.
     #[error(
-        "the index of blocks: it starts at block {indexed}, the first header is that of block {read}"
+        "the index of blocks: it starts at block {indexed}, but the first header is that of block {read}"
     )]
     IndexFirst {
         /// Number of the first block in the index.
@@ -262,7 +262,7 @@ pub enum FileProblem {
     },
     /// The offset of a header differs from the offset that the index claims.
     #[error(
-        "the index of blocks: header {header} would be at byte {indexed}, and is at byte {read}"
+        "the index of blocks: it places header {header} at byte {indexed}, but the header is at byte {read}"
     )]
     IndexOffset {
         /// Index of the header in the archive, from 0.
@@ -285,7 +285,7 @@ pub enum FileProblem {
     )]
     ConsensusArchive,
     /// The accumulator of an archive is not the root of its blocks.
-    #[error("the accumulator is {stated}, the archive's {blocks} blocks give {computed}")]
+    #[error("the accumulator is {stated}, but the archive's {blocks} blocks give {computed}")]
     Accumulator {
         /// The root in the archive.
         stated: B256,
@@ -295,7 +295,7 @@ pub enum FileProblem {
         computed: B256,
     },
     /// The blocks of an archive are not those of the chain: the root of their epoch differs.
-    #[error("epoch {epoch} has the root {known}, the archive's blocks give {computed}")]
+    #[error("epoch {epoch} has the root {known}, but the archive's blocks give {computed}")]
     OtherEpoch {
         /// Index of the epoch.
         epoch: u64,
@@ -313,7 +313,7 @@ pub enum FileProblem {
     /// An archive has a second accumulator.
     #[error("a second accumulator")]
     SecondAccumulator,
-    /// An archive has not as many entries of a kind as headers.
+    /// The number of entries of a type in an archive differs from the number of its headers.
     #[error("{found} entries of the type {kind}, but {headers} headers")]
     EntryCount {
         /// Name of the type.

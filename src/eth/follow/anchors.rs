@@ -1,4 +1,4 @@
-//! The anchors that the caller trusts, and the highest one that the chain contains.
+//! The anchors that the caller trusts, and the highest anchor that the chain contains.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -33,15 +33,15 @@ pub(super) struct Anchors {
     /// Anchors that are compared with linked headers. Anchors in the range of the index are not in
     /// this list, because they are compared with the index.
     pub(super) linked: Vec<BlockRef>,
-    /// Newer anchors that are not on the chain yet: the one that has waited longest, and the newest
-    /// one.
+    /// Newer anchors that are not on the chain yet: the anchor that has waited longest, and the
+    /// newest anchor.
     ///
-    /// The first one is never replaced. Otherwise a provider that always lags behind the newest
-    /// anchor would never reach any anchor.
+    /// The anchor that has waited longest is never replaced. Otherwise a provider that always lags
+    /// behind the newest anchor would never reach any anchor.
     newer: Vec<Newer>,
     /// Highest anchor that the chain contains: no branch may leave the chain before it.
     pub(super) held: Option<BlockRef>,
-    /// Anchor that the reader was told of last in this run.
+    /// The anchor that was last reported to the reader in this run.
     reported: Option<BlockRef>,
     is_reported: bool,
 }
@@ -63,12 +63,12 @@ impl Anchors {
         }
     }
 
-    /// Returns `true` if the reader has not been told of the highest anchor yet.
+    /// Returns `true` if the highest anchor has not been reported to the reader yet.
     pub(super) fn is_unreported(&self) -> bool {
         !self.is_reported
     }
 
-    /// Returns the highest anchor if the reader has not been told of it yet, and marks it as
+    /// Returns the highest anchor if it has not been reported to the reader yet, and marks it as
     /// reported.
     pub(super) fn take_unreported(&mut self) -> Option<BlockRef> {
         if core::mem::replace(&mut self.is_reported, true) {

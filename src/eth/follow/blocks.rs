@@ -67,16 +67,16 @@ impl Block {
     }
 }
 
-/// The followed blocks in ascending order: first the delivered ones, then the pending ones.
+/// The followed blocks in ascending order: first the delivered blocks, then the pending blocks.
 ///
-/// Each block is the parent of the next one, except in the range of an index, where blocks that are
-/// not candidates are left out.
+/// Each block is the parent of the next block, except in the range of an index, where blocks that
+/// are not candidates are left out.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Blocks {
     all: VecDeque<Block>,
     delivered: usize,
     /// `true` if blocks before the first block of `all` were dropped. A reorganisation of dropped
-    /// blocks can't be followed.
+    /// blocks cannot be followed.
     pub(super) has_dropped: bool,
     /// The last dropped blocks, in ascending order.
     dropped: VecDeque<BlockRef>,
@@ -181,7 +181,7 @@ impl Blocks {
         self.has_dropped = true;
     }
 
-    /// Drops the delivered blocks before block `number`: these blocks can't be reorganised any
+    /// Drops the delivered blocks before block `number`: these blocks cannot be reorganised any
     /// more.
     pub(super) fn finalize(&mut self, number: u64) {
         while self.first().is_some_and(|first| first.number < number) && self.delivered > 1 {

@@ -32,7 +32,7 @@ const RECEIPTS: u64 = 32 << 20;
 pub(super) enum Want {
     /// The answer to this question.
     Answer(Question),
-    /// A newer head of the provider.
+    /// A head of the provider that is newer than the last known head.
     Head,
     /// No further data: the last block was delivered.
     End,
@@ -135,7 +135,7 @@ impl Chain {
     }
 
     /// Processes the number of a newer anchor, whose hash was checked. The result is a note if the
-    /// anchor can't be compared with the chain.
+    /// anchor cannot be compared with the chain.
     pub(super) fn on_anchor(&mut self, at: BlockRef) -> Result<Option<FollowNote>, Box<Fault>> {
         // A newer anchor may have replaced this one since its header was requested.
         if !self.anchors.is_newer(at.hash) {
@@ -197,7 +197,7 @@ impl Chain {
             && !self.is_contradicted()
     }
 
-    /// Returns what the chain needs next.
+    /// Returns the data that the chain needs next.
     pub(super) fn want(&self) -> Want {
         // A branch is traced back from its newest header until it meets the followed chain.
         if let Some(branch) = &self.branch {
@@ -261,8 +261,9 @@ impl Chain {
         self.blocks.pending().take_while(move |block| Some(block.at.number) <= confirmed)
     }
 
-    /// Returns the blocks whose transactions are needed. There are at most as many as receipts are
-    /// requested of at a time, because no further receipts are requested before.
+    /// Returns the blocks whose transactions are needed. Their number is at most the number of
+    /// blocks whose receipts are requested at a time, because no further receipts are requested
+    /// before these transactions.
     fn unbound(&self) -> impl Iterator<Item = BlockRef> {
         let unbound = |block: &&Block| matches!(block.work, Work::Unbound { .. });
         self.pending_confirmed().filter(unbound).map(|block| block.at)

@@ -63,10 +63,10 @@ pub enum StartError {
     OtherQuery(String),
     /// The query of the cursor was matched with other semantics.
     #[error(
-        "the cursor belongs to a query with the semantics {0}, which are not the configured ones"
+        "the cursor belongs to a query with the semantics {0}, which differ from the configured semantics"
     )]
     OtherSemantics(Semantics),
-    /// The cursor begins at another block than the configured one.
+    /// The first block of the cursor differs from the configured first block.
     #[error("the cursor begins at block {cursor}, not at block {from}")]
     OtherStart {
         /// First block of the cursor.
@@ -89,7 +89,7 @@ pub enum StartError {
         reason: String,
     },
     /// The blocks are not in ascending order, or an acknowledged block follows an unacknowledged
-    /// one.
+    /// block.
     #[error("block {after} is stored after block {before}: the blocks are out of order")]
     Order {
         /// Number of a block.

@@ -1,5 +1,5 @@
-//! The follower: decides what is asked next, what is delivered next, and what is stored before and
-//! after each delivery.
+//! The follower: determines the next question, the next delivery, and the cursors that are stored
+//! before and after each delivery.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -32,7 +32,8 @@ use crate::steady_clock::SteadyClock;
 /// restart, blocks since the last stored cursor are requested again.
 const SAVE_AFTER: Duration = Duration::from_secs(2);
 /// Number of times that the transactions of blocks are requested, if all providers lag behind these
-/// blocks or can't be reached. Then the logs are delivered without: they are proven already.
+/// blocks or cannot be reached. The logs are then delivered without proven transaction hashes: the
+/// logs themselves are proven already.
 const TRANSACTION_TRIES: u32 = 3;
 
 /// Kind of update to deliver.
@@ -87,7 +88,7 @@ pub struct Follower {
     wrong: Option<(BlockRef, AnswerError)>,
     /// Method whose receipts were refused last, if several methods are tried.
     method: Option<String>,
-    /// Number of times in a row that needed transactions did not come.
+    /// Number of requests in a row for transactions that did not arrive.
     transaction_tries: u32,
     last_question: u64,
     last_store: u64,
@@ -155,7 +156,7 @@ impl Follower {
         })
     }
 
-    /// Returns the configuration this follower was created with.
+    /// Returns the configuration with which this follower was created.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -666,8 +667,8 @@ impl Follower {
 
     /// Handles a missing header of a newer anchor: requests it again later.
     ///
-    /// A provider that lags does not have the block yet. So this answer is never a reason to give
-    /// up, unless the connection failed.
+    /// A provider that lags does not have the block yet. The answer that the header is missing is
+    /// therefore never a reason to give up; a failed connection may be.
     fn no_newer_anchor(&mut self, hash: B256, error: AnswerError) -> Handled {
         let Stage::Following(chain) = &mut self.stage else { return Ok(()) };
         let first_wait = chain.anchors.postpone(hash, &self.pace, self.now);
@@ -916,7 +917,7 @@ impl Follower {
     }
 }
 
-/// Returns `true` if an answer may come later: the provider lags or can't be reached.
+/// Returns `true` if an answer may come later: the provider lags or cannot be reached.
 fn may_pass(error: &AnswerError) -> bool {
     match error {
         AnswerError::Missing => true,

@@ -1,20 +1,19 @@
 //! Follows the past and the new logs of a query, and proves them by receipts: a state machine
 //! without sockets, clock or files.
 //!
-//! A [`Follower`] starts at a block, processes the past blocks, and then follows the chain's head.
-//! Each header must be the child of the preceding one. A block whose filter rules out a match is
-//! skipped. For all remaining blocks, all receipts are requested, checked against the header's
-//! receipts root, and searched for logs. The provider is never asked for logs, so a delivered log
-//! is as trustworthy as the chain of headers. Receipts contain no transaction hashes: where a log
-//! matches, all transactions of the block are requested too, and checked against the header's
-//! transactions root ([`Config::transaction_hashes`]). That chain is only the provider's claim, except up to
-//! an [anchor](Config::anchors). A caller that learns of newer trusted blocks while the follower
-//! runs, for example from a light client, sends them as [`Event::Anchor`]. On some chains, nodes
-//! return logs that no receipt contains; [`NextBlocks::every_log`] is `false` for blocks that may
-//! have such logs.
+//! A [`Follower`] starts at a block, processes the past blocks, and then follows the chain's head. Each
+//! header must be the child of the preceding header. A block whose filter rules out a match is skipped. For
+//! all remaining blocks, all receipts are requested, checked against the header's receipts root, and
+//! searched for logs. The provider is never asked for logs, so a delivered log is as trustworthy as the
+//! chain of headers. Receipts contain no transaction hashes: if a log matches, all transactions of the
+//! block are requested too, and checked against the header's transactions root
+//! ([`Config::transaction_hashes`]). The chain of headers is only the provider's claim, except up to an
+//! [anchor](Config::anchors). A caller that learns of newer trusted blocks while the follower runs, for
+//! example from a light client, sends them as [`Event::Anchor`]. On some chains, nodes return logs that no
+//! receipt contains; [`NextBlocks::every_log`] is `false` for blocks that may have such logs.
 //!
 //! # What you call
-//! [`Cursor`] stores how far a run came, and starts the next run there.
+//! [`Cursor`] stores the position that a run has reached, and starts the next run there.
 //!
 //! # What you drive
 //! 1. Create a [`Follower`] from a [`Config`] and the [`Cursor`] of an earlier run, if there is
@@ -176,8 +175,8 @@ pub enum Event<'a> {
     /// Time has passed. The caller must send this event at the time that [`Follower::wake_at`]
     /// returns.
     Tick,
-    /// An answer, or a part of one, to the question with this id. Answers to questions that are no
-    /// longer open are ignored.
+    /// An answer, or a part of an answer, to the question with this id. Answers to questions that
+    /// are no longer open are ignored.
     Answer(QuestionId, Answer<'a>),
     /// The cursor with this id and all earlier cursors are durable.
     Stored(StoreId),
@@ -189,16 +188,16 @@ pub enum Event<'a> {
     /// authentic, as with a [configured anchor](Config::anchors). Until then, the block is pending.
     /// A provider that does not have the block lags, or is on another chain: the follower asks
     /// again, and never ends for this reason. If the provider stays on a branch with another block
-    /// at this number, nothing further of that branch is delivered, and the follower ends with
+    /// at this number, no further block of that branch is delivered, and the follower ends with
     /// [`Fault::OtherThanAnchor`] after [`Config::tries`] attempts.
     ///
-    /// At most two anchors are pending: the one that has waited longest, and the newest one.
+    /// At most two anchors are pending: the anchor that has waited longest, and the newest anchor.
     Anchor(B256),
     /// The follower must store unsaved progress and then end.
     Stop,
 }
 
-/// Answer to a question, or a part of one.
+/// Answer to a question, or a part of the answer.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Answer<'a> {
@@ -226,7 +225,7 @@ pub enum Answer<'a> {
     /// Ends an answer: no further part follows.
     Complete,
     /// Ends an answer with a failure: the provider or the index gave no answer, or only a part of
-    /// it.
+    /// the answer.
     Failed(Failure),
 }
 
@@ -236,7 +235,7 @@ pub enum Answer<'a> {
 pub enum Action {
     /// Ask the provider or the index. The reply is [`Event::Answer`].
     Ask(QuestionId, Question),
-    /// Replace the stored cursor with this one. The reply is [`Event::Stored`].
+    /// Replace the stored cursor with this cursor. The reply is [`Event::Stored`].
     Store(StoreId, Cursor),
     /// Deliver this update to the reader. The reply is [`Event::Acknowledged`].
     Update(UpdateId, News),
@@ -310,7 +309,7 @@ impl fmt::Display for Question {
     }
 }
 
-/// Writes a list of blocks as their number and the first one.
+/// Writes a list of blocks as their number and the first block.
 struct Listed<'a>(&'a [BlockRef]);
 
 impl fmt::Display for Listed<'_> {
@@ -456,7 +455,7 @@ pub enum FollowNote {
         /// Time until the question is repeated.
         wait: Duration,
     },
-    /// Receipts of a block were wrong, but another method or node returned the right ones.
+    /// Receipts of a block were wrong, but another method or node returned the right receipts.
     OtherMethod {
         /// The block whose receipts were wrong.
         at: BlockRef,
@@ -466,7 +465,7 @@ pub enum FollowNote {
         method: String,
     },
     /// The transaction hashes of the logs in some blocks are not proven, because no provider
-    /// returned the right transactions. The logs are proven all the same.
+    /// returned the right transactions. The logs themselves are proven.
     UnprovenHashes {
         /// The first of these blocks.
         first: BlockRef,
@@ -477,7 +476,8 @@ pub enum FollowNote {
     },
     /// The provider does not report which block is finalised.
     NoFinality(Failure),
-    /// The anchor is before the known blocks, or in the range of the index, so it can't be compared.
+    /// The anchor is before the known blocks, or in the range of the index, so it cannot be
+    /// compared.
     AnchorNotCompared(BlockRef),
 }
 
@@ -496,7 +496,7 @@ impl fmt::Display for FollowNote {
                 write!(f, "{question}: {error}; retry in {:.1} s", wait.as_secs_f64())
             }
             Self::OtherMethod { at, error, method } => {
-                write!(f, "receipts of {at}: {error}; {method} returned the right ones")
+                write!(f, "receipts of {at}: {error}; {method} returned the right receipts")
             }
             Self::UnprovenHashes { first, blocks, error } => {
                 let more = match blocks.saturating_sub(1) {
@@ -525,9 +525,9 @@ pub enum AnswerError {
     #[error("{0}")]
     Failed(Failure),
     /// The provider does not have the requested block, header or receipts.
-    #[error("the provider does not have it")]
+    #[error("the provider does not have the requested data")]
     Missing,
-    /// The number of a header is not the requested one.
+    /// The number of a header differs from the requested number.
     #[error("a header of block {found}, but block {asked} was requested")]
     OtherNumber {
         /// Requested number.
@@ -535,7 +535,7 @@ pub enum AnswerError {
         /// Number of the header.
         found: u64,
     },
-    /// The hash of a header is not the requested one.
+    /// The hash of a header differs from the requested hash.
     #[error("a header of {found}, but block {asked} was requested")]
     OtherBlock {
         /// Requested hash.
@@ -567,7 +567,7 @@ pub enum AnswerError {
     Transactions(TransactionsError),
     /// Receipts claim to belong to another block.
     #[error(
-        "receipts that claim to be of block {claimed}, but those of block {asked} were requested"
+        "receipts that claim to be of block {claimed}, but the receipts of block {asked} were requested"
     )]
     ReceiptsOfOther {
         /// Hash of the requested block.
@@ -630,7 +630,7 @@ pub enum Fault {
         /// Index of the log within its block.
         log_index: u64,
     },
-    /// The last requested block is before the first one.
+    /// The last requested block is before the first requested block.
     #[error("the range begins at block {from} and ends before it, at block {to}")]
     EmptyRange {
         /// First requested block.

@@ -107,8 +107,8 @@ impl Pace {
         wait
     }
 
-    /// Returns the wait before the next attempt at what is not essential, after this many failures with it.
-    /// It does not count as a failure.
+    /// Returns the wait before the next attempt to get data that are not essential, after this number of
+    /// failures. The wait does not count as a failure.
     pub(super) fn pause(&mut self, failures: u32, now: Duration) -> Duration {
         let wait = self.nth_wait(failures);
         self.has_seen_head = false;

@@ -1,5 +1,5 @@
-//! Rules of a run: the configuration with all tags and anchors resolved. They decide which logs of a
-//! block are wanted, and which answers are refused.
+//! Rules of a run: the configuration with all tags and anchors resolved. The rules decide which logs
+//! of a block are wanted, and which answers are refused.
 
 use alloc::boxed::Box;
 use alloc::string::String;

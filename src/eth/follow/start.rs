@@ -166,10 +166,10 @@ impl Start {
         Ok(())
     }
 
-    /// Keeps a newer anchor until the start is complete. It replaces an older one: the chain is
-    /// compared with the newest anchor first.
+    /// Keeps a newer anchor until the start is complete. The newer anchor replaces an older anchor:
+    /// the chain is compared with the newest anchor first.
     ///
-    /// The anchor is not treated as a configured one, because a provider that lags does not have
+    /// The anchor is not treated as a configured anchor, because a provider that lags does not have
     /// its block yet.
     pub(super) fn add_anchor(&mut self, hash: B256) {
         self.newer_anchor = Some(hash);

@@ -120,7 +120,7 @@ struct Fields {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LinkedHeaders {
     first: u64,
-    /// Parent hash of the first block, or of the block that must become the first.
+    /// Parent hash of the first block, or of the block that must become the first block.
     parent: Option<B256>,
     fields: Vec<Fields>,
     blooms: Vec<Bloom>,
@@ -240,7 +240,7 @@ impl LinkedHeaders {
         Ok(linked)
     }
 
-    /// Links headers, each of which must be the child of the preceding one.
+    /// Links headers. Each header must be the child of the preceding header.
     ///
     /// # Errors
     /// Returns the same errors as [`extend_from_rlp`](Self::extend_from_rlp).
@@ -285,7 +285,8 @@ impl LinkedHeaders {
         Some(self.first..=self.first + last as u64)
     }
 
-    /// Returns the parent hash of the first block, or of the block that must become the first.
+    /// Returns the parent hash of the first block, or of the block that must become the first
+    /// block.
     ///
     /// Returns `None` for an empty chain that accepts any first block.
     pub fn parent_hash(&self) -> Option<B256> {
@@ -311,7 +312,8 @@ impl LinkedHeaders {
 
     /// Returns a copy of the blocks with these numbers: a chain of its own.
     ///
-    /// Numbers that are not on this chain are ignored. If none is, the result is empty.
+    /// Numbers that are not on this chain are ignored. If none of the numbers is on this chain, the
+    /// result is empty.
     #[must_use]
     pub fn part(&self, numbers: RangeInclusive<u64>) -> Self {
         let Some(own) = self.numbers() else { return Self::default() };

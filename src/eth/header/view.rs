@@ -78,7 +78,7 @@ pub enum HeaderError {
     ///
     /// Either a field is wrong, or the chain's headers have fields that are unknown to this
     /// library. For headers with unknown fields, use `debug_getRawHeader` instead of JSON.
-    #[error("the fields hash to {computed}, the claimed hash is {claimed}")]
+    #[error("the fields hash to {computed}, but the claimed hash is {claimed}")]
     HashMismatch {
         /// The claimed `hash`.
         claimed: B256,

@@ -16,8 +16,8 @@
 //! | store the files | [`Storage`], [`WriteStorage`], [`Folder`] |
 //!
 //! An index is a cache of headers that its builder verified: the writer accepts only a
-//! [`LinkedHeaders`](crate::eth::header::LinkedHeaders). The index proves nothing to anybody else.
-//! The hash of a candidate block is read from the column of block hashes. If the index has no such
+//! [`LinkedHeaders`](crate::eth::header::LinkedHeaders). The index proves nothing to others. The
+//! hash of a candidate block is read from the column of block hashes. If the index has no such
 //! column, the caller links headers from the candidate to the next block whose hash the index
 //! stores ([`Index::next_known_hash`]).
 //!
@@ -206,7 +206,7 @@ pub enum IndexError {
     /// The index contains no block.
     #[error("the index has no block yet")]
     Empty,
-    /// The index differs from the headers that it is compared with.
+    /// The index differs from the headers with which it is compared.
     #[error("{file} differs from the headers at block {number}, {part}: {what}")]
     Differs {
         /// Name of the file that differs.

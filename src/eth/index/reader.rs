@@ -56,7 +56,7 @@ pub struct Index<S: Storage> {
     pub(super) files: Files<S::File>,
 }
 
-/// The files that one manifest names.
+/// The files named by one manifest.
 #[derive(Debug)]
 pub(super) struct Files<F> {
     pub(super) manifest: Manifest,

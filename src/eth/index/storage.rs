@@ -248,7 +248,7 @@ pub struct Folder(PathBuf);
 impl Folder {
     /// Wraps the path of an existing folder.
     ///
-    /// A writer makes the names inside the folder durable. Whoever creates the folder must make the
+    /// A writer makes the names inside the folder durable. The creator of the folder must make the
     /// folder's own name durable.
     pub fn new(path: impl AsRef<Path>) -> Self {
         Self(path.as_ref().to_owned())

@@ -26,7 +26,7 @@ pub(super) struct Tail<F> {
     pub(super) slots: u32,
     /// Number of valid slots that are known to be durable.
     pub(super) durable: u32,
-    /// Number of slots up to and including the last one that changes the rows.
+    /// Number of slots up to and including the last slot that changes the rows.
     changes: u32,
     /// Value of `changes` that the last successful refresh reported.
     told: u32,
@@ -98,8 +98,8 @@ impl<F: ReadAt> Tail<F> {
             let bytes = &mut buffer[..batch as usize * SLOT];
             read(&self.file, &self.name, bytes, SlotPlace::offset(next))?;
             for (bytes, number) in bytes.as_chunks().0.iter().zip(next..) {
-                // An invalid slot may be one that the writer is still writing. An invalid slot is
-                // damage only if a later slot records that the invalid slot was durable.
+                // An invalid slot may be a slot that the writer is still writing. An invalid slot
+                // is damage only if a later slot records that the invalid slot was durable.
                 let Some((slot, durable)) = Slot::from_bytes(self.generation, number, bytes) else {
                     continue;
                 };

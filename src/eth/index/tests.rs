@@ -318,7 +318,7 @@ fn an_index_that_is_false_is_found_out() {
     assert_eq!(part_of(&error), (Part::Row { row, section: 1 }, Some(number)));
     let what = format!(
         "00000000-02.segment differs from the headers at block {number}, row {row} in section 1: \
-         bit {row} is set in its filter, not set in the index"
+         bit {row} is set in its filter, but not set in the index"
     );
     assert_eq!(error.to_string(), what);
     // A comparison with only the header of block `number` finds the difference; a comparison with
@@ -432,7 +432,7 @@ fn unsealed_blocks_are_compared_one_by_one() {
         assert_eq!(alone, Ok(()), "{field}");
         let error = compared.unwrap_err();
         assert_eq!(part_of(&error), (Part::Unsealed, Some(number)));
-        let what = ["its time is", "gas, the index has", "its hash is", "bit 77 is"][field];
+        let what = ["its time is", "gas, but the index has", "its hash is", "bit 77 is"][field];
         assert!(error.to_string().contains(what), "{error}");
         std::fs::write(&tail, &whole).unwrap();
     }

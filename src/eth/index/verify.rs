@@ -179,18 +179,18 @@ impl<S: Storage> Verifier<'_, S> {
             Err(IndexError::Differs { file, part: Part::Unsealed, number, what })
         };
         if hash != row.hash {
-            return differs(format!("its hash is {}, the index has {hash}", row.hash));
+            return differs(format!("its hash is {}, but the index has {hash}", row.hash));
         }
         if tail.parent_of(number) != parent {
             let had = tail.parent_of(number);
-            return differs(format!("its parent is {parent}, the index has {had}"));
+            return differs(format!("its parent is {parent}, but the index has {had}"));
         }
         let (time, gas) = (tail.times[index], tail.gas[index]);
         if time != row.time {
-            return differs(format!("its time is {}, the index has {time}", row.time));
+            return differs(format!("its time is {}, but the index has {time}", row.time));
         }
         if gas != row.gas_used {
-            return differs(format!("it used {} gas, the index has {gas}", row.gas_used));
+            return differs(format!("it used {} gas, but the index has {gas}", row.gas_used));
         }
         let own = &tail.blooms[index];
         let bit = |filter: &[u8; 256], position: u16| {
@@ -220,10 +220,14 @@ impl<S: Storage> Verifier<'_, S> {
 
 fn bit_differs(position: u16, of_header: bool) -> String {
     let set = |set: bool| if set { "set" } else { "not set" };
-    format!("bit {position} is {} in its filter, {} in the index", set(of_header), set(!of_header))
+    format!(
+        "bit {position} is {} in its filter, but {} in the index",
+        set(of_header),
+        set(!of_header)
+    )
 }
 
-/// A section, and the headers that it is compared with.
+/// A section, and the headers with which it is compared.
 struct Asked<'a, F> {
     segment: &'a Segment<F>,
     section: u32,
@@ -246,7 +250,7 @@ impl<F: ReadAt> Asked<'_, F> {
         let part = Part::Section { section };
         let check = |part: Part, index: usize, own: B256| {
             let hash = rows.hashes[index];
-            let what = || format!("its hash is {hash}, the index has {own}");
+            let what = || format!("its hash is {hash}, but the index has {own}");
             if own == hash { Ok(()) } else { Err(self.differs(part, index, what())) }
         };
         if let Some(hashes) = segment.block_hashes(section)? {
@@ -259,7 +263,7 @@ impl<F: ReadAt> Asked<'_, F> {
             check(part, 0, record.first_hash)?;
             let (own, parent) = (record.parent_hash, rows.parent_hash);
             if own != parent {
-                let what = format!("its parent is {parent}, the index has {own}");
+                let what = format!("its parent is {parent}, but the index has {own}");
                 return Err(self.differs(part, 0, what));
             }
         }

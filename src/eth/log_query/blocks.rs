@@ -24,7 +24,7 @@ pub enum BlockTag {
     /// The newest finalised block.
     Finalized,
     /// The block that is being built. A query with this tag never resolves, because the pending
-    /// block has no header that could prove anything.
+    /// block has no header, so nothing can be proven.
     Pending,
 }
 
@@ -127,7 +127,7 @@ impl Default for BlockSelection {
     }
 }
 
-/// The block numbers that the tags resolve to, on one node at one moment.
+/// The block numbers to which the tags resolve, on one node at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Heads {
     /// Number of the first block whose logs the node still has: 0, or the first block that a pruned

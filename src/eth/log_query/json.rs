@@ -212,7 +212,7 @@ impl Reader {
     fn addresses(&self, value: &Shape) -> Result<Vec<Address>, QueryError> {
         let place = JsonPath::of("address");
         let Shape::List(values) = value else {
-            let address = value.text("an address or a list of them");
+            let address = value.text("an address or a list of addresses");
             return Ok(Vec::from([address
                 .and_then(|text| self.address(text))
                 .map_err(wrong(place))?]));
@@ -255,7 +255,7 @@ impl Reader {
             Shape::Null => return Ok(TopicSet::any()),
             Shape::List(values) => values,
             single => {
-                let topic = single.text("a topic, a list of them or null");
+                let topic = single.text("a topic, a list of topics or null");
                 let topic = topic.and_then(|text| self.topic(text)).map_err(wrong(place))?;
                 return Ok(TopicSet::from(topic));
             }

@@ -150,24 +150,24 @@ const DIVERGENCES: &str = r#"
 {"address":"0x70c87d191324e6712a591f304b4eedef6ad9bb9"}
   both: ! address: 39 hex digits are not whole bytes
 {"address":[$A0,$T0]}
-  both: ! address[1]: 32 bytes, an address has 20
+  both: ! address[1]: 32 bytes, but an address has 20
 {"address":""}
   geth: ! address: "" does not begin with 0x
-  alloy: ! address: 0 bytes, an address has 20
+  alloy: ! address: 0 bytes, but an address has 20
 {"topics":[$T0,[$T1,$T1,$T2,"TOPIC31"]]}
-  both: ! topics[1][3]: 31 bytes, a topic has 32
+  both: ! topics[1][3]: 31 bytes, but a topic has 32
 {"topics":[$A0]}
-  both: ! topics[0]: 20 bytes, a topic has 32
+  both: ! topics[0]: 20 bytes, but a topic has 32
 {"blockHash":$A0}
-  both: ! blockHash: 20 bytes, a block hash has 32
+  both: ! blockHash: 20 bytes, but a block hash has 32
 {"topics":$T0}
   both: ! topics: expected a list, found a string
 {"topics":[[[$T0]]]}
   both: ! topics[0][0]: expected a topic or null, found a list
 {"topics":[{}]}
-  both: ! topics[0]: expected a topic, a list of them or null, found an object
+  both: ! topics[0]: expected a topic, a list of topics or null, found an object
 {"topics":[null,null,null,null,null]}
-  both: ! topics: 5 positions, a log has at most 4 topics
+  both: ! topics: 5 positions, but a log has at most 4 topics
 {"address":[1,2]}
   both: ! address[0]: expected an address, found a number
 [{}]

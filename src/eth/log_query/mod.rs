@@ -6,8 +6,8 @@
 //! block may contain a matching log.
 //!
 //! # Where nodes differ
-//! [`Semantics`] chooses between the rules of geth and those of alloy, which reth and anvil are
-//! built on. The development nodes in the other columns are listed for comparison only, and this
+//! [`Semantics`] chooses between the rules of geth and those of alloy. reth and anvil are built on
+//! alloy. The development nodes in the other columns are listed for comparison only, and this
 //! library never follows their rules: a test that passes on a development node may fail on a
 //! mainnet node.
 //!
@@ -419,11 +419,11 @@ impl LogQuery {
     /// [`topic2`](Self::topic2), and the data is the amount in wei. To find what an account sends
     /// *or* receives, use two queries, because all positions of one query must match.
     ///
-    /// **A balance can't be computed from these logs.** The logs report value that moves to another
-    /// account, by a transaction or inside the EVM. The logs do not report fees, priority fees,
-    /// validator withdrawals or block rewards before the merge. Blocks before the fork have no logs
-    /// of ether transfers. So an empty answer for blocks before the fork is complete and correct,
-    /// but gives no information about transfers.
+    /// **A balance cannot be computed from these logs.** The logs report value that moves to
+    /// another account, by a transaction or inside the EVM. The logs do not report fees, priority
+    /// fees, validator withdrawals or block rewards before the merge. Blocks before the fork have
+    /// no logs of ether transfers. So an empty answer for blocks before the fork is complete and
+    /// correct, but gives no information about transfers.
     ///
     /// Source: EIP-7708 as of May 2026, which builds on EIP-8246. Earlier drafts of EIP-7708 also
     /// had logs of burnt ether; the version of May 2026 has no such logs.
@@ -499,7 +499,7 @@ impl QueryLimits {
     }
 }
 
-/// Error of reading a query or the signature of an event, or of the blocks or the limits of a query.
+/// Error about a query: its text, the signature of an event, its blocks or its limits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueryError {
@@ -529,7 +529,7 @@ pub enum QueryError {
     #[error("blockHash excludes fromBlock and toBlock")]
     HashAndRange,
     /// The query has more topic positions than a log can have topics.
-    #[error("topics: {found} positions, a log has at most {MAX_TOPICS} topics")]
+    #[error("topics: {found} positions, but a log has at most {MAX_TOPICS} topics")]
     TooManyPositions {
         /// Number of positions found.
         found: usize,
@@ -592,7 +592,7 @@ pub enum QueryError {
     },
     /// The query selects the pending block. geth rejects such a query; reth answers with its own
     /// candidate block.
-    #[error("logs of the pending block can't be queried")]
+    #[error("logs of the pending block cannot be queried")]
     Pending,
     /// The node does not know the block of the tag, for example before the first finalised block.
     #[error("the number of the {0} block is not known")]
@@ -607,7 +607,7 @@ pub enum QueryError {
         last: u64,
     },
     /// The range ends after the head. The logs of blocks that do not exist yet cannot be complete.
-    #[error("block range extends beyond the head: block {last}, the head is {head}")]
+    #[error("the range ends at block {last}, beyond the head {head}")]
     BeyondHead {
         /// Number of the last block of the range.
         last: u64,

@@ -228,7 +228,7 @@ fn messages() {
     let message = |error: QueryError| -> String { format!("{error}") };
     assert_eq!(
         message(QueryError::BeyondHead { last: 101, head: 100 }),
-        "block range extends beyond the head: block 101, the head is 100"
+        "the range ends at block 101, beyond the head 100"
     );
     assert_eq!(
         message(QueryError::Pruned { first: 9, earliest: 10 }),

@@ -1,5 +1,5 @@
-//! Topics of a query, their conversion from Solidity values, and those of events such as
-//! `Transfer(address,address,uint256)`: canonical signatures and their hash.
+//! Topics of a query: their conversion from Solidity values, and the topics of events such as
+//! `Transfer(address,address,uint256)`, which are hashes of canonical signatures.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -124,7 +124,7 @@ impl<T: ToTopic> FromIterator<T> for TopicSet {
 /// contract's source says what these names mean.
 ///
 /// # Errors
-/// Returns an error if the text declares no event, or an anonymous one.
+/// Returns an error if the text declares no event, or an anonymous event.
 ///
 /// # Examples
 /// ```
@@ -230,9 +230,9 @@ fn canonical(text: &str) -> Result<String, QueryError> {
     Ok(signature)
 }
 
-/// Returns the offset after what follows the type of an argument: array dimensions, such as `[]` or
-/// `[3]`, which are appended to the signature, and `indexed` and a name, which are not. Fields of a tuple
-/// have no names.
+/// Returns the offset after the parts that follow the type of an argument: array dimensions, such as `[]`
+/// or `[3]`, are appended to the signature; `indexed` and a name are not. Fields of a tuple have no
+/// names.
 fn after_argument(
     text: &str,
     at: usize,

@@ -91,7 +91,7 @@ impl BlockReceipts {
 pub(in crate::eth) struct JsonReceipt {
     pub(in crate::eth) transaction_index: u64,
     pub(in crate::eth) entry: ReceiptEntry,
-    /// `None` if nobody asks for them.
+    /// `None` if the claims are not wanted.
     pub(in crate::eth) claims: Option<Claims>,
 }
 
@@ -281,7 +281,7 @@ impl<'de, S: DeserializeSeed<'de>> Visitor<'de> for OrNull<S> {
 pub(super) trait FromObject: Sized {
     const NAME: &'static str;
 
-    /// Reads the object, and counts what is kept of it.
+    /// Reads the object, and counts the memory of its kept parts.
     fn from_object<'de, A: MapAccess<'de>>(object: A, room: &mut Room) -> Result<Self, A::Error>;
 }
 
@@ -317,7 +317,7 @@ impl<'de, T: FromObject> Visitor<'de> for Object<'_, T> {
     }
 }
 
-/// A JSON array of objects. If one is invalid, the error names its index.
+/// A JSON array of objects. If an object is invalid, the error contains its index.
 pub(super) struct Objects<'a, T> {
     room: &'a mut Room,
     of: PhantomData<T>,
@@ -357,7 +357,7 @@ impl<'de, T: FromObject> Visitor<'de> for Objects<'_, T> {
     }
 }
 
-/// Far more topics than a log has, which are at most four.
+/// A limit far above the four topics that a log has at most.
 const MOST_TOPICS: usize = 1024;
 
 /// A JSON array of at most [`MOST_TOPICS`] elements. If an element is invalid, the error names the index of the

@@ -1,17 +1,18 @@
 //! Receipts of a block, verified against the receipts root of its header.
 //!
-//! The receipts of a block can only be verified together: the root covers every receipt, and
-//! leaving one out changes the root. [`BlockReceipts`] are read from any form that nodes send:
-//! consensus RLP, the slim form of `eth/69` and of `.ere` files, JSON-RPC, and alloy's type.
+//! The receipts of a block can only be verified together: the root covers every receipt, and the
+//! root changes if one receipt is left out. [`BlockReceipts`] are read from any form that nodes
+//! send: consensus RLP, the slim form of `eth/69` and of `.ere` files, JSON-RPC, and alloy's type.
 //! [`verify`](BlockReceipts::verify) checks that these are the receipts of the block with a given
 //! receipts root.
 //!
 //! [`VerifiedReceipts`] returns all logs of the block in order. [`VerifiedBlock`] returns the same
 //! logs with their position in the chain. A [`ReceiptProof`] lets others verify a single receipt.
 //!
-//! Supported receipt types: legacy, 1 (EIP-2930), 2 (EIP-1559), 3 (EIP-4844) and 4 (EIP-7702),
-//! which all have the same fields. Feature `op` adds deposits of the OP stack (0x7e). A receipt of
-//! any other type causes an error that names the type, unless a [`ReceiptsReader`] is told to read it.
+//! Supported receipt types: legacy, 1 (EIP-2930), 2 (EIP-1559), 3 (EIP-4844) and 4 (EIP-7702), which
+//! all have the same fields. Feature `op` adds deposits of the OP stack (0x7e). A receipt of any other
+//! type causes an error that names the type, unless a [`ReceiptsReader`] reads [any
+//! type](ReceiptsReader::any_type).
 //!
 //! Sources: Yellow Paper 4.3.1; EIP-658 (status instead of post-state), EIP-2718 (types),
 //! EIP-7642 (`eth/69`).
@@ -139,18 +140,18 @@ impl BlockReceipts {
     /// Declares that the block is from Byzantium (EIP-658, mainnet block 4,370,000) or later.
     ///
     /// Receipts of earlier blocks have post-states, which many nodes no longer store. Some honest
-    /// nodes send a status instead, and then the computed root differs from the header's root. If
-    /// such statuses can be the reason for a wrong root, [`verify`](Self::verify) returns
-    /// [`ReceiptsError::PostStatesMayBeMissing`]. A caller of this function declares that such
-    /// statuses can't be the reason for a wrong root.
+    /// nodes send a status instead of the post-state, and then the computed root differs from the
+    /// header's root. If such statuses can be the reason for a wrong root, [`verify`](Self::verify)
+    /// returns [`ReceiptsError::PostStatesMayBeMissing`]. A caller of this function declares that
+    /// such statuses cannot be the reason for a wrong root.
     #[must_use]
     pub fn after_byzantium(self) -> Self {
         Self { after_byzantium: true, ..self }
     }
 }
 
-/// Error of decoding the receipts of a block from RLP or JSON, or of verifying them, or the proof of one,
-/// under a root.
+/// Error of decoding the receipts of a block from RLP or JSON, or of verifying receipts or the proof of
+/// one receipt against a root.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiptsError {
@@ -211,7 +212,7 @@ pub enum ReceiptsError {
         transaction_index: u64,
     },
     /// The given receipts are not exactly the receipts of a block with this root.
-    #[error("{receipts} receipts have the root {computed}, the header has {expected}")]
+    #[error("{receipts} receipts have the root {computed}, but the header has {expected}")]
     RootMismatch {
         /// Number of receipts given.
         receipts: usize,
@@ -227,10 +228,10 @@ pub enum ReceiptsError {
         /// Index of the receipt.
         receipt: usize,
     },
-    /// The root differs, perhaps because receipts of an unknown type have other fields than those of all
+    /// The root differs, perhaps because receipts of an unknown type have other fields than receipts of
     /// known types. An honest source can cause this error.
     #[error(
-        "undecidable: receipt {receipt} is of the unknown type {receipt_type:#04x}, and the receipts have the root {computed}, the header has {expected}"
+        "undecidable: receipt {receipt} is of the unknown type {receipt_type:#04x}, and the receipts have the root {computed}, but the header has {expected}"
     )]
     RootOfUnknownType {
         /// Index of the first such receipt.
@@ -247,7 +248,7 @@ pub enum ReceiptsError {
     /// All receipts are legacy receipts, so the block may precede Byzantium. An honest source can
     /// cause this error; see [`after_byzantium`](BlockReceipts::after_byzantium).
     #[error(
-        "undecidable: the receipts have the root {computed}, the header has {expected}; the source may no longer store the post-states of a block before Byzantium"
+        "undecidable: the receipts have the root {computed}, but the header has {expected}; the source may no longer store the post-states of a block before Byzantium"
     )]
     PostStatesMayBeMissing {
         /// Computed root of the receipts as given.
@@ -299,7 +300,7 @@ pub enum ReceiptsError {
 
 impl ReceiptsError {
     /// Returns `true` if an honest source can cause this error. Every other error shows that the receipts, or
-    /// the proof of one, are not those of the header.
+    /// the proof of a receipt, do not belong to the header.
     pub const fn is_undecidable(&self) -> bool {
         matches!(
             self,

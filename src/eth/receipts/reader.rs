@@ -1,4 +1,4 @@
-//! Receipts from sources that nobody trusts: read within limits, and of any type.
+//! Receipts from untrusted sources: read within limits, and of any type.
 
 use alloc::format;
 use alloc::string::{String, ToString as _};
@@ -15,14 +15,15 @@ use crate::eth::bloom;
 
 /// Limits of the receipts of one block.
 ///
-/// A short text can hold many empty receipts and logs, each of which takes more memory than its text.
+/// A short text can contain many empty receipts and logs. Each of these takes more memory than its
+/// text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceiptLimits {
     /// Maximum number of receipts.
     pub receipts: u64,
     /// Maximum number of logs.
     pub logs: u64,
-    /// Maximum number of bytes that the receipts take in memory, about.
+    /// Maximum number of bytes that the receipts take in memory, approximately.
     pub bytes: u64,
 }
 
@@ -33,12 +34,13 @@ impl ReceiptLimits {
     /// No limits.
     pub const NONE: Self = Self { receipts: u64::MAX, logs: u64::MAX, bytes: u64::MAX };
 
-    /// Returns limits that the receipts of any block with this much gas are within, as its header states it.
+    /// Returns limits that no block exceeds whose header states this gas.
     ///
-    /// A transaction uses at least 21,000 gas and a log 375, on Ethereum since Frontier. The limits are
-    /// wider: a thousand gas for a receipt and a third of the price for a log allow for cheaper ones in
-    /// future, and 10,000 of each for what some chains do not charge, such as deposits and system
-    /// transactions.
+    /// On Ethereum, a transaction has used at least 21,000 gas and a log at least 375 gas since
+    /// Frontier. The limits are wider. They allow one receipt for each 1,000 gas, and one log for each
+    /// 125 gas, in case a later fork lowers the prices. In addition, 10,000 receipts and 10,000 logs
+    /// are allowed, because some chains do not charge for all transactions, for example for deposits
+    /// and system transactions.
     ///
     /// # Examples
     /// ```
@@ -62,7 +64,7 @@ impl ReceiptLimits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::eth) enum Types {
     Known,
-    /// Any type byte (EIP-2718), in the form of the known ones.
+    /// Any type byte (EIP-2718), in the form of the known types.
     Any,
 }
 
@@ -75,7 +77,7 @@ impl Types {
     }
 }
 
-/// What may still be read of a block.
+/// The rest of the limits for a block.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Room {
     left: ReceiptLimits,
@@ -83,7 +85,7 @@ pub(super) struct Room {
     pub(super) keeps_claims: bool,
 }
 
-/// Bytes of an allocation beside its content, about.
+/// Approximate bytes of an allocation beside its content.
 const ALLOCATION: usize = 16;
 
 impl Room {
@@ -116,7 +118,7 @@ impl Room {
     }
 }
 
-/// Returns the bytes that a log takes in memory, about.
+/// Returns the approximate number of bytes that a log takes in memory.
 const fn log_size(topics: usize, data: usize) -> usize {
     let topics = if topics == 0 { 0 } else { 32 * topics + ALLOCATION };
     let data = if data == 0 { 0 } else { data + ALLOCATION };
@@ -124,7 +126,7 @@ const fn log_size(topics: usize, data: usize) -> usize {
 }
 
 impl BlockReceipts {
-    /// Returns the bytes that the receipts take in memory, about.
+    /// Returns the approximate number of bytes that the receipts take in memory.
     pub fn size(&self) -> usize {
         let logs = self.iter().flat_map(|receipt| &receipt.logs);
         let logs = logs.map(|log| log_size(log.topics().len(), log.data.data.len()));
@@ -137,7 +139,7 @@ impl BlockReceipts {
 }
 
 /// Reads the receipts of a block within limits. JSON is read element by element, from a text or a stream,
-/// so that no more is held than the receipts themselves.
+/// so that only the receipts themselves are in memory.
 ///
 /// # Examples
 /// ```
@@ -169,9 +171,9 @@ impl ReceiptsReader {
         Self { room: Room::new(limits, true), types: Types::Known }
     }
 
-    /// Reads receipts of unknown types, too, as if they had the fields that those of all types have so far.
-    /// If they have others, their root differs, which [`verify`](BlockReceipts::verify) reports as
-    /// [`ReceiptsError::RootOfUnknownType`].
+    /// Also reads receipts of unknown types, as if they had the fields that receipts of all known types
+    /// have. If they have other fields, their root differs, which [`verify`](BlockReceipts::verify) reports
+    /// as [`ReceiptsError::RootOfUnknownType`].
     #[must_use]
     pub const fn any_type(self) -> Self {
         Self { types: Types::Any, ..self }

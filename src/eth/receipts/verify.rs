@@ -238,8 +238,8 @@ impl BlockReceipts {
 
     /// Computes the receipts root of a block with these receipts.
     ///
-    /// To verify receipts, compare them with a header by [`verify`](Self::verify). The root alone tells
-    /// which of several blocks they belong to.
+    /// To verify receipts, compare them with a header by [`verify`](Self::verify). The root alone shows
+    /// to which of several blocks the receipts belong.
     ///
     /// # Errors
     /// Returns [`ReceiptsError::NoOutcome`] if a receipt has neither status nor post-state.
@@ -417,7 +417,8 @@ impl<'a> VerifiedReceipts<'a> {
             (0, 0) => BloomAgreement::Exact,
             (0, extra_bits) => BloomAgreement::Superset { extra_bits },
             (missing_bits, extra_bits) => {
-                let first = self.logs_matching(lacks).next().expect("a missing bit is of a log");
+                let first =
+                    self.logs_matching(lacks).next().expect("a missing bit belongs to a log");
                 BloomAgreement::Missing {
                     transaction_index: first.transaction_index,
                     log_index: first.log_index,

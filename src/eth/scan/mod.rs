@@ -263,7 +263,7 @@ impl Scanner {
 #[cfg(feature = "rayon")]
 const CHUNK: usize = 16_384;
 
-/// Set of numbers: ascending ranges, none of which is empty or touches the next one.
+/// Set of numbers, as ascending ranges. No range is empty or touches the next range.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Ranges(Vec<Range<u64>>);
 

@@ -23,8 +23,8 @@ use crate::eth::log_query::CompiledQuery;
 /// blocks are pending, every query is answered for every scanned block from its first block on.
 ///
 /// A new header is a chunk of one filter: the queries of many customers are tested against it in one
-/// call. Where the header may replace another one of its height, call [`rewind`](Self::rewind) first: a
-/// number that was scanned is not answered again.
+/// call. If the header may replace another header with the same number, call [`rewind`](Self::rewind)
+/// first: a number that was scanned is not answered again.
 ///
 /// # Examples
 /// ```
@@ -126,8 +126,8 @@ impl QuerySet {
         self.queries.is_empty()
     }
 
-    /// Scans the filters of consecutive blocks, the first of which has the number `first_block`.
-    /// Returns the candidates, each with all queries that it may match.
+    /// Scans the filters of consecutive blocks. The first of these blocks has the number
+    /// `first_block`. Returns the candidates, each with all queries that it may match.
     ///
     /// A block that was scanned before is tested only against the queries for which it is
     /// [pending](Self::pending).
@@ -198,7 +198,7 @@ impl QuerySet {
         hits
     }
 
-    /// Runs all queries over 512 blocks, then all queries over the next 512, and so on.
+    /// Runs all queries over 512 blocks, then all queries over the next 512 blocks, and so on.
     fn scan_together(&self, first_block: u64, blooms: &[[u8; BYTES]], due: &[Due]) -> Hits {
         let mut tile = Tile::default();
         let mut hits = Hits::default();
@@ -226,7 +226,7 @@ impl QuerySet {
     /// Returns the blocks to scan again, because queries were inserted after these blocks were
     /// scanned.
     ///
-    /// The ranges ascend, and no range touches the next one.
+    /// The ranges ascend, and no range touches the next range.
     pub fn pending(&self) -> Vec<Range<u64>> {
         let mut pending = Ranges::default();
         for member in &self.queries {

@@ -186,7 +186,7 @@ fn keep_first(
 }
 
 /// Prefetches byte `next` of a filter that passes. If a filter does not pass, byte `first` is
-/// prefetched instead, which is cached already: so no branch is needed.
+/// prefetched instead, which is already in the cache: so no branch is needed.
 #[inline(always)]
 fn fetch_if(passes: bool, bloom: &Row, first: u8, next: u8) {
     let byte = first ^ (first ^ next) & u8::from(passes).wrapping_neg();

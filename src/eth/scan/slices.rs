@@ -1,7 +1,7 @@
 //! Engine for many values: tests 512 transposed filters at a time.
 //!
 //! Once the filters are transposed, testing a value takes three loads and two AND operations for
-//! all 512.
+//! all 512 filters.
 
 use alloc::vec::Vec;
 
@@ -28,7 +28,7 @@ pub(super) fn columns_of(values: &[[u16; 3]]) -> Vec<ValueColumns> {
 pub(super) struct Tile(Vec<Column>);
 
 impl Tile {
-    /// Transposes at most 512 filters. If there are fewer than 512, the missing filters are treated
+    /// Transposes at most 512 filters. If there are fewer filters, the missing filters are treated
     /// as empty.
     pub(super) fn turn<'a>(
         &mut self,

@@ -2,7 +2,7 @@
 //!
 //! Receipts and logs do not contain the hash of their transaction: the transactions root binds hashes
 //! to their index in the block. As with receipts, all transactions of a block are verified together,
-//! because leaving one out changes the root.
+//! because the root changes if one transaction is left out.
 //!
 //! Sources: Yellow Paper 4.3 (the trie), EIP-2718 (typed transactions).
 
@@ -44,7 +44,7 @@ pub enum TransactionsError {
     #[error("{0}")]
     Json(String),
     /// The transactions are not exactly those of a block with this root.
-    #[error("{count} transactions have the root {computed}, the header has {expected}")]
+    #[error("{count} transactions have the root {computed}, but the header has {expected}")]
     Root {
         /// Number of the transactions.
         count: usize,
@@ -53,8 +53,8 @@ pub enum TransactionsError {
         /// Root in the header.
         expected: B256,
     },
-    /// The fields of a transaction of alloy's type have another hash than the one that its source
-    /// claims. The transaction may have a field that alloy's type lacks.
+    /// The hash of the fields of a transaction of alloy's type differs from the hash that the
+    /// source claims. The transaction may have a field that alloy's type lacks.
     #[error("the fields of transaction {index} have the hash {computed}, not {claimed}")]
     Hash {
         /// Index of the transaction in the list.
@@ -222,8 +222,8 @@ impl<'de> Deserialize<'de> for BlockTransactions {
 /// All transactions of a block as JSON gives them, of which some may be of a type whose encoding this version
 /// does not know. Not verified.
 ///
-/// The encodings of these can be [set](Self::set) from another source. Without them, only the hashes that
-/// the source claims are known.
+/// The encodings of transactions of an unknown type can be [set](Self::set) from another source. Without
+/// them, only the hashes that the source claims are known.
 #[derive(Debug, Clone, Default)]
 pub struct ClaimedTransactions(Vec<Claimed>);
 
@@ -234,14 +234,14 @@ enum Claimed {
 }
 
 impl ClaimedTransactions {
-    /// Reads the same list as `serde`, of at most `count` transactions: each takes more memory than a short
-    /// text of it.
+    /// Reads the same list as `serde`, of at most `count` transactions. The limit bounds the memory: a
+    /// transaction takes more memory than its text, if the text is short.
     pub fn at_most<'de>(count: usize) -> impl DeserializeSeed<'de, Value = Self> {
         List { most: count }
     }
 
-    /// Returns the index and the type of each transaction whose encoding is unknown. The type is as
-    /// the source states it.
+    /// Returns the index and the type of each transaction whose encoding is unknown. The type is a
+    /// claim of the source.
     pub fn unknown(&self) -> impl Iterator<Item = (usize, U256)> {
         self.0.iter().enumerate().filter_map(|(index, one)| match one {
             Claimed::Unknown { transaction_type, .. } => Some((index, *transaction_type)),
@@ -271,8 +271,8 @@ impl ClaimedTransactions {
         Ok(BlockTransactions::from_encodings(encodings.collect()))
     }
 
-    /// Returns the hash of each transaction: of its encoding, or the one that the source claims. `None` if
-    /// neither is known of a transaction.
+    /// Returns the hash of each transaction: the hash of its encoding, or the hash that the source claims.
+    /// `None` if neither is known for some transaction.
     pub fn hashes(&self) -> Option<Vec<B256>> {
         let of_one = |one: &Claimed| match one {
             Claimed::Encoded(encoding) => Some(hash(encoding)),
@@ -387,7 +387,7 @@ struct Authorization {
     s: U256,
 }
 
-/// Reason why a transaction can't be encoded.
+/// Reason why a transaction cannot be encoded.
 #[derive(Debug, thiserror::Error)]
 enum Problem {
     #[error("transactions of type {0:#x} are unknown")]
@@ -507,7 +507,8 @@ fn required(
     Ok(())
 }
 
-/// Returns the encoded fields as a list, after the byte of the type; a legacy transaction has none.
+/// Returns the encoded fields as a list, after the byte of the type; a legacy transaction has no
+/// such byte.
 fn typed(type_byte: u8, fields: &[u8]) -> Vec<u8> {
     let list = Header { list: true, payload_length: fields.len() };
     let mut encoding = Vec::with_capacity(1 + list.length() + fields.len());

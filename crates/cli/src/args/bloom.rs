@@ -66,10 +66,10 @@ pub(crate) struct NewArgs {
     /// unless --update none]
     #[arg(long, value_name = "COUNT", value_parser = count(1..=u32::MAX))]
     pub(crate) elements: Option<u32>,
-    /// The tweak, decimal or 0x…: a wallet must always use the same one [default: random]
+    /// The tweak, decimal or 0x…: a wallet must always use the same tweak [default: random]
     #[arg(long, value_name = "NUMBER", value_parser = tweak)]
     pub(crate) tweak: Option<u32>,
-    /// The matching outputs whose outpoints the node inserts into the filter
+    /// Which matching outputs make the node insert their outpoints into the filter
     #[arg(long, value_parser = choice(&UPDATES), default_value = "all")]
     pub(crate) update: UpdateMode,
     /// The network of the addresses

@@ -88,8 +88,8 @@ pub(crate) struct ScanArgs {
     /// The last height to search
     #[arg(long, value_name = "HEIGHT", value_parser = count(0..=u32::MAX))]
     pub(crate) to: Option<u32>,
-    /// For each ranged descriptor, search this many indices after the last index found, and at
-    /// least this many in all
+    /// For each ranged descriptor, number of indices to search after the last index that was found;
+    /// at least this number of indices is searched in total
     #[arg(long, value_name = "COUNT", value_parser = count(1..=100_000_u32))]
     pub(crate) gap_limit: Option<u32>,
     /// A filter header that you trust

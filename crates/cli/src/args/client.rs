@@ -33,14 +33,14 @@ pub(crate) struct PeerArgs {
     /// See the exit codes 3, 4 and 5 below
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = count(1..=86_400_u32))]
     pub(crate) give_up: u32,
-    /// Work of the chain, in hex, below which nothing counts as caught up, as -minimumchainwork of
-    /// Bitcoin Core [default: that of a block some time before this version]
+    /// Minimum work of the chain in hex, as -minimumchainwork of Bitcoin Core: with less work,
+    /// nothing counts as caught up [default: the work of a block some time before this version]
     #[arg(long, value_name = "HEX", value_parser = work, hide_short_help = true)]
     pub(crate) minimum_work: Option<Work>,
     /// With --network signet, the challenge of a custom signet (BIP325); needs a --peer
     #[arg(long, value_name = "HEX", value_parser = challenge, hide_short_help = true)]
     pub(crate) signet_challenge: Option<ScriptBuf>,
-    /// The block time of the custom signet, which its nodes are given as -signetblocktime
+    /// The block time of the custom signet, as set by -signetblocktime at its nodes
     #[arg(
         long,
         value_name = "SECONDS",
@@ -109,7 +109,7 @@ Exit codes: 0 caught up, or ended with Ctrl-C: false_filters tells which peers w
             3 gave up, and in this run a peer was proven wrong: it claimed a filter that the block
               refutes
             4 gave up: no progress for --give-up seconds, every --peer is banned for breaking the
-              protocol, or none offers compact filters; what was received is kept
+              protocol, or no peer offers compact filters; the received data is kept
             5 no peer could be reached for --give-up seconds; or --data cannot be read or written, or
               belongs to another network";
 
@@ -138,13 +138,14 @@ P2WPKH and P2SH-P2WPKH scripts), a descriptor (anything with a parenthesis), or 
 written script:HEX. Compact filters contain scripts only, so with bip157 a coin is written
 outpoint:TXID:VOUT=SCRIPT, where SCRIPT is hex or an address. Files and standard input contain one item
 per line; # starts a comment. Ranged descriptors are watched up to --gap-limit indices past the last
-one used.
+used index.
 
 Past blocks are scanned first, from --birthday on, then new blocks are followed until Ctrl-C. With the
 same items and the same --data, the next run continues where the last one stopped. Other items, or
 descriptors with another --gap-limit, start over. With --from, the blocks from there to --to are scanned for
-items that were not watched before. If that is stopped, a run with the same items, heights and --data
-continues; once it has ended, such a run prints no hit again. In the summary, birthday is then --from.
+items that were not watched before. If such a scan is stopped, a run with the same items, heights and --data
+continues it; once the scan has ended, such a run prints no hit again. In the summary, birthday is then the
+value of --from.
 
 A transaction in a block is printed once with \"again\" false. It is printed with \"again\" true if it may
 already have been printed before the command was killed, or if it was printed before with fewer details.
@@ -164,11 +165,11 @@ Exit codes: 0 caught up with --once, or ended with Ctrl-C or SIGTERM: the hits s
             3 gave up, and in this run a peer was proven wrong: it claimed a filter that the block
               refutes
             4 the chain ends before --from or --to; or gave up: with --once, no progress for --give-up
-              seconds; in any mode, every --peer was banned for breaking the protocol. What was received
-              is kept
+              seconds; in any mode, every --peer was banned for breaking the protocol. The received
+              data is kept
             5 a malformed item; with --once, no peer could be reached; or --data cannot be read or written";
 
-/// Watch addresses, scripts, keys and coins, in past blocks and then in new ones.
+/// Watch addresses, scripts, keys and coins, in past blocks and then in new blocks.
 #[derive(Debug, Args)]
 #[command(after_long_help = WATCH_HELP)]
 pub(crate) struct WatchLiveArgs {
@@ -179,7 +180,7 @@ pub(crate) struct WatchLiveArgs {
     /// The protocol that finds relevant blocks
     #[arg(long, value_parser = choice(&PROTOCOLS), default_value = "bip157")]
     pub(crate) protocol: Protocol,
-    /// For each ranged descriptor, number of indices to watch past the last one used
+    /// For each ranged descriptor, number of indices to watch after the last used index
     #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = count(1..=10_000_u32))]
     pub(crate) gap_limit: u32,
     #[command(flatten)]
@@ -195,7 +196,8 @@ pub(crate) struct WatchLiveArgs {
     pub(crate) once: bool,
     /// Scan from this block on, for items that were not watched before: a height, or a day
     ///
-    /// Unlike --birthday, it does not say that no item was used before. It needs --once
+    /// Unlike --birthday, this option makes no statement about earlier blocks: items may have been
+    /// used there. It needs --once
     #[arg(
         long,
         value_name = "HEIGHT|DAY",

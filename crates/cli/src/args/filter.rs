@@ -117,7 +117,7 @@ pub(crate) enum Made {
 /// The hash function of a filter whose file format does not store it.
 #[derive(Debug, Args)]
 pub(crate) struct KeyHashArgs {
-    /// The hash function that the keys of an xor8 or xor16 filter were hashed with
+    /// The hash function of the keys of an xor8 or xor16 filter
     #[arg(long, value_enum, value_name = "FUNCTION", requires = "seed")]
     pub(crate) hash: Option<HashName>,
     /// The seed or key of the hash function --hash
@@ -207,7 +207,7 @@ Only exact conversions are possible:
   parquet     to and from split-block-256 with hash function xxh64, seed 0, and a number of blocks that
               is a power of two
   xor8        to and from fuse8. The format does not store the hash function: to read such a filter, give
-              the --hash and --seed that its keys were hashed with
+              the --hash and --seed with which its keys were hashed
   xor16       to and from fuse16; reading needs --hash and --seed, as for xor8
   compressed  from bloom
   bloom       from compressed

@@ -53,7 +53,8 @@ pub(crate) fn word(value: &impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-/// Reads a folder that may be created. A folder with the name of a URL would show the URL to whoever lists it.
+/// Reads a folder that may be created. If a URL were used as a folder's name, everyone who lists the folder
+/// would see the URL.
 fn folder(text: &str) -> Result<PathBuf, &'static str> {
     if text.contains("://") { Err("a folder, not a URL") } else { Ok(text.into()) }
 }
@@ -136,7 +137,7 @@ pub(crate) enum BtcCommand {
     TestNode(TestNodeArgs),
     /// Fetch headers, filter headers and filters from peers, and compare the peers' answers
     Sync(Box<client::SyncArgs>),
-    /// Watch addresses, scripts, keys and coins through peers, in past blocks and then in new ones
+    /// Watch addresses, scripts, keys and coins through peers, in past blocks and then in new blocks
     Watch(Box<client::WatchLiveArgs>),
 }
 

@@ -19,7 +19,7 @@ use crate::args::{InfoArgs, NewArgs, update_name};
 const SHORT_PUSH: usize = 8;
 /// Number of table rows that fit on a screen.
 const MAX_ROWS: usize = 20;
-/// Number of elements that a filter has room for in addition to the inserted ones, as in the
+/// Number of elements for which a filter has room in addition to the inserted elements, as in the
 /// library's filter policy.
 ///
 /// Each match inserts an outpoint, even if the match is a false positive. Without this room, a

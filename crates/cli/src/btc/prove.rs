@@ -112,7 +112,8 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<Report> {
     Ok(Report::new(page, json, exit).with_warnings(warnings))
 }
 
-/// Returns what a proof shows. `is_named` is `true` if the header is that of a block that the user knows.
+/// Returns the facts that a proof shows. `is_named` is `true` if the header is that of a block that the
+/// user knows.
 pub(crate) fn proven(proof: &Proof, is_named: bool) -> Vec<String> {
     let mut lines = Vec::new();
     if proof.has_proof_of_work() {
@@ -133,7 +134,7 @@ pub(crate) fn proven(proof: &Proof, is_named: bool) -> Vec<String> {
     lines
 }
 
-/// Returns what a proof leaves open.
+/// Returns the facts that a proof does not show.
 pub(crate) fn not_proven(proof: &Proof, is_named: bool) -> Vec<String> {
     let mut lines = Vec::new();
     if !proof.inclusions.is_empty() && proof.coinbase.is_none() {

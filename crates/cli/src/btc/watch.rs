@@ -118,7 +118,7 @@ impl Item {
     }
 }
 
-/// What an item stands for.
+/// The meaning of an item.
 #[derive(Debug)]
 pub(crate) enum Watched {
     Script(ScriptBuf),

@@ -210,7 +210,7 @@ pub(super) fn finality(page: &mut Page) -> anyhow::Result<Value> {
         "   bootstrap   the {keys} keys of the sync committee, under the checkpoint"
     ));
     page.line(format!(
-        "   updates     signed by {first} and by {last} of them; the second one finalises slot {}",
+        "   updates     signed by {first} and by {last} of them; the second update finalises slot {}",
         with_separators(anchor.beacon.slot)
     ));
     page.line(format!(

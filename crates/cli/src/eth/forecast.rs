@@ -60,7 +60,7 @@ pub(crate) fn run(args: &ForecastArgs) -> anyhow::Result<Report> {
     Ok(Report::new(page, json, Exit::Yes).with_warnings(warnings))
 }
 
-/// Passes the headers of the range from a provider to `add`; returns what the provider warns of.
+/// Passes the headers of the range from a provider to `add`; returns the provider's warnings.
 fn of_provider(
     args: &ForecastArgs,
     query: &LogQuery,

@@ -89,7 +89,7 @@ impl<'a> Headers<'a> {
         Self { arguments, format, open: None, progress, done: 0 }
     }
 
-    /// Returns the next batch, of at least one header; `None` after the last one.
+    /// Returns the next batch, of at least one header; `None` after the last header.
     pub(crate) fn next_batch(&mut self) -> anyhow::Result<Option<Batch>> {
         loop {
             let mut open = match self.open.take() {

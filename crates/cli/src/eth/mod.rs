@@ -1,5 +1,5 @@
-//! The `eth` commands, and providers as they use them: built from flags, with progress bars and notes
-//! on standard error, and with errors that name the flags.
+//! The `eth` commands, and their providers: built from flags, with progress bars and notes on
+//! standard error, and with errors that name the flags.
 
 pub(crate) mod anchor;
 pub(crate) mod audit;

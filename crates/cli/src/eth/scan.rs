@@ -107,7 +107,7 @@ struct Scan {
     provider: Option<String>,
     /// Warnings of the provider, and about what is trusted.
     noted: Vec<String>,
-    /// Where the anchors come from, with a provider.
+    /// The trusted hashes and their source, if there is a provider.
     trusted: Trusted,
 }
 

@@ -13,7 +13,8 @@ use super::{builder, in_words_of_the_command};
 use crate::args::eth::{ServeArgs, Unverified};
 use crate::exit::stop_on_signals;
 
-/// Events that may wait to be printed. Further ones are lost, so that no slow reader holds the head.
+/// Maximum number of events that wait to be printed. Further events are lost, so that a slow reader
+/// does not delay the head.
 const WAITING: usize = 1024;
 
 /// Age in seconds from which on the head of a light client is too old: 50 slots.

@@ -9,7 +9,7 @@ use crate::svg::{self, Drawing};
 pub(super) struct Chart {
     pub(super) title: String,
     pub(super) subtitle: String,
-    /// The rate that was asked for.
+    /// The requested rate.
     pub(super) asked: f64,
     /// The lines, in the order of the legend.
     pub(super) lines: Vec<Line>,

@@ -1,5 +1,5 @@
-//! Reads keys, one per line, from a file or standard input, with one key in memory at a time; and their
-//! hash functions and seeds.
+//! Reads keys, one per line, from a file or standard input, with one key in memory at a time. Also the
+//! hash functions of keys and their seeds.
 
 use std::io::{BufRead as _, Read as _};
 use std::path::Path;
@@ -123,7 +123,7 @@ impl KeyBatch {
     }
 }
 
-/// Returns the hasher of a function and a seed in hex; without a seed, a random one is drawn.
+/// Returns the hasher of a function and a seed in hex; without a seed, a random seed is drawn.
 pub(super) fn hasher(name: HashName, seed: Option<&str>) -> anyhow::Result<KeyHasher> {
     let function = match seed {
         Some(seed) => of_seed(name, seed).context("--seed")?,

@@ -156,8 +156,8 @@ fn drawn(keys: u64, asked: f64) -> Chart {
             rates(if is_stairs { STAIR_POINTS } else { POINTS }).filter_map(cost).collect();
         let stroke = match kinds {
             [] => Stroke::Dots,
-            // Partitioned filters have the same size as classic ones. Their line is dashed, so that
-            // the line of the classic filters stays visible below it.
+            // Partitioned filters have the same size as classic filters. Their line is dashed, so
+            // that the line of the classic filters stays visible below it.
             [Kind::Partitioned] => Stroke::Dashes,
             _ => Stroke::Line,
         };

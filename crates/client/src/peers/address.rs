@@ -433,8 +433,9 @@ impl NetworkParams {
         Self { network, magic, port, block_time: BLOCK_TIME, seeds }
     }
 
-    /// Returns the signet with this challenge (BIP325). Signets other than the default one have no
-    /// seeds. Their block time is ten minutes, unless [`block_time`](Self::block_time) is changed.
+    /// Returns the signet with this challenge (BIP325). Signets other than the default signet have
+    /// no seeds. Their block time is ten minutes, unless [`block_time`](Self::block_time) is
+    /// changed.
     ///
     /// ```
     /// use chainsieve_client::{Builder, NetworkParams, chainsieve::bitcoin::ScriptBuf};

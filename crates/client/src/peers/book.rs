@@ -15,7 +15,7 @@
 //! - When the book is full, a new address replaces a terrible address. If there is no terrible
 //!   address, the new address replaces a random new address of the largest source, provided that
 //!   this source has more addresses than the source of the new address.
-//! - Tried addresses are never evicted for new ones. The table of tried addresses has at most
+//! - Tried addresses are never evicted for new addresses. The table of tried addresses has at most
 //!   [`MAX_TRIED`] addresses. When the table is full and a new address completes a handshake, the
 //!   tried address with the oldest success becomes new again.
 //!
@@ -25,8 +25,8 @@
 //! connected, the cause may be our own network.
 //!
 //! Up to [`MAX_ANCHORS`] addresses are *anchors*: peers that served well until the end of the last
-//! run. They are dialled first, once, so that an attacker cannot eclipse a client by making it
-//! restart (Core's `anchors.dat`).
+//! run. Each of them is dialled once, before all other addresses, so that an attacker cannot
+//! eclipse a client by making it restart (Core's `anchors.dat`).
 //!
 //! For each other connection, a random bit chooses between tried and new addresses. So an attacker who
 //! fills one table gets at most half of the connections, as long as the other table has addresses
@@ -67,7 +67,7 @@ use super::address::{Group, Heard, Host, Target};
 
 /// Maximum number of addresses that the user did not name.
 pub const MAX_ADDRESSES: usize = 4_096;
-/// Maximum number of tried addresses: those that have completed a handshake.
+/// Maximum number of tried addresses, which have completed a handshake.
 pub const MAX_TRIED: usize = 1_024;
 /// Maximum number of new addresses from one source.
 pub const MAX_PER_SOURCE: usize = 256;
@@ -75,7 +75,7 @@ pub const MAX_PER_SOURCE: usize = 256;
 pub const MAX_PER_GROUP: usize = 64;
 /// Maximum number of addresses that the user names.
 pub const MAX_NAMED: usize = 256;
-/// Maximum number of anchors: see the module's documentation. As in Core
+/// Maximum number of anchors (see the module's documentation), as in Core
 /// (`MAX_BLOCK_RELAY_ONLY_ANCHORS`).
 pub const MAX_ANCHORS: usize = 2;
 /// Maximum number of bans. When the list is full, the ban that ends first is lifted.
@@ -93,8 +93,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5 * 60);
 /// A connection that lasted at least this long resets the back-off.
 pub(crate) const GOOD_AFTER: Duration = Duration::from_secs(60);
 /// An address with this many failures in a row is not available (see the module's documentation).
-/// Otherwise unreachable addresses of unused netgroups would prevent a second connection to a used
-/// netgroup.
+/// Without this rule, unreachable addresses of unused netgroups would prevent a second connection
+/// to a used netgroup.
 const AVAILABLE_FAILURES: u32 = 3;
 
 const DAY: u64 = 24 * 3_600;
@@ -284,7 +284,7 @@ impl AddressBook {
         Self::default()
     }
 
-    /// Returns the number of addresses in the book, including the named ones.
+    /// Returns the number of addresses in the book, including the named addresses.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -438,7 +438,7 @@ impl AddressBook {
     }
 
     /// Chooses an address to dial now: a named address if one is due, otherwise an address that
-    /// suits `wish`.
+    /// meets the conditions of `wish`.
     ///
     /// Anchors that were not dialled in this run come next, as many as `wish` allows. All other
     /// addresses that the user did not name are ordered by netgroup and services, then by a random
@@ -515,8 +515,8 @@ impl AddressBook {
 
     /// Chooses an untried address to test: at random among the new addresses that are due.
     ///
-    /// While the table of tried addresses is full, the result is `None`: addresses that cost an
-    /// attacker nothing must not push out tried ones by tests.
+    /// While the table of tried addresses is full, the result is `None`: new addresses cost an
+    /// attacker nothing, so tests of new addresses must not push out tried ones.
     pub(crate) fn untried(&self, at: Moment, wish: Wish, random: &mut Random) -> Option<AddressId> {
         let tried = self.entries.values().filter(|entry| entry.standing == Standing::Tried);
         if tried.count() >= MAX_TRIED {
@@ -667,8 +667,8 @@ impl AddressBook {
         }
     }
 
-    /// Returns the identifiers of the addresses that may be dialled: the named ones, and all others
-    /// if `automatic` is `true`.
+    /// Returns the identifiers of the addresses that may be dialled: the named addresses, and all
+    /// others if `automatic` is `true`.
     pub(crate) fn places(&self, automatic: bool) -> impl Iterator<Item = AddressId> {
         let callable =
             self.entries.iter().filter(move |(_, entry)| automatic || !entry.is_automatic());

@@ -64,8 +64,8 @@ pub enum EndReason {
     /// The peer sent a message with too many addresses.
     #[error(transparent)]
     Addresses(#[from] TooMany),
-    /// While no new block arrived, one more peer was connected. This peer's last new block is the
-    /// oldest, or it has brought none.
+    /// While no new block arrived, one more peer was connected. This peer has shown no new block,
+    /// or its last new block is older than that of each other peer.
     #[error("another peer takes its place, since no new block arrived for a while")]
     Replaced,
     /// The owner of the pool closed the connection for this reason.

@@ -61,7 +61,7 @@ pub struct Theirs {
     pub nonce: u64,
 }
 
-/// A node of another network says nothing, and closes the connection.
+/// Returns a hint for errors: a node of another network sends nothing, and closes the connection.
 const fn perhaps_another_network(error: &FrameError) -> &'static str {
     match error {
         FrameError::Io(_) => " (no version message came: perhaps a node of another network)",

@@ -6,12 +6,12 @@
 //! block arrives, these limits add up to 144 MB. At most 1,024 events of all peers are queued. If the owner does not call [`Pool::wait`],
 //! TCP slows the peers down.
 //!
-//! An attacker who owns all peers of a pool could withhold blocks for ever. So the pool connects to
-//! one more peer while no new block arrives ([`Pool::set_tip_is_stale`]), dials peers that served
-//! well in the last run first, and tests untried addresses by short connections (Core's feelers).
-//! When the additional peer has had time to send headers, one of all peers is disconnected, as in Core: the
-//! one whose last new block is the oldest. An honest newcomer stays, and one that brings nothing leaves.
-//! If the user named the peers and allowed no others, nobody else is dialled.
+//! An attacker who owns all peers of a pool could withhold blocks for ever. So the pool connects to one
+//! more peer while no new block arrives ([`Pool::set_tip_is_stale`]), dials peers that served well in the
+//! last run first, and tests untried addresses by short connections (Core's feelers). When the additional
+//! peer has had time to send headers, the peer whose last new block is the oldest is disconnected, as in
+//! Core. So an honest new peer stays, and a new peer that shows no block is disconnected. If the user named
+//! the peers and allowed no others, no other peer is dialled.
 //!
 //! A pool has two threads for each connection, and one for each connection that is being opened.
 //! One more thread resolves the names of seeds, or up to three threads ask the seeds through the
@@ -67,7 +67,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const TEST_EVERY: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(3 * 60)];
 /// Maximum wait for an event before timers are checked.
 const STEP: Duration = Duration::from_millis(50);
-/// Once this many addresses were dialled, [`Pool::all_tried`] returns `true`.
+/// Number of dialled addresses from which on [`Pool::all_tried`] returns `true`.
 const ENOUGH_CALLED: usize = 256;
 /// Number of recent nonces that are compared with the nonces of peers: more than the connections
 /// that are opened at the same time.
@@ -177,7 +177,8 @@ impl fmt::Display for PeerNote {
 /// Reports of the threads to the pool.
 #[derive(Debug)]
 enum Told {
-    /// The result of a connection to an address; the flag is `true` for a short one that tests it.
+    /// The result of a connection to an address. The flag is `true` if the connection only tests
+    /// the address.
     Called(AddressId, bool, Result<Dialled, CallError>),
     Incoming(PeerId, Incoming),
     Seeded(Vec<(Group, Vec<Heard>)>),
@@ -446,8 +447,8 @@ impl Pool {
         self.book.encode(self.config.chain.magic)
     }
 
-    /// Chooses the anchors among the connected peers: those that have been connected for longest
-    /// and offer the wanted services.
+    /// Chooses the anchors: the peers that offer the wanted services and have been connected for
+    /// the longest time.
     fn choose_anchors(&mut self, now: Duration) {
         let lasted = |peer: &Peer| now.saturating_sub(peer.since.duration_since(self.start));
         let good = self.peers.values().filter(|peer| {
@@ -463,17 +464,17 @@ impl Pool {
         }
     }
 
-    /// Tells the pool whether no new block has arrived for so long that the peers may withhold
-    /// blocks.
+    /// Sets the tip as stale or not stale. It is stale if no new block has arrived for so long that
+    /// the peers may withhold blocks.
     ///
-    /// Meanwhile the pool connects to one peer more than the maximum, again every ten minutes. 45
-    /// seconds after the newest connection, the peer whose last new block is the oldest is
-    /// disconnected: see [`brought_block`](Self::brought_block).
+    /// While the tip is stale, the pool connects to one peer more than the maximum, and repeats
+    /// this every ten minutes. 45 seconds after the newest connection, the peer whose last new
+    /// block is the oldest is disconnected: see [`brought_block`](Self::brought_block).
     pub fn set_tip_is_stale(&mut self, is_stale: bool) {
         self.tip_is_stale = is_stale;
     }
 
-    /// Notes that this peer was the first to show a new block.
+    /// Records that this peer was the first to show a new block.
     pub fn brought_block(&mut self, id: PeerId) {
         let now = self.now();
         if let Some(peer) = self.peers.get_mut(&id) {
@@ -764,8 +765,9 @@ impl Pool {
 
     /// Fails if a connection leads to this client itself.
     ///
-    /// The handshake has compared the peer's nonce with that of the same connection only. Two
-    /// connections that someone wires together show each other's nonce.
+    /// The handshake has compared the peer's nonce with that of the same connection only. If an
+    /// attacker connects two connections of this client to each other, each receives the nonce of
+    /// the other.
     fn check_nonce(&self, theirs: &Theirs) -> Result<(), CallError> {
         if self.nonces.contains(&theirs.nonce) {
             return Err(CallError::Handshake(HandshakeError::SelfConnection));
@@ -773,7 +775,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Notes that a tested address has answered. The connection ends when the caller drops it.
+    /// Records that a tested address has answered. The connection ends when the caller drops it.
     fn tested(&mut self, place: AddressId, answered: &Dialled) -> Result<(), CallError> {
         self.check_nonce(&answered.theirs)?;
         self.book.tested(place, answered.theirs.services, self.moment().unix);
@@ -895,8 +897,8 @@ impl Pool {
         self.peers.len() + self.calling + kept >= self.limit()
     }
 
-    /// Disconnects a peer if more than the maximum are connected, and the newest of them has had
-    /// time to bring a block.
+    /// Disconnects a peer if more peers than the maximum are connected, and the newest peer has had
+    /// time to show a block.
     fn replace_worst(&mut self, now: Duration) {
         if self.peers.len() <= self.config.max_peers {
             return;
@@ -919,8 +921,8 @@ impl Pool {
     }
 
     /// Tests an untried address from time to time, by a connection that is closed after the
-    /// handshake. So the book has addresses that work when a peer is needed, and not only those of
-    /// whoever sent the most.
+    /// handshake. So the book has working addresses when a peer is needed, and not only addresses
+    /// of the source that sent the most.
     fn test_untried(&mut self, now: Duration) {
         // As in Core, connections to stay come first.
         if self.is_testing
@@ -1005,7 +1007,7 @@ impl Pool {
 /// Interval at which one more peer is connected while the tip is stale (Core's
 /// `STALE_CHECK_INTERVAL`).
 const EXTRA_AGAIN: Duration = Duration::from_secs(10 * 60);
-/// Time that the newest peer has to bring a block, before a peer too many is disconnected (Core's
+/// Time that the newest peer has to show a block, before a surplus peer is disconnected (Core's
 /// `EXTRA_PEER_CHECK_INTERVAL`).
 const TIME_TO_SHOW: Duration = Duration::from_secs(45);
 
@@ -1039,8 +1041,9 @@ struct Candidate {
     last_block: Option<Duration>,
 }
 
-/// Returns the peer that leaves if one too many is connected: the one whose last new block is the
-/// oldest, and the newest of several without a block. Peers that the user named leave last.
+/// Returns the peer to disconnect if there is one peer too many: the newest peer among those
+/// without a new block, otherwise the peer whose last new block is the oldest. Peers that the user
+/// named are chosen last.
 fn worst(peers: impl Iterator<Item = Candidate>) -> Option<PeerId> {
     // Ids ascend, so the newest peer has the highest id.
     peers.min_by_key(|peer| (peer.is_named, peer.last_block, Reverse(peer.id))).map(|peer| peer.id)

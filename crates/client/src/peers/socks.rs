@@ -1,8 +1,8 @@
 //! The client's side of SOCKS5 (RFC 1928) with user name and password (RFC 1929).
 //!
 //! The proxy resolves names, so that no name reaches the system's resolver. Each connection has its
-//! own user name and password, for which Tor uses a separate circuit (`IsolateSOCKSAuth`). So two
-//! peers do not see a common exit of Tor, from which they could conclude that they serve the same
+//! own user name and password, so that Tor uses a separate circuit for it (`IsolateSOCKSAuth`).
+//! Otherwise, two peers could see the same exit of Tor, and conclude that they serve the same
 //! wallet.
 
 use std::io::{self, Read, Write};
@@ -32,7 +32,7 @@ pub enum SocksError {
         /// The version in the reply.
         got: u8,
     },
-    /// The proxy accepts neither a connection without authentication nor one with a password.
+    /// The proxy accepts no connection without authentication, and no connection with a password.
     #[error("the proxy accepts no authentication method that was offered")]
     NoMethod,
     /// The proxy chose a method that was not offered.

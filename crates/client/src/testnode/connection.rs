@@ -176,8 +176,8 @@ struct Talk<'a, F> {
     stream: &'a TcpStream,
     shared: &'a Shared,
     peer: Peer,
-    /// The begin of the connection by the monotonic and by the system's clock. Later times are
-    /// measured by the monotonic clock: a system's clock that is set forward must end no
+    /// The begin of the connection, by the monotonic clock and by the system's clock. Later times
+    /// are measured by the monotonic clock: a step forward of the system's clock must not end a
     /// connection.
     began: (Instant, Duration),
     /// The chain's version at the last announcement.

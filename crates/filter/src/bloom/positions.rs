@@ -9,10 +9,9 @@
 //! `h2` and `m` have a common factor, the positions of a key repeat.
 //!
 //! In the chain used here, all bits of the hash influence every position, and there are no
-//! arithmetic progressions. The multiplier is one of those of Steele and Vigna ("Computationally
-//! easy, spectrally good multipliers", 2021), whose successive products fill space evenly in two to
-//! eight dimensions. The tests compare the rates with those of random positions, including small
-//! filters.
+//! arithmetic progressions. The multiplier is from Steele and Vigna ("Computationally easy,
+//! spectrally good multipliers", 2021). Its successive products fill space evenly in two to eight
+//! dimensions. The tests compare the rates with those of random positions, including small filters.
 //!
 //! The first position depends on more than the highest bits of the hash. So a filter may also be
 //! filled with the keys of one shard, whose hashes have the same highest bits.

@@ -93,11 +93,11 @@ pub type CuckooFilter12<S = Words> = CuckooFilter<12, S>;
 /// Cuckoo filter with 16-bit fingerprints: a rate of 0.0115 % at 17.0 bits per key.
 pub type CuckooFilter16<S = Words> = CuckooFilter<16, S>;
 
-/// A [`CuckooFilter8`] that queries encoded bytes in entry, without owning them.
+/// A [`CuckooFilter8`] that queries encoded bytes in place, without owning them.
 pub type CuckooFilter8Ref<'a> = CuckooFilter8<&'a [u64]>;
-/// A [`CuckooFilter12`] that queries encoded bytes in entry, without owning them.
+/// A [`CuckooFilter12`] that queries encoded bytes in place, without owning them.
 pub type CuckooFilter12Ref<'a> = CuckooFilter12<&'a [u64]>;
-/// A [`CuckooFilter16`] that queries encoded bytes in entry, without owning them.
+/// A [`CuckooFilter16`] that queries encoded bytes in place, without owning them.
 pub type CuckooFilter16Ref<'a> = CuckooFilter16<&'a [u64]>;
 
 impl<const BITS: u32> CuckooFilter<BITS> {

@@ -321,8 +321,8 @@ impl<const BITS: u32> Table<'_, BITS> {
         false
     }
 
-    /// Moves the fingerprints on the path to `node`, the last one first, and stores `fingerprint`
-    /// in the slot that becomes free.
+    /// Moves the fingerprints on the path to `node`, the last fingerprint first, and stores
+    /// `fingerprint` in the slot that becomes free.
     ///
     /// No bucket occurs twice on the path. If a bucket occurred twice, the breadth-first search
     /// would have found a shorter path before: the path without the part between the two

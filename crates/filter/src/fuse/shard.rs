@@ -2,7 +2,7 @@
 //! `xor_singleheader` and `xorf`, and the construction of the fingerprints by peeling.
 //!
 //! Peeling: a cell that only one remaining key uses is assigned to that key, and the key is removed.
-//! This repeats until no keys are left. Then the cells are filled in the reverse order.
+//! This step is repeated until no keys are left. Then the cells are filled in the reverse order.
 
 use alloc::vec::Vec;
 

@@ -75,12 +75,12 @@ pub fn decode<F: FuseFingerprint>(
     let shape = Segments::new(segment_length, segment_count)?;
     if first_places != shape.first_places() {
         return Err(parameter(
-            "segment count length",
+            "field at byte 20",
             first_places.into(),
             "the product of segment length and segment count",
         ));
     }
-    let limit = "the segment count length plus two segment lengths";
+    let limit = "the product of segment length and segment count, plus two segment lengths";
     refuse_if(cells != shape.cells(), "array length", cells.into(), limit)?;
     refuse_if(keys > cells, "number of keys", keys.into(), "at most one for each fingerprint")?;
     let expected = u64::from(cells) * size_of::<F>() as u64;

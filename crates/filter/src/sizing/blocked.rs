@@ -68,7 +68,7 @@ pub fn num_blocks(n: u64, fpr: f64, positions: u32, hash_funcs: u32) -> Result<u
 }
 
 /// Returns the smallest number of blocks for `n` keys with a rate of at most `fpr`, and the number
-/// of hash functions, at most `limit`, for which so few blocks are sufficient.
+/// of hash functions, at most `limit`, for which this number of blocks is sufficient.
 pub(crate) fn size(limit: u32, n: u64, fpr: f64, positions: u32) -> Result<(u64, u32), BuildError> {
     let most = small(ceil(-libm::log2(checked(fpr)?))).min(limit);
     // The best number of hash functions is lower than that of a classic filter. The number of

@@ -103,10 +103,10 @@ pub fn hash_funcs(n: u64, num_bits: u64) -> u32 {
 /// Returns the rate of a filter with `n` distinct keys, averaged over all hash functions. The rate
 /// of one particular filter with `X` set bits is `(X/m)^k`.
 ///
-/// The result is exact, up to rounding, for filters of up to 8,192 bits (and for larger ones with
-/// many hash functions). For larger filters, the mean and the variance of `X` are exact, and its
-/// higher moments are those of a log-normal variable. The error of this approximation is less than
-/// 10⁻⁴ of the rate, and falls as the number of bits grows.
+/// The result is exact, up to rounding, for filters of up to 8,192 bits (and for larger filters
+/// with many hash functions). For larger filters, the mean and the variance of `X` are exact, and
+/// its higher moments are those of a log-normal variable. The error of this approximation is less
+/// than 10⁻⁴ of the rate, and falls as the number of bits grows.
 pub fn fpr(n: u64, num_bits: u64, hash_funcs: u32) -> f64 {
     let throws = u128::from(n) * u128::from(hash_funcs);
     if throws == 0 {

@@ -15,9 +15,9 @@ use crate::words::NoMemory;
 
 /// Number of slots in a bucket.
 pub const SLOTS: u32 = 4;
-/// Highest load that a filter is sized for: the fraction of slots that are filled.
+/// Highest load for which a filter is sized: the fraction of slots that are filled.
 pub const MAX_LOAD: f64 = 0.94;
-/// Lowest load that a filter is sized for. A lower load would give a lower rate, but would waste
+/// Lowest load for which a filter is sized. A lower load would give a lower rate, but would waste
 /// too much memory. So a rate that needs a lower load is rejected.
 const MIN_LOAD: f64 = 0.25;
 /// Greatest number of buckets. No computer has memory for more buckets.

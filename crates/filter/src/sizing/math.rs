@@ -1,5 +1,5 @@
-//! What the layouts share: the error, checks of arguments, probabilities, and searches over whole
-//! numbers.
+//! Code that the layouts share: the error type, checks of arguments, probabilities, and searches
+//! over whole numbers.
 
 use crate::words::NoMemory;
 
@@ -215,8 +215,8 @@ pub enum BuildError {
         /// Width of the hash in bits.
         bits: u32,
     },
-    /// No seed led to a static filter. Each try fails with a probability below one half, so this does
-    /// not happen unless somebody chose the keys to make it fail. Build with another seed, and hash
+    /// No seed led to a static filter. Each try fails with a probability below one half, so this
+    /// happens only if an attacker chose the keys for that purpose. Build with another seed, and hash
     /// with another key.
     #[error(
         "no filter of {keys} keys after {tries} seeds: try another seed, and hash with another key"

@@ -14,16 +14,16 @@
 //! | [`mod@cuckoo`] | computed from the mean load | the variation of the load between buckets: 10⁻⁴ of the rate for 8 bits, less for more |
 //! | fuse and ribbon filters | a power of two | |
 //!
-//! All formulas assume random hash functions, and keys that nobody chose with knowledge of the
+//! All formulas assume random hash functions, and keys that were chosen without knowledge of the
 //! hash. A 64-bit hash adds `n·2⁻⁶⁴` to every rate ([`hash_bits`]). The rates are averages over all
 //! hash functions. A particular small filter may have a rate above or below the average.
 //! [`Filter::expected_fpr`](super::Filter::expected_fpr) computes the rate of one filter from its
 //! own bits.
 //!
 //! These formulas correct four errors that are common in tutorials. The formula `(1 - e^(-kn/m))^k`
-//! gives too low a rate. The number of hash functions must be a whole number, and of the two whole
-//! numbers next to the optimum, the nearer one is not always the better one. Rounding the size up
-//! to a power of two costs up to twice the memory. A blocked filter that was sized by the classic
+//! gives too low a rate. The number of hash functions must be a whole number. Of the two whole
+//! numbers next to the optimum, the nearer number is not always better. Rounding the size up to a
+//! power of two costs up to twice the memory. A blocked filter that was sized by the classic
 //! formula can have five times the requested rate.
 
 pub mod blocked;

@@ -60,8 +60,8 @@ impl WatchSetBuilder {
 
     /// Sets the hasher of the keys. The default is SipHash-1-3 with a random key.
     ///
-    /// A hasher must be set if the caller's store finds keys by their hashes. If nobody chooses
-    /// keys that collide, a hasher with a faster hash function can be set.
+    /// A hasher must be set if the caller's store finds keys by their hashes. If no attacker
+    /// chooses keys that collide, a hasher with a faster hash function can be set.
     #[must_use]
     pub const fn hasher(mut self, hasher: KeyHasher) -> Self {
         self.hasher = Some(hasher);

@@ -34,9 +34,9 @@ const FEW_BYTES: usize = 4096;
 /// The set owns its store and calls it from several threads. The set makes no two concurrent calls
 /// of [`acquire`](Self::acquire) or [`release`](Self::release) for hashes in the same stripe: the
 /// top six bits of the hash divide all hashes into 64 stripes. While the set [visits](Self::visit)
-/// a range of a stripe to build filters, it calls neither of these two methods for that stripe.
-/// The set may call [`holds`](Self::holds) and [`len`](Self::len) at any time, even during changes.
-/// The same is true of the visit of all hashes for an export. If somebody else changes the store,
+/// a range of a stripe to build filters, it calls neither of these two methods for that stripe. The
+/// set may call [`holds`](Self::holds) and [`len`](Self::len) at any time, even during changes. The
+/// same is true of the visit of all hashes for an export. If the store is changed in any other way,
 /// the set may give wrong answers until it is [rebuilt](super::WatchSet::rebuild).
 ///
 /// If a store panics, the set assumes that the requested change may have been made. The set then

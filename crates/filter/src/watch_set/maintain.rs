@@ -2,7 +2,7 @@
 //!
 //! All of these operations run under the writer lock of the stripe, and read the keys from the
 //! store. Meanwhile readers query the old filters. Readers are blocked only while the new filters
-//! replace the old ones.
+//! replace the old filters.
 #![expect(clippy::cast_precision_loss, reason = "counts become shares")]
 
 use alloc::vec::Vec;

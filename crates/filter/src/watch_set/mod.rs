@@ -522,10 +522,10 @@ pub enum WatchError<E> {
 /// The caller's confirmation that publishing a filter of a watch set reveals the set.
 ///
 /// # Warning
-/// The filter's hasher is published with the filter, including its key. Whoever has the filter and
-/// the hasher can test every script that ever occurred in the chain, about 10⁹ scripts, in a minute
-/// or two. At a rate of 2⁻¹⁶ only the watched scripts and a few others remain: **the wallet is
-/// public**. Neither a hash key nor a lower rate keeps the wallet private.
+/// The filter's hasher is published with the filter, including its key. Anyone who has the filter
+/// and the hasher can test every script that ever occurred in the chain, about 10⁹ scripts, in a
+/// minute or two. At a rate of 2⁻¹⁶ only the watched scripts and a few others remain: **the wallet
+/// is public**. Neither a hash key nor a lower rate keeps the wallet private.
 ///
 /// Export only lists that are public anyway, such as lists of known-bad addresses. A wallet that
 /// wants privacy should download filters of blocks (BIP158) and match them locally.

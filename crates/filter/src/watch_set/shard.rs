@@ -236,7 +236,7 @@ pub struct ShardStats {
     pub hashes: RangeInclusive<u64>,
     /// Number of keys in the shard.
     pub keys: u64,
-    /// Number of keys that the shard has room for.
+    /// Number of keys for which the shard has room.
     pub capacity: u64,
     /// Size of the gate in bits.
     pub gate_bits: u64,

@@ -41,7 +41,7 @@ const BLOCK: usize = 136;
 
 /// Number of busy lanes below which it is faster to hash one message after the other. On Zen 5, a
 /// permutation of four lanes takes 1.3 times as long as a scalar permutation. A permutation of
-/// eight lanes takes about as long as a scalar one.
+/// eight lanes takes about as long as a scalar permutation.
 const BUSY_LANES: usize = 2;
 
 struct HashEach<'a> {
@@ -53,7 +53,7 @@ struct HashEach<'a> {
 struct Underway<'a> {
     message: usize,
     /// The bytes that are not absorbed yet. If `rest` is shorter than a block, the next block is
-    /// the last one, and contains the padding.
+    /// the last block, and contains the padding.
     rest: &'a [u8],
 }
 

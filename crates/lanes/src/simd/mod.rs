@@ -14,8 +14,8 @@ mod x86_64;
 #[cfg(target_arch = "x86_64")]
 use x86_64::{Avx2, Avx512};
 
-/// Prefetches the cache line where a value starts, as the value is soon to be read. Does nothing on
-/// CPUs other than x86-64.
+/// Prefetches the cache line where a value starts, because the value will be read soon. Does
+/// nothing on CPUs other than x86-64.
 #[inline(always)]
 pub fn prefetch<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]
@@ -34,8 +34,8 @@ pub trait Kernel: Sized {
 
     /// Runs the vector version on the given lanes. The implementation must be `#[inline(always)]`,
     /// and so must everything that it calls with lanes: it is compiled into a function that has the
-    /// CPU features enabled. Without one, the scalar version is compiled there: it then uses the
-    /// instructions that these features add, such as the one that counts bits.
+    /// CPU features enabled. By default, the scalar version is compiled into this function, and
+    /// uses the instructions that these features add, such as the instruction that counts bits.
     #[inline(always)]
     fn vector<L: Lanes>(self, lanes: L) -> Self::Output {
         let _ = lanes;
@@ -219,7 +219,7 @@ pub trait Lanes64: Copy {
 
 /// The set of CPU instructions that the algorithms run on.
 ///
-/// Every backend returns the same results; [`best`](Self::best) is the fastest one on this CPU.
+/// Every backend returns the same results; [`best`](Self::best) is the fastest set on this CPU.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Backend(Choice);
 

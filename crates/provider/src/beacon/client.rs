@@ -26,15 +26,16 @@ use crate::stop::{Stop, lock};
 
 /// Minimum time between two rounds of [`BeaconClient::watch`].
 const SHORTEST_WAIT: Duration = Duration::from_millis(100);
-/// Time for which [`BeaconClient::advance`] waits for a server before it asks the next one: a sixth of a
-/// slot.
+/// Time for which [`BeaconClient::advance`] waits for a server before it asks the next server: a sixth
+/// of a slot.
 const PROMPT: Duration = Duration::from_secs(2);
-/// Longest time for which a stop is not noticed during a wait for servers.
+/// Longest delay after which a stop is noticed during a wait for servers.
 const STOP_CHECK: Duration = Duration::from_millis(100);
 /// Name of the file in the folder.
 pub(super) const FILE: &str = "light-client.json";
 
-/// Light client of the beacon chain: brings hashes of finalised blocks that no server vouches for.
+/// Light client of the beacon chain: proves the hashes of finalised blocks, without trust in a
+/// server.
 ///
 /// It starts from a checkpoint: the root of a finalised beacon block that the caller trusts. As an
 /// [`AnchorSource`](crate::AnchorSource), it returns the newest finalised execution block.
@@ -57,9 +58,10 @@ pub struct BeaconClient {
     pub(super) poll: Duration,
     /// `true` if the servers are asked for the newest signed header.
     pub(super) optimistic: bool,
-    /// Held while servers are asked, so that two calls do not ask the same question.
+    /// A lock that is held while servers are asked, so that two calls do not ask the same question.
     pub(super) round: Mutex<Requests>,
-    /// Never held during a request: a server that stalls delays nobody who reads the light client.
+    /// A lock that is never held during a request: a server that stalls does not delay readers of
+    /// the light client.
     pub(super) state: Mutex<State>,
 }
 
@@ -91,12 +93,13 @@ pub struct BeaconRound {
     pub finalized: Anchor,
     /// The newest signed header. It may leave the chain again, and right after a start, few members of
     /// the committee may have signed it: see its [grade](Anchor::grade). Without
-    /// [`BeaconBuilder::optimistic`](super::BeaconBuilder::optimistic), it is the newest one of an update that was needed anyway.
+    /// [`BeaconBuilder::optimistic`](super::BeaconBuilder::optimistic), it is the newest signed header
+    /// among the updates that were needed anyway.
     pub optimistic: Anchor,
     /// Number of servers that answered in the last round, and sent nothing that is proven invalid.
-    /// With 0, nothing is known about newer headers.
+    /// If this is 0, nothing is known about newer headers.
     pub answered: usize,
-    /// Reasons why servers did not, and invalid objects.
+    /// Reasons why servers did not answer, and the invalid objects that servers sent.
     pub failures: Vec<ServerFailure>,
 }
 
@@ -126,8 +129,8 @@ enum Received {
 }
 
 impl BeaconClient {
-    /// Reads the light client in a folder, also while another process uses it; `None` if there is
-    /// none.
+    /// Reads the light client in a folder, also while another process uses the folder; `None` if
+    /// the folder has no light client.
     ///
     /// # Errors
     /// Returns a [`BeaconError`] if the file cannot be read, or is damaged.
@@ -148,13 +151,13 @@ impl BeaconClient {
         lock(&self.state).syncer.client().cloned()
     }
 
-    /// Asks every server for newer headers, and stores what became known. If the servers were asked
-    /// less than the [poll interval](super::BeaconBuilder::poll) ago, or if there are none, no request is
-    /// sent.
+    /// Asks every server for newer headers, and stores the headers that became known. If the servers were
+    /// asked less than the [poll interval](super::BeaconBuilder::poll) ago, or if there are none, no
+    /// request is sent.
     ///
-    /// The result is valid although servers fail: its [`answered`](BeaconRound::answered) tells how
-    /// much can be concluded from it about newer blocks. A server that never answers costs all attempts of
-    /// its requests: [`advance`](Self::advance) waits for none.
+    /// The result is valid even if servers fail: its [`answered`](BeaconRound::answered) tells how many
+    /// servers could have sent newer blocks. A server that never answers costs the time of all attempts of
+    /// its requests: [`advance`](Self::advance) does not wait for such a server.
     ///
     /// # Errors
     /// Returns a [`BeaconError`] if nothing is known yet and no server has a valid bootstrap, if the
@@ -163,9 +166,9 @@ impl BeaconClient {
         self.ask(false)
     }
 
-    /// Asks the servers like [`sync`](Self::sync), and goes on without one that does not answer within two
-    /// seconds, if another one does. It is one of the [failures](BeaconRound::failures), and is asked
-    /// nothing else before it has answered. Its answer is used by a later call. So a server that never
+    /// Asks the servers like [`sync`](Self::sync), and does not wait longer than two seconds for a server
+    /// if another one answers. The late server is one of the [failures](BeaconRound::failures), and gets
+    /// no further request before it has answered. A later call uses its answer. So a server that never
     /// answers delays neither a start nor newer headers.
     ///
     /// # Errors
@@ -174,7 +177,7 @@ impl BeaconClient {
         self.ask(true)
     }
 
-    /// Asks the servers. If `is_prompt`, those that answer are not delayed by the others.
+    /// Asks the servers. If `is_prompt`, servers that do not answer do not delay the others.
     fn ask(&self, is_prompt: bool) -> Result<BeaconRound, BeaconError> {
         let mut requests = lock(&self.round);
         let mut state = lock(&self.state);
@@ -312,7 +315,7 @@ impl BeaconClient {
     /// round to `on_round`. A server that does not answer [delays](Self::advance) nothing.
     ///
     /// # Errors
-    /// Returns the error of [`advance`](Self::advance), but for [`BeaconError::Stopped`].
+    /// Returns the errors of [`advance`](Self::advance), except [`BeaconError::Stopped`].
     pub fn watch(&self, mut on_round: impl FnMut(&BeaconRound)) -> Result<(), BeaconError> {
         while !self.stop.is_set() {
             match self.advance() {
@@ -352,7 +355,8 @@ impl Requests {
         self.sent = Some(question.id);
     }
 
-    /// Waits for any answer, if necessary for ever; `None` if there was none in this time.
+    /// Waits for an answer of any server, without a limit if `wait` is `None`. Returns `None` if no
+    /// answer arrived in this time.
     fn receive(&self, wait: Option<Duration>, stop: &Stop) -> Result<Option<Came>, BeaconError> {
         let began = Instant::now();
         loop {
@@ -373,7 +377,8 @@ impl Requests {
 }
 
 impl State {
-    /// Stores the light client if it has learnt something. That is durable when this method returns.
+    /// Stores the light client if it has learnt something new. The stored state is durable when this
+    /// method returns.
     fn store(&mut self) -> Result<(), BeaconError> {
         if self.is_new
             && let (Some(file), Some(client)) = (&self.file, self.syncer.client())
@@ -385,7 +390,7 @@ impl State {
     }
 }
 
-/// Notes how many of the missing periods are done, before a server is asked for the next ones.
+/// Reports how many of the missing periods are done, before a server is asked for the next periods.
 fn progress(syncer: &Syncer, server: &BeaconServer, from: &mut Option<u64>) {
     let Some(client) = syncer.client() else { return };
     let network = client.network();
@@ -417,20 +422,21 @@ fn ask(server: &BeaconServer, request: Request) -> Result<Received, RpcError> {
 /// Maximum size of the file of a light client, which has about 200 kB.
 pub(super) const MAX_FILE: u64 = 4 << 20;
 
-/// Reason why a light client of the beacon chain could not start or go on, or leads to no earlier block.
+/// Reason why a light client of the beacon chain could not start or continue, or why it cannot prove an
+/// earlier block.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BeaconError {
     /// A URL or one of its headers is invalid.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// No checkpoint was given, and the folder has no light client to go on with.
+    /// No checkpoint was given, and the folder has no light client from which to continue.
     #[error("no checkpoint was given, and {} does not exist", .0.display())]
     NoCheckpoint(PathBuf),
     /// Neither a checkpoint nor a folder was given.
     #[error("neither a checkpoint nor a folder with a light client was given")]
     NoStart,
-    /// The light client in the folder started from another checkpoint than the one that was given.
+    /// The light client in the folder started from another checkpoint than the given checkpoint.
     #[error("{}: the light client started from checkpoint {stored}, not {given}", .path.display())]
     OtherCheckpoint {
         /// Path of the file.
@@ -467,7 +473,7 @@ pub enum BeaconError {
         /// Reasons, one for each node that failed.
         failures: Vec<String>,
     },
-    /// The block is after the finalised one.
+    /// The block is after the finalised block.
     #[error("block {number} is after the finalised block, {finalized}")]
     NotFinal {
         /// Number of the block.

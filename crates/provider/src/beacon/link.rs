@@ -1,5 +1,5 @@
-//! Links from the newest finalised block to an earlier one, fetched from nodes, beacon servers and
-//! archives that nobody trusts.
+//! Links from the newest finalised block to an earlier block, fetched from untrusted nodes, beacon
+//! servers and archives.
 
 use chainsieve::alloy_primitives::{B256, Bytes};
 use chainsieve::eth::anchor::account_proof::AccountProof;
@@ -16,26 +16,28 @@ use super::plan::{Believed, Plan, Sources, Step, plan};
 use crate::nodes::ask::{Unaccepted, ask};
 use crate::nodes::{Node, RpcError};
 
-/// The most headers that are fetched for one link, unless [`LinkOptions::max_headers`] says otherwise:
-/// as many as the history contract reaches back.
+/// Maximum number of headers that are fetched for one link, unless [`LinkOptions::max_headers`] sets
+/// another: the number of blocks that the history contract reaches back.
 const MAX_HEADERS: u64 = history_contract::SERVE_WINDOW;
 
 /// Maximum size of an answer of `eth_getProof`, which has about 15 kB.
 const MAX_PROOF: u64 = 1 << 20;
 
-/// A block that is linked to a finalised one, with everything that a stranger needs to check it again.
+/// A block that is linked to a finalised block, with everything that another party needs to check the
+/// links.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct LinkedBlock {
-    /// What the links start from. A stranger compares it with what their own light client knows.
+    /// The block from which the links start. Another party compares it with the state of their own
+    /// light client.
     pub origin: Origin,
-    /// The links from there to the block.
+    /// The links from the origin to the block.
     pub links: Vec<Link>,
 }
 
 impl LinkedBlock {
-    /// Verifies the links, and returns the block to which they lead. `origin` is what the verifier
-    /// believes: [`Self::origin`] counts only for whoever fetched the links.
+    /// Verifies the links, and returns the block to which they lead. `origin` is the block that the
+    /// verifier trusts: only the party that fetched the links may use [`Self::origin`].
     ///
     /// # Errors
     /// Returns the first link that does not hold.
@@ -45,8 +47,8 @@ impl LinkedBlock {
 }
 
 /// Looks for a block in archives. Each header and proof that an archive has for the block is passed to
-/// the second argument, which returns `true` for the right one; the search then ends. The error tells
-/// why an archive cannot be used, if none has the right one.
+/// the second argument, which returns `true` if they are right; the search then ends. If no archive
+/// has the right header and proof, the error states why an archive cannot be used.
 pub type FindProof<'a> =
     dyn FnMut(u64, &mut dyn FnMut(Bytes, HeaderProof) -> bool) -> Result<(), String> + 'a;
 
@@ -56,7 +58,8 @@ pub struct LinkOptions<'a> {
     pub nodes: &'a [Node],
     /// Archives with proofs of headers, for blocks that are further back.
     pub proofs: Option<&'a mut FindProof<'a>>,
-    /// The most headers that are fetched to reach a block by parent hashes; 8,191 by default.
+    /// Maximum number of headers that are fetched to reach a block by parent hashes; 8,191 by
+    /// default.
     pub max_headers: u64,
 }
 
@@ -69,7 +72,7 @@ impl<'a> LinkOptions<'a> {
     }
 }
 
-/// A source that failed, so that the next plan does without it.
+/// A source that failed, so that the next plan does not use it.
 #[derive(Clone, Copy)]
 enum Missing {
     State { depth: u64 },
@@ -80,9 +83,9 @@ enum Missing {
 }
 
 impl BeaconClient {
-    /// Links a block to the newest finalised one, by the cheapest way that the sources can serve:
-    /// parent hashes, the history contract (EIP-2935), or a proof of the header. Returns what the
-    /// links show, and the links. Every link is verified.
+    /// Links a block to the newest finalised block, in the cheapest way that the sources allow:
+    /// parent hashes, the history contract (EIP-2935), or a proof of the header. Returns the linked
+    /// block and the links. Every link is verified.
     ///
     /// The light client is not advanced first: see [`sync`](Self::sync).
     ///
@@ -127,7 +130,7 @@ struct Search<'a, 'b> {
     anchor: Anchor,
     head: HeaderBuf,
     options: LinkOptions<'b>,
-    /// The links of the last plan that hold. The next plan may begin with the same steps.
+    /// The valid links of the last plan. The next plan may begin with the same steps.
     fetched: Vec<Fetched>,
     failures: Vec<String>,
 }
@@ -240,8 +243,8 @@ impl Search<'_, '_> {
         Ok((shown, LinkedBlock { origin, links }))
     }
 
-    /// Fetches the link of a step that starts from the block of this header. The first one that holds
-    /// is followed.
+    /// Fetches the link of a step that starts from the block of this header. Of several answers, the
+    /// first valid link is used.
     fn link(
         &mut self,
         step: &Step,
@@ -267,7 +270,7 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Asks the nodes in turn for something that `accept` makes of an answer. The error is `None` if
+    /// Asks the nodes in turn, until `accept` returns a value for an answer. The error is `None` if
     /// the client was stopped, and otherwise has the reason of each node.
     fn first<T, U>(
         &self,
@@ -391,7 +394,7 @@ impl Search<'_, '_> {
     }
 }
 
-/// Follows a link, and returns it if it holds.
+/// Verifies a link from the current block, and returns it if it is valid.
 fn followed(verifier: &mut LinkVerifier, link: Link) -> Result<Link, String> {
     verifier.follow(&link).map_err(|error| error.to_string())?;
     Ok(link)

@@ -1,4 +1,4 @@
-//! A light client of the beacon chain, over servers of the Beacon API that nobody trusts.
+//! A light client of the beacon chain, over untrusted servers of the Beacon API.
 
 mod client;
 mod link;
@@ -63,7 +63,8 @@ impl BeaconBuilder {
         /// Adds a server of the Beacon API by its http or https URL. Without servers, the light
         /// client in the folder is used as it is.
         ///
-        /// With several servers, each is asked, so that one of them cannot hide newer blocks.
+        /// If there are several servers, each of them is asked, so that a single server cannot hide
+        /// newer blocks.
         url(url: &str) { self.endpoints.add(Endpoint::new(url)); }
 
         /// Adds a server by its endpoint. In all other respects, this is the same as
@@ -78,9 +79,9 @@ impl BeaconBuilder {
         /// folder has a light client.
         checkpoint(root: B256) { self.checkpoint = Some(root); }
 
-        /// Sets the folder in which the light client is stored, to go on later. It is created if it
-        /// does not exist. Only one process at a time can use it. Another one can read it: without
-        /// servers, the folder is only read.
+        /// Sets the folder in which the light client is stored, so that a later run can continue.
+        /// The folder is created if it does not exist. Only one process at a time can use the
+        /// folder, but other processes can read it: without servers, the folder is only read.
         folder(folder: impl Into<PathBuf>) { self.folder = Some(folder.into()); }
 
         /// Starts from the checkpoint even if the folder has a light client, which is replaced.
@@ -93,9 +94,9 @@ impl BeaconBuilder {
         /// Asks each server for its newest signed header, too: one more request in each round. That
         /// header is not final. It is returned as
         /// [`BeaconRound::optimistic`](crate::BeaconRound::optimistic), and changes no anchor. The
-        /// newest one that two thirds signed is the [`head`](crate::AnchorSource::head) of the
-        /// client. A server without such headers is one of the
-        /// [failures](crate::BeaconRound::failures).
+        /// newest header that two thirds of the committee signed is the
+        /// [`head`](crate::AnchorSource::head) of the client. A server without such headers is one
+        /// of the [failures](crate::BeaconRound::failures).
         optimistic() { self.optimistic = true; }
 
         /// Sets the timeout of each request (default: 30 s).
@@ -184,11 +185,12 @@ fn open_folder(folder: &Path) -> Result<DurableFile, FileError> {
     DurableFile::open(&folder.join(FILE))
 }
 
-/// The newest finalised execution block: the servers are asked each time, at most once in a
+/// Returns the newest finalised execution block: each call asks the servers, but at most once in a
 /// [poll interval](BeaconBuilder::poll). A server that does not answer [delays](BeaconClient::advance)
-/// nothing. If no server answers, the block from before is still
-/// authentic, and is returned. It is returned whatever its [grade](chainsieve::eth::anchor::sync_committee::Anchor::grade): compare that of
-/// [`light_client`](BeaconClient::light_client), and the age of its checkpoint.
+/// nothing. If no server answers, the block of the previous call is returned, because it is still
+/// authentic. A block of any [grade](chainsieve::eth::anchor::sync_committee::Anchor::grade) is
+/// returned: check the grade of [`light_client`](BeaconClient::light_client), and the age of its
+/// checkpoint.
 impl AnchorSource for BeaconClient {
     fn blocks(&self) -> Result<Vec<B256>, String> {
         let finalized = self.advance().map_err(|error| error.to_string())?.finalized;
@@ -202,9 +204,10 @@ impl AnchorSource for BeaconClient {
         (!self.servers.is_empty()).then_some(self.poll)
     }
 
-    /// The newest block that at least two thirds [signed](chainsieve::eth::anchor::sync_committee::LightClient::supermajority), if the client
-    /// [asks for optimistic headers](BeaconBuilder::optimistic). A newer one that fewer signed does not
-    /// take it back.
+    /// The newest block that at least two thirds
+    /// [signed](chainsieve::eth::anchor::sync_committee::LightClient::supermajority), if the client
+    /// [asks for optimistic headers](BeaconBuilder::optimistic). A newer block with fewer signatures
+    /// does not replace it.
     fn head(&self) -> Option<B256> {
         let state = lock(&self.state);
         let client = state.syncer.client().filter(|_| self.optimistic)?;
@@ -216,7 +219,7 @@ impl AnchorSource for BeaconClient {
         }
     }
 
-    /// By [`link`](BeaconClient::link): the history contract, or parent hashes.
+    /// Uses [`link`](BeaconClient::link): the history contract, or parent hashes.
     fn link(&self, number: u64, nodes: &[Node]) -> Result<Option<B256>, String> {
         let linked = Self::link(self, number, LinkOptions::new(nodes));
         linked.map(|(shown, _)| Some(shown.hash)).map_err(|error| error.to_string())

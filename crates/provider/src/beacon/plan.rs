@@ -1,5 +1,5 @@
-//! Chooses the cheapest way from a believed block to an earlier block, among the ways that the
-//! sources can serve.
+//! Chooses the cheapest way from a trusted block to an earlier block, among the ways that the
+//! sources allow.
 //!
 //! | way | needs | evidence |
 //! |---|---|---|
@@ -13,14 +13,14 @@
 use chainsieve::eth::anchor::header_proof::PERIOD_SLOTS;
 use chainsieve::eth::anchor::history_contract::SERVE_WINDOW;
 
-/// What the sources serve.
+/// The data that the sources serve.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sources {
     /// Headers by number or hash. The header of the believed block is taken to be known.
     pub(super) headers: bool,
     /// Answers to `eth_getProof`: the number of blocks before the believed block whose state is
-    /// served. 0 is that block only, `u64::MAX` an archive. `None` if no state is served, which is
-    /// so where the believed block is already too old for a node.
+    /// served. 0 means that block only, and `u64::MAX` an archive. `None` if no state is served,
+    /// because the believed block is already too old for a node.
     pub(super) state_depth: Option<u64>,
     /// Historical summaries.
     pub(super) summaries: bool,
@@ -35,9 +35,9 @@ pub(super) struct Believed {
     pub(super) number: u64,
     /// Slot of the beacon block that binds it.
     pub(super) slot: u64,
-    /// `true` on the Ethereum mainnet. Of other networks, the numbers of blocks are not known here: plans
-    /// for them have no header proofs, and may use the history contract before it exists, where no node
-    /// can serve it.
+    /// `true` on the Ethereum mainnet. The block numbers of other networks are not known here: plans for
+    /// these networks have no header proofs, and may use the history contract before it exists, where no
+    /// node can serve its state.
     pub(super) is_mainnet: bool,
 }
 
@@ -51,7 +51,7 @@ const HISTORY_CONTRACT: u64 = 22_431_083;
 /// Something to fetch and to verify.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The headers from block `from`, whose hash is shown, back to block `to`, both included.
+    /// The headers from block `from`, whose hash is proven, back to block `to`, both included.
     Parents { from: u64, to: u64 },
     /// The hash of block `number` in the state of block `at`, by one `eth_getProof`. The header of `at` is
     /// part of the link.
@@ -68,7 +68,7 @@ pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
     /// Estimated number of requests.
     pub(super) requests: u64,
-    /// Estimated bytes of evidence, as a stranger needs them again. JSON takes about twice as many.
+    /// Estimated bytes of the evidence that another party needs. JSON takes about twice as many.
     pub(super) bytes: u64,
 }
 
@@ -86,12 +86,12 @@ const MAX_HOPS: u64 = 100_000;
 const REQUEST: u64 = 4000;
 
 impl Plan {
-    /// Returns what plans are compared by.
+    /// Returns the value by which plans are compared.
     const fn weight(&self) -> u64 {
         self.requests.saturating_mul(REQUEST).saturating_add(self.bytes)
     }
 
-    /// Adds the steps of a plan that starts where this one ends.
+    /// Adds the steps of a plan that starts where this plan ends.
     fn then(mut self, next: Self) -> Self {
         self.steps.extend(next.steps);
         self.requests = self.requests.saturating_add(next.requests);
@@ -101,10 +101,10 @@ impl Plan {
 }
 
 /// Returns the cheapest steps from a believed block to block `number`. Returns `None` if no source leads
-/// to the block, for example because it is above the believed one.
+/// to the block, for example because it is above the trusted block.
 ///
-/// The result depends on estimates of size. Where the sources fail to serve a step, plan again
-/// without what failed.
+/// The result depends on estimates of size. If a source fails to serve a step, plan again without
+/// that source.
 pub(super) fn plan(head: Believed, number: u64, sources: &Sources) -> Option<Plan> {
     if number == head.number {
         return Some(Plan::default());

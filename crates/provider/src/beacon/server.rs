@@ -1,6 +1,6 @@
 //! One server of the Beacon API: the light client's objects over HTTP.
 //!
-//! Answers are checked for their form only. What they claim is proven by the light client.
+//! Only the form of answers is checked here. The light client proves their claims.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::nodes::{Endpoint, Options, RpcError};
 const MAX_BOOTSTRAP: u64 = 1 << 20;
 /// Maximum size of a finality or optimistic update, which has up to 2 kB as SSZ and 5 kB as JSON.
 const MAX_SMALL: u64 = 256 << 10;
-/// Maximum size of one of several updates, which has 27 kB as SSZ and 60 kB as JSON.
+/// Maximum size of one update in a list of updates. An update has 27 kB as SSZ and 60 kB as JSON.
 const MAX_UPDATE: u64 = 256 << 10;
 /// Maximum size of historical summaries: 64 bytes a period as SSZ, about 200 as JSON.
 const MAX_SUMMARIES: u64 = 4 << 20;
@@ -123,7 +123,7 @@ impl BeaconServer {
     /// them.
     ///
     /// # Errors
-    /// Returns the [`RpcError`] of the first path if no path of these servers has an answer.
+    /// Returns the [`RpcError`] of the first path if the server answers neither path.
     pub fn historical_summaries(&self, state_root: B256) -> Result<SummariesProof, RpcError> {
         let mut failed = None;
         for before in SUMMARIES {
@@ -144,7 +144,7 @@ impl BeaconServer {
         Err(failed.expect("two paths"))
     }
 
-    /// Requests an object, as SSZ if the server can.
+    /// Requests an object, as SSZ if the server supports SSZ.
     fn object<T>(
         &self,
         what: impl Fn() -> String,

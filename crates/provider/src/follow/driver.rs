@@ -34,7 +34,7 @@ pub(super) struct Driver {
     asked: usize,
     follower: Follower,
     file: Option<DurableFile>,
-    /// The index, and the queries of which it knows candidates.
+    /// The index, and the queries whose candidates it returns.
     index: Option<(Box<dyn CandidateIndex>, Vec<CompiledQuery>)>,
     shared: Arc<Shared>,
 }
@@ -159,8 +159,8 @@ impl Driver {
         others
     }
 
-    /// Returns a node as it is asked: the follower repeats a failed question itself, and another node may
-    /// answer it at once.
+    /// Returns a node that sends each request once: the follower repeats a failed question itself, and
+    /// another node may answer the question at once.
     fn once(&self, index: usize) -> Node {
         let nodes = self.provider.nodes();
         once(nodes, &nodes[index])
@@ -265,14 +265,15 @@ impl Driver {
         Ok(self.answer(id, answer))
     }
 
-    /// Requests transactions from the nodes, beginning with the current one, until those of each
-    /// block are right.
+    /// Requests transactions from the nodes, beginning with the current node, until the
+    /// transactions of each block are right.
     fn ask_transactions(&mut self, id: QuestionId, blocks: &[BlockRef]) -> Vec<Action> {
         // Not repeated even by a single node: the follower must not miss a new block for a hash.
         let nodes = self.provider.nodes().iter().map(|node| node.with_retries(0));
         let nodes: Vec<Node> = nodes.collect();
         let mut actions = Vec::new();
-        // The current node stays the one for headers and receipts, which it served.
+        // The current node stays the node that is asked for headers and receipts, because it served
+        // those.
         let came = logs::ask_transactions(&nodes, self.node, blocks, |index, at, received| {
             self.asked = index;
             let received = received.as_ref().map(Option::as_ref).map_err(failure);
@@ -285,8 +286,8 @@ impl Driver {
         actions
     }
 
-    /// Requests headers from the nodes, beginning with the current one. The next node is asked if a
-    /// node fails before its first header.
+    /// Requests headers from the nodes, beginning with the current node. The next node is asked if
+    /// a node fails before its first header.
     fn ask_headers(&mut self, id: QuestionId, numbers: &RangeInclusive<u64>) -> Vec<Action> {
         let nodes = self.provider.nodes().to_vec();
         let mut actions = Vec::new();
@@ -313,7 +314,7 @@ impl Driver {
         }
     }
 
-    /// Asks the nodes in turn, beginning with the current one, and returns the first answer found.
+    /// Asks the nodes in turn, beginning with the current node, and returns the first answer found.
     /// The node that gave this answer becomes the current node. If no node has an answer, returns
     /// the result of the first node.
     fn first_that_has<T>(
@@ -390,7 +391,7 @@ fn failure(error: &RpcError) -> Failure {
     }
 }
 
-/// Shortest interval between two calls, so that a source which returns 0 keeps no core busy.
+/// Shortest interval between two calls, so that a source that returns 0 does not keep a core busy.
 const SHORTEST: Duration = Duration::from_millis(100);
 
 /// Asks an anchor source again and again, until the follower ends.

@@ -12,7 +12,8 @@ const MOST: usize = 1024;
 
 /// An index of past blocks that finds the candidates of queries without headers from nodes.
 ///
-/// An [`Index`] with [block hashes](chainsieve::eth::index::Settings::with_block_hashes) is one.
+/// An [`Index`] with [block hashes](chainsieve::eth::index::Settings::with_block_hashes) implements
+/// this trait.
 pub trait CandidateIndex: Send {
     /// Returns the range of indexed blocks; `None` if there are none.
     ///
@@ -78,7 +79,7 @@ where
     }
 }
 
-pub(crate) const NO_HASHES: &str = "the index has no block hashes, by which headers are requested: build it with them (--block-hashes)";
+pub(crate) const NO_HASHES: &str = "the index has no block hashes, by which headers are requested: build the index with --block-hashes";
 
 /// Returns indexed blocks with their hashes. Numbers that ascend cost one read for each section of the index.
 ///

@@ -102,9 +102,9 @@ impl FollowBuilder {
         /// Sets an index that finds the candidates among past blocks, without headers from nodes: an
         /// [`Index`](chainsieve::eth::index::Index) with block hashes, for example.
         ///
-        /// Its newest blocks are not used, as many as [`keep`](Self::keep) says: a reorganisation
-        /// may remove them, and the follower must then know their headers. An index proves nothing:
-        /// whoever built it vouches for it.
+        /// The newest [`keep`](Self::keep) blocks of the index are not used: a reorganisation may
+        /// remove them, and the follower must then know their headers. An index proves nothing: it
+        /// is as reliable as its builder.
         index(index: impl CandidateIndex + 'static) { self.index = Some(Box::new(index)); }
 
         /// Sets the number of confirmations: a block is delivered when this many blocks follow it
@@ -121,16 +121,17 @@ impl FollowBuilder {
         /// Sets the interval at which the nodes are asked for the head (default: 2 s).
         poll(interval: Duration) { self.adjust.poll = interval; }
 
-        /// Sets the number of wrong or missing answers in a row after which the follower ends with an
-        /// error (default: 10). Failed connections are counted only with [`once`](Self::once).
+        /// Sets the number of consecutive wrong or missing answers after which the follower ends with
+        /// an error (default: 10). Failed connections are counted only with [`once`](Self::once).
         tries(tries: u32) { self.adjust.tries = tries; }
     }
 
     /// Starts the follower. Asks the nodes for the chain's id, unless it is known.
     ///
-    /// The [anchor](crate::AnchorSource) is asked here, and again while the follower runs if it
-    /// [may return newer blocks](crate::AnchorSource::refresh). Only the nodes vouch for blocks after
-    /// the last trusted block on their chain; [`News::Anchored`](chainsieve::eth::follow::News::Anchored) reports that block.
+    /// The [anchor](crate::AnchorSource) is asked here, and again while the follower runs if it [may
+    /// return newer blocks](crate::AnchorSource::refresh).
+    /// [`News::Anchored`](chainsieve::eth::follow::News::Anchored) reports the last trusted block on
+    /// the nodes' chain. Only the nodes vouch for later blocks.
     ///
     /// The nodes must have the blocks that the anchor returns here. A newer block that the nodes do
     /// not have yet is requested again until they have it.
@@ -205,7 +206,7 @@ fn stored_cursor(file: &DurableFile) -> Result<Option<Cursor>, FileError> {
     cursor.map(Some).map_err(|error| FileError::invalid(&file.path, &error))
 }
 
-/// Returns the blocks of an index that are used: not the `newest` ones.
+/// Returns the blocks of an index that are used: all but the `newest` blocks.
 fn indexed(index: &mut dyn CandidateIndex, newest: usize) -> Result<Option<Indexed>, String> {
     let Some((first, last)) = index.blocks()?.map(RangeInclusive::into_inner) else {
         return Ok(None);
@@ -230,7 +231,7 @@ pub struct Following {
 impl Following {
     /// Returns a reader of the updates, in order.
     ///
-    /// The next update is delivered only after the one before it was
+    /// The next update is delivered only after the preceding update was
     /// [acknowledged](Self::acknowledge).
     pub fn updates(&self) -> LogUpdates {
         LogUpdates::new(Arc::clone(&self.shared))

@@ -1,4 +1,4 @@
-//! What a follower reports: updates, its progress and its end. Readers of updates are a blocking iterator and a
+//! The reports of a follower: updates, its progress and its end. Updates are read by a blocking iterator or a
 //! stream.
 
 use std::sync::{Arc, Mutex};
@@ -21,8 +21,7 @@ use crate::stop::lock;
 pub struct LogUpdate {
     /// Number of the update in this run.
     pub id: UpdateId,
-    /// What is new, such as new blocks with their logs, or blocks removed by a
-    /// reorganisation.
+    /// The news, such as new blocks with their logs, or blocks removed by a reorganisation.
     pub news: News,
     /// Cursor for resuming after this update; `None` if there is a
     /// [cursor file](super::FollowBuilder::cursor_file).
@@ -164,7 +163,7 @@ pub(super) struct State {
     /// The update that no reader has taken yet. The follower delivers one update at a time.
     update: Option<LogUpdate>,
     pub(super) acknowledged: Option<UpdateId>,
-    /// Newer anchors that the follower's thread has not taken yet. They replace older ones.
+    /// Newer anchors that the follower's thread has not taken yet. They replace older anchors.
     pub(super) anchors: Vec<B256>,
     pub(super) status: FollowStatus,
     pub(super) ended: Option<Result<(), FollowError>>,
@@ -222,7 +221,7 @@ impl Shared {
         }
     }
 
-    /// Takes the next update; `Ready(None)` if there will be no further one.
+    /// Takes the next update; `Ready(None)` if there will be no further update.
     fn take(&self) -> Poll<Option<LogUpdate>> {
         let mut state = lock(&self.state);
         // An update that was delivered before the end is returned before the end is reported.

@@ -59,7 +59,7 @@ pub(crate) struct Nodes {
 
 impl Nodes {
     /// Returns the chain's id. All nodes that answer must agree on this id. A node that does not answer now
-    /// is asked for it before its first answer.
+    /// is asked for its chain id before its first answer is used.
     pub(crate) fn chain_id(&self) -> Result<u64, FetchError> {
         if let Some(id) = self.chain_id.get() {
             return Ok(*id);
@@ -84,7 +84,8 @@ impl Nodes {
         Ok(*self.chain_id.get_or_init(|| first))
     }
 
-    /// Returns the chain's profile: the configured one, or the one known for the chain's id.
+    /// Returns the chain's profile: the configured profile, or the known profile for the chain's
+    /// id.
     pub(crate) fn profile(&self) -> Result<ChainProfile, FetchError> {
         if let Some(profile) = &self.settings.profile {
             return Ok(profile.clone());
@@ -103,10 +104,10 @@ impl Nodes {
 /// Reason why the answer of a node was not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum Unaccepted {
-    /// There was none.
+    /// There was no answer.
     #[error(transparent)]
     Rpc(#[from] RpcError),
-    /// It is not what was asked for. The text has no secrets.
+    /// The answer does not fit the request. The text has no secrets.
     #[error("{0}")]
     Answer(String),
 }
@@ -125,8 +126,8 @@ impl Unaccepted {
     }
 }
 
-/// Reasons why no answer was accepted, one for each node, in the order in which they were asked; `None` if
-/// the node does not have what was asked for.
+/// Reasons why no answer was accepted, one for each node, in the order in which they were asked; `None`
+/// for a node that does not have the data.
 #[derive(Debug, Clone)]
 pub(crate) struct Unanswered(pub(crate) Vec<(Node, Option<Unaccepted>)>);
 
@@ -142,7 +143,7 @@ impl Unanswered {
         !self.is_stopped() && self.0.iter().any(|(_, why)| why.is_none())
     }
 
-    /// Returns a line for each node. `absent` says that a node does not have what was asked for.
+    /// Returns a line for each node. `absent` says that a node does not have the requested data.
     pub(crate) fn lines(&self, absent: &str) -> Vec<String> {
         let line = |(node, why): &(Node, Option<Unaccepted>)| {
             let why = why.as_ref().map_or_else(|| absent.to_owned(), ToString::to_string);
@@ -172,16 +173,16 @@ pub(crate) fn index_of(nodes: &[Node], node: &Node) -> usize {
     nodes.iter().position(|own| own.is_same(node)).unwrap_or_default()
 }
 
-/// Returns the node as it is asked in the first pass: without retries, if there are other nodes.
+/// Returns the node with the settings of the first pass: without retries, if there are other nodes.
 pub(crate) fn once(nodes: &[Node], node: &Node) -> Node {
     if nodes.len() == 1 { node.clone() } else { node.with_retries(0) }
 }
 
-/// Asks nodes in turn until the answer of one is accepted, which `ask` decides. `None` means that this node
-/// lacks the data. Another node may have it.
+/// Asks nodes in turn until `ask` accepts the answer of one of them. `None` means that this node lacks the
+/// data, although another node may have it.
 ///
 /// A node that rests is asked after the others. A failed request is repeated only after every node was asked
-/// once, so that no node is waited for while another may answer at once.
+/// once, so that one node delays nothing while another node may answer at once.
 pub(crate) fn ask<T>(
     nodes: &[Node],
     ask: impl FnMut(&Node) -> Result<Option<T>, Unaccepted>,
@@ -189,8 +190,8 @@ pub(crate) fn ask<T>(
     ask_for(nodes, false, ask)
 }
 
-/// Asks nodes in turn like [`ask`] for something that need not exist: if a node says that it does not have
-/// it, others are asked too, but nobody waits for them.
+/// Asks nodes in turn like [`ask`] for data that may not exist: if a node answers that it does not have
+/// the data, the other nodes are asked too, but without retries.
 pub(crate) fn ask_if_any<T>(
     nodes: &[Node],
     ask: impl FnMut(&Node) -> Result<Option<T>, Unaccepted>,
@@ -248,8 +249,8 @@ fn ask_for<T>(
     Err(Unanswered(reasons))
 }
 
-/// Asks nodes in turn for something that may not exist. If no node has it, returns the first error, or
-/// `None` if no node failed.
+/// Asks nodes in turn for data that may not exist. If no node has the data, returns the first error,
+/// or `None` if no node failed.
 pub(crate) fn first_of<T>(
     nodes: &[Node],
     what: impl Fn() -> String,
@@ -276,8 +277,8 @@ fn found<T>(
     }
 }
 
-/// Returns the first error of a node that was asked for something, named by `what`; `None` if no node failed,
-/// so that none has it.
+/// Returns the first error of the nodes that were asked for the data that `what` names; `None` if no node
+/// failed, so that no node has the data.
 pub(crate) fn first_error(unanswered: Unanswered, what: impl Fn() -> String) -> Option<FetchError> {
     if unanswered.is_stopped() {
         return Some(FetchError::Stopped);

@@ -234,15 +234,15 @@ fn of_hash(header: HeaderBuf, hash: B256) -> Result<HeaderBuf, RpcError> {
 
 fn other_header<T: std::fmt::Display>(asked: T, found: T) -> RpcError {
     RpcError::Malformed(format!(
-        "the header of block {asked} was requested, the answer is that of block {found}"
+        "the header of block {asked} was requested, but the answer is that of block {found}"
     ))
 }
 
-/// The transactions of a block as a node gives them; `None` if it does not have the block.
+/// The transactions of a block as a node sent them; `None` if the node does not have the block.
 pub(crate) type ReceivedTransactions = Result<Option<BlockTransactions>, RpcError>;
 
-/// Maximum number of blocks in one request. Some hundred kilobytes each; with more, providers begin
-/// to refuse the answer for its size.
+/// Maximum number of blocks in one request. A block has some hundred kilobytes; if more blocks are
+/// requested, providers begin to refuse the answer for its size.
 const AT_A_TIME: usize = 8;
 
 /// Returns the call for the block with this hash. `is_whole` asks for transactions instead of their

@@ -1,5 +1,5 @@
 //! Requests the body of a block: its transactions and withdrawals, by itself or together with the
-//! receipts. Not verified here.
+//! receipts. The body is not verified here.
 
 use alloy_rpc_types_eth::Withdrawal;
 use chainsieve::alloy_primitives::{B256, Bytes};
@@ -16,7 +16,7 @@ use super::calls::{Call, Caller};
 use super::error::RpcError;
 use super::receipts::{ReceiptRoom, malformed as malformed_receipts};
 
-/// The body of a block as a node gives it.
+/// The body of a block as a node sent it, not verified.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(crate) struct Body {
     #[serde(deserialize_with = "transactions")]
@@ -33,14 +33,14 @@ fn transactions<'de, D: Deserializer<'de>>(json: D) -> Result<ClaimedTransaction
     ClaimedTransactions::at_most(MAX_TRANSACTIONS).deserialize(json)
 }
 
-/// A block whose receipts and body are requested, and what its receipts may take.
+/// A block whose receipts and body are requested, and the limit for the size of its receipts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted {
     pub(crate) block: BlockRef,
     pub(crate) room: ReceiptRoom,
 }
 
-/// What a node sent of a block.
+/// The receipts and the body that a node sent for a block.
 #[derive(Debug)]
 pub(crate) struct ReceiptsAndBody {
     pub(crate) block: BlockRef,
@@ -76,7 +76,7 @@ fn encodings_of(block: &[u8]) -> Result<Vec<Bytes>, alloy_rlp::Error> {
 impl Node {
     /// Requests the body of the block with this hash; `None` if the node does not have the block.
     ///
-    /// The encodings of transactions of an unknown type are requested, too. If the node does not give them,
+    /// The encodings of transactions of an unknown type are requested, too. If the node does not send them,
     /// they stay unknown.
     pub(crate) fn body(&self, hash: B256) -> Result<Option<Body>, RpcError> {
         let body: Option<Body> =
@@ -92,7 +92,7 @@ impl Node {
     }
 
     /// Requests the encodings of the transactions with these indices in a block, by the first of two methods
-    /// that the node serves. Those that it does not give are left out.
+    /// that the node serves. Encodings that the node does not send are left out.
     fn encodings(&self, block: B256, indices: &[usize]) -> Result<Vec<(usize, Bytes)>, RpcError> {
         if self.raw_blocks.may_be() {
             let call = Call::new("debug_getRawBlock", &json!([block]));
@@ -126,8 +126,9 @@ impl Node {
         Ok(both.filter_map(|(&index, answer)| Some((index, answer.ok()??))).collect())
     }
 
-    /// Requests all receipts and the body of each of these blocks, all in one request. What the node
-    /// refuses or does not have is left out: whoever asks for it alone learns the error.
+    /// Requests all receipts and the body of each of these blocks, all in one request. Data that the
+    /// node refuses or does not have is left out: a separate request for this data returns the
+    /// error.
     pub(crate) fn receipts_and_bodies(&self, blocks: &[Wanted]) -> Vec<ReceiptsAndBody> {
         if !self.together.may_be() || self.caller.batch() < 2 * blocks.len() {
             return Vec::new();

@@ -1,5 +1,5 @@
 //! Reads JSON within limits: lists of a limited length, bodies of a limited size, and answers while they
-//! come.
+//! arrive.
 
 use std::fmt;
 use std::io::{self, BufReader, Read};
@@ -51,13 +51,13 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Elements<T> {
     }
 }
 
-/// What an answer may take.
+/// The limits of an answer.
 #[derive(Debug, Clone)]
 pub(super) struct Bounds {
     /// Maximum number of bytes, after decompression.
     pub(super) bytes: u64,
-    /// Maximum number of bytes between two quotes, so that no string fills the memory; `None` for an answer that
-    /// is held as a whole anyway.
+    /// Maximum number of bytes between two quotes, so that a string cannot fill the memory; `None`
+    /// for an answer that is held in memory as a whole anyway.
     pub(super) string: Option<u64>,
     /// Permits for long answers; `None` for no limit.
     pub(super) large: Option<Arc<Large>>,
@@ -75,7 +75,7 @@ pub(super) struct BoundedReader<R> {
     is_escaped: bool,
     /// `true` once a limit was exceeded.
     pub(super) is_too_large: bool,
-    /// The error of the connection, if there was one. A parser makes an error of its own of it.
+    /// The error of the connection, if there was one. A parser replaces it by an error of its own.
     pub(super) failed: Option<io::ErrorKind>,
     permit: Option<Permit>,
 }
@@ -87,7 +87,7 @@ impl<R> BoundedReader<R> {
         Self { body, bounds, read, string, is_escaped, is_too_large, failed: None, permit }
     }
 
-    /// Returns the permit, if the answer needed one.
+    /// Returns the permit, if the answer needed a permit.
     pub(super) fn into_permit(self) -> Option<Permit> {
         self.permit
     }
@@ -113,7 +113,7 @@ impl<R: Read> Read for BoundedReader<R> {
             let late = io::ErrorKind::TimedOut;
             self.permit = Some(permit.ok_or(late).inspect_err(|kind| self.failed = Some(*kind))?);
         }
-        // Before the permit is there, no more is read than is free.
+        // Until the permit is given, at most the bytes that need no permit are read.
         let room = if self.permit.is_none() && self.bounds.large.is_some() {
             FREE.saturating_sub(self.read)
         } else {
@@ -137,14 +137,14 @@ impl<R: Read> Read for BoundedReader<R> {
 
 /// Number of bytes of an answer that need no permit.
 pub(super) const FREE: u64 = 1 << 20;
-/// Time after which whoever waits looks whether the operation was stopped.
+/// Interval at which a waiting thread checks if the operation was stopped.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Permits for answers of more than [`FREE`] bytes. Each node has its own, so that one with long or slow
-/// answers delays no other.
+/// Permits for answers of more than [`FREE`] bytes. Each node has permits of its own, so that a node
+/// with long or slow answers delays no other node.
 ///
-/// A permit is held while an answer is read and parsed, and nobody asks for a second one meanwhile, so that
-/// those who wait always get one.
+/// A permit is held while an answer is read and parsed. No thread asks for a second permit meanwhile, so
+/// that each waiting thread gets a permit at last.
 #[derive(Debug)]
 pub(super) struct Large {
     left: Mutex<usize>,
@@ -168,7 +168,7 @@ impl Large {
         Arc::new(Self { left: Mutex::new(permits), freed: Condvar::new() })
     }
 
-    /// Waits for a permit, at most so long and until the operation is stopped.
+    /// Waits for a permit until the timeout, or until the operation is stopped.
     pub(super) fn wait(self: &Arc<Self>, timeout: Duration, stop: &Stop) -> Option<Permit> {
         let began = Instant::now();
         let mut left = lock(&self.left);
@@ -188,7 +188,7 @@ impl Large {
 /// Bytes that are read from the connection at once.
 const BUFFER: usize = 64 << 10;
 
-/// An answer to one call, whose result a seed has read.
+/// An answer to one call, whose result was read by a seed (`DeserializeSeed`).
 #[derive(Debug)]
 pub(super) struct StreamedReply<T> {
     pub(super) id: Option<u64>,
@@ -215,7 +215,7 @@ pub(super) fn id_of(id: &RawValue) -> Option<u64> {
     id.get().trim_matches('"').parse().ok()
 }
 
-/// Reads any JSON that is short: a node could send an error of any length.
+/// Reads JSON of any kind up to a limit: a node could send an error of any length.
 #[derive(Default)]
 struct Short {
     /// Number of values and bytes of strings.

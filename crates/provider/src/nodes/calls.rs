@@ -41,10 +41,10 @@ pub(super) struct Caller {
     next_id: Arc<AtomicU64>,
     /// Maximum number of calls in a request. With 1, calls are sent without a list around them.
     batch: Arc<AtomicUsize>,
-    /// Id of the chain that the node must be of, once it is known.
+    /// Id of the chain that the node must serve, once this id is known.
     chain: Arc<OnceLock<u64>>,
-    /// Id of the chain that the node named, if it fits `chain` or that was not known yet; `None` too after
-    /// the node could not be reached, because another one may be there when it can be.
+    /// Id of the chain that the node named, if it equals `chain` or if `chain` was not known yet. `None`
+    /// also after the node could not be reached, because the URL may lead to another node afterwards.
     named: Arc<Mutex<Option<u64>>>,
 }
 
@@ -117,8 +117,8 @@ impl Caller {
         answer
     }
 
-    /// Returns an error if the node is of another chain than expected. A node that could not say so at
-    /// the start is asked now, so that no answer about another chain is taken.
+    /// Returns an error if the node serves another chain than expected. A node that did not name its
+    /// chain at the start is asked now, so that no answer about another chain is used.
     fn check_chain(&self) -> Result<(), RpcError> {
         let Some(&expected) = self.chain.get() else { return Ok(()) };
         let named = *lock(&self.named);
@@ -186,8 +186,8 @@ impl Caller {
         self.note_lost(answer)
     }
 
-    /// Sends one call, with retries after transient errors, and reads the result while it comes, by a seed for
-    /// each attempt. Only what the seed keeps is held.
+    /// Sends one call, with retries after transient errors, and reads the result while it arrives, by a new
+    /// seed for each attempt. Only the data that the seed keeps is held in memory.
     pub(super) fn stream<S: for<'de> DeserializeSeed<'de, Value = T>, T>(
         &self,
         call: &Call,
@@ -216,8 +216,8 @@ impl Caller {
         self.note_lost(answer)
     }
 
-    /// Sends any call once, and returns its result or its error, both as the node wrote them but for
-    /// secrets of the endpoint.
+    /// Sends any call once, and returns its result or its error as the node wrote it, except that
+    /// secrets of the endpoint are removed.
     #[cfg(feature = "server")]
     pub(super) fn forward(&self, method: &str, params: &str) -> Result<Forwarded, RpcError> {
         self.check_chain()?;
@@ -295,8 +295,9 @@ impl Caller {
         Ok(())
     }
 
-    /// Returns the number of calls that the node may accept after it refused so many for their number,
-    /// or the length of their answers; `None` if the error has another cause.
+    /// Returns the number of calls that the node may accept, after it refused this number of calls
+    /// because of their number or the length of their answers. Returns `None` if the error has another
+    /// cause.
     pub(super) fn accepted(calls: usize, error: &RpcError) -> Option<usize> {
         match error.origin() {
             RpcError::LimitExceeded { limit: Limit::Batch(Some(most)), .. } => Some(*most),
@@ -451,7 +452,7 @@ impl Caller {
         read(self.result(reply.error, reply.result, call, body)?.get())
     }
 
-    /// Returns the result of an answer, or the error that it has in its place.
+    /// Returns the result of an answer, or the error that the answer has instead of a result.
     fn result<T>(
         &self,
         error: Option<&RawValue>,

@@ -226,8 +226,8 @@ impl Endpoint {
         scrub_json(error, |text| self.scrub(text))
     }
 
-    /// Returns the result of a node as JSON, with all secrets replaced in its texts. A short one may occur in
-    /// data by chance, so it is replaced only where it is a whole word.
+    /// Returns the result of a node as JSON, with all secrets replaced in its texts. A short secret may occur
+    /// in data by chance, so it is replaced only where it is a whole word.
     #[cfg(feature = "server")]
     pub(super) fn scrub_result(&self, result: &RawValue) -> Box<RawValue> {
         scrub_json(result, |text| {
@@ -243,7 +243,7 @@ impl Endpoint {
         })
     }
 
-    /// Adds a word to the secrets, because the word may be a key.
+    /// Adds a word to the secrets if the word may be a key.
     fn hide_word(&mut self, word: &str) {
         self.hide(word, SHORTEST_SEGMENT);
         for word in [word.to_owned(), percent_decoded(word)] {

@@ -11,8 +11,8 @@ const MOST_WORDS: usize = 300;
 
 /// Reason why a request to a node failed. The texts of the error contain no URL and no header.
 ///
-/// `Display` writes one line. What the node chose in it is escaped and quoted: on a terminal, its
-/// message could otherwise steer the terminal, or look like a line of the program.
+/// `Display` writes one line. Text that the node chose is escaped and quoted: otherwise, such text
+/// could control the terminal, or look like a line of the program.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RpcError {
@@ -62,8 +62,8 @@ pub enum RpcError {
         /// The provider's message, cut to 300 characters.
         message: String,
     },
-    /// The node is one of another chain. Nothing else is asked of it.
-    #[error("a node of chain {found}, the others are of chain {expected}")]
+    /// The node serves another chain than the other nodes. The node gets no further request.
+    #[error("this node serves chain {found}, but the other nodes serve chain {expected}")]
     OtherChain {
         /// Id of the chain that the first answers named.
         expected: u64,
@@ -125,8 +125,8 @@ impl RpcError {
         }
     }
 
-    /// Returns `true` if a call of another method would fail in the same way: the node is not reached, or
-    /// refuses for a while, or the operation was stopped.
+    /// Returns `true` if a call of another method would fail in the same way: the node cannot be reached,
+    /// or it refuses requests for a while, or the operation was stopped.
     pub(crate) fn is_silence(&self) -> bool {
         match self.origin() {
             Self::Timeout { .. } | Self::Transport(_) | Self::Stopped => true,

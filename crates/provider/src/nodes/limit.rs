@@ -21,14 +21,14 @@ pub enum Limit {
     Time,
     /// Number of calls in one batch request; `None` if the error states no number.
     Batch(Option<usize>),
-    /// The requested range is too large, and the provider suggests a smaller one.
+    /// The requested range is too large, and the provider suggests a smaller range.
     SuggestedRange {
         /// First block of the suggested range.
         from: u64,
         /// Last block of the suggested range.
         to: u64,
     },
-    /// Number of requests in a period of time.
+    /// The number of requests in a period of time exceeds a limit.
     RateLimited {
         /// Wait that the provider asks for, if it states one.
         retry_after: Option<Duration>,

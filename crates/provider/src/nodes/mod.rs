@@ -1,8 +1,9 @@
-//! Nodes of Ethereum, JSON-RPC over HTTP: what one node is asked for, and how several are asked ([`ask`]).
+//! Nodes of Ethereum, by JSON-RPC over HTTP: the requests to one node, and the order in which several
+//! nodes are asked ([`ask`]).
 //!
-//! Answers are checked for their form only: a header must have the claimed hash. Receipts are
-//! checked later against the root in their header, and logs by an audit. The methods that a node
-//! serves and its limits are learnt once, from its errors.
+//! Only the form of answers is checked here: a header, for example, must have the claimed hash.
+//! Receipts are checked later against the root in their header, and logs by an audit. The methods
+//! that a node serves and its limits are learnt once, from its errors.
 
 pub(crate) mod ask;
 mod blocks;
@@ -111,10 +112,10 @@ pub struct Node {
     caller: Caller,
     windows: Arc<Mutex<WindowSize>>,
     raw_headers: Arc<Served>,
-    /// Receipts and bodies of several blocks in one request.
+    /// If the node serves receipts and bodies of several blocks in one request.
     #[cfg(feature = "server")]
     together: Arc<Served>,
-    /// Encodings of whole blocks.
+    /// If the node serves encodings of whole blocks.
     #[cfg(feature = "server")]
     raw_blocks: Arc<Served>,
     /// Index of the first method for receipts that the node serves, as far as known.
@@ -160,15 +161,15 @@ impl Node {
         self.with(|transport| transport.max_body = bytes)
     }
 
-    /// Returns the same node, of which at most `count` answers of more than a megabyte are
-    /// held at the same time.
+    /// Returns the same node with a limit: at most `count` of its answers of more than a megabyte
+    /// are held at the same time.
     #[cfg(feature = "server")]
     pub(crate) fn with_large_answers(&self, count: usize) -> Self {
         self.with(|transport| transport.large = Some(bounded::Large::new(count)))
     }
 
-    /// Returns the same node, which answers nothing before it was asked for its chain. `chain` is the id
-    /// that is expected, once it is known.
+    /// Returns the same node, whose chain is checked before its first answer is used. `chain` is the
+    /// expected id, once it is known.
     pub(crate) fn of_chain(&self, chain: Arc<OnceLock<u64>>) -> Self {
         let node = self.clone();
         Self { caller: node.caller.of_chain(chain), ..node }
@@ -179,18 +180,18 @@ impl Node {
         self.caller.transport.endpoint()
     }
 
-    /// Returns the number of calls that were sent, including repeated ones.
+    /// Returns the number of calls that were sent, including repetitions.
     pub fn num_calls(&self) -> u64 {
         self.caller.transport.sent.load(Ordering::Relaxed)
     }
 
-    /// Returns `true` if the other one is a clone of this node.
+    /// Returns `true` if `other` is a clone of this node.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.windows, &other.windows)
     }
 
-    /// Returns `true` if the node did not answer lately, or asked for a pause, so that others are asked
-    /// before it.
+    /// Returns `true` if the node did not answer recently, or asked for a pause. Other nodes are then
+    /// asked before this node.
     pub(crate) fn rests(&self) -> bool {
         self.why_it_rests().is_some()
     }
@@ -213,9 +214,9 @@ impl Node {
         self.caller.transport.note(note);
     }
 
-    /// Calls any method, and returns its result, of which only the type is checked.
+    /// Calls any method, and returns its result. Only the type of the result is checked.
     ///
-    /// The node may be of any chain with JSON-RPC over HTTP.
+    /// The node may serve any chain with JSON-RPC over HTTP.
     ///
     /// # Errors
     /// Returns an [`RpcError`] if the request fails, or if the result is not of type `T`.

@@ -1,4 +1,5 @@
-//! How fast requests are sent: a budget of calls or credits, and the waits between attempts.
+//! The rate at which requests are sent: a budget of calls or credits, and the waits between
+//! attempts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -84,14 +85,14 @@ impl Spending {
     }
 }
 
-/// First wait; each wait after it is twice as long as the preceding one, up to `LONGEST_WAIT`. The
+/// First wait; each wait after it is twice as long as the preceding wait, up to `LONGEST_WAIT`. The
 /// value is an estimate: a short failure costs little time, and a longer failure causes few
 /// requests.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 /// Longest wait if the provider asks for none. The value is an estimate: it limits how late a
 /// request notices that the provider answers again.
 const LONGEST_WAIT: Duration = Duration::from_secs(15);
-/// Longest wait that is granted when a provider asks for a wait: a hostile provider could ask for
+/// Longest wait that is accepted when a provider asks for one: a hostile provider could ask for
 /// hours.
 const LONGEST_ASKED: Duration = Duration::from_secs(2 * 60);
 

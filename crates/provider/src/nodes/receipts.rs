@@ -30,12 +30,12 @@ enum Method {
     Each,
 }
 
-/// Receipts as a node sent them. Not verified.
+/// Receipts as a node sent them, not verified.
 #[derive(Debug)]
 pub(crate) struct ReceivedReceipts {
     pub(crate) receipts: BlockReceipts,
-    /// `true` if the answer can only mean the block that was asked for: it was asked for by its hash, or each
-    /// receipt names the hash. An answer by number may be that of another block, which an honest node has
+    /// `true` if the answer can only mean the requested block: the request named its hash, or each receipt
+    /// names the hash. The answer to a request by number may be about another block, which an honest node has
     /// after a reorganisation.
     #[cfg_attr(
         not(feature = "server"),
@@ -59,23 +59,23 @@ fn names_block(receipts: &BlockReceipts, block: B256) -> bool {
 
 /// Maximum number of transactions in a block, which is more than any real block has.
 const MAX_TRANSACTIONS: usize = 100_000;
-/// Maximum number of receipts that are requested one by one in one request, and of bytes of the answer. Longer
-/// ones are read while they come, each by itself.
+/// Maximum number of single receipts in one batch request. If the answer is too long, each receipt is
+/// requested by itself, and read while it arrives.
 const TOGETHER: usize = 32;
 const MAX_TOGETHER: u64 = 16 << 20;
 
-/// What the receipts of a block may take.
+/// The limits for the receipts of a block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReceiptRoom {
     reader: ReceiptsReader,
-    /// `true` to keep what receipts claim of their place.
+    /// `true` to keep the place (block and index) that receipts claim.
     keeps_claims: bool,
     json: Lengths,
     encodings: Lengths,
 }
 
 impl ReceiptRoom {
-    /// Any receipts, in an answer of at most `max_answer` bytes.
+    /// Allows any receipts in an answer of at most `max_answer` bytes.
     fn of_any_block(max_answer: u64) -> Self {
         let limits = ReceiptLimits { receipts: MAX_TRANSACTIONS as u64, ..ReceiptLimits::NONE };
         let lengths = Lengths { answer: max_answer, string: max_answer };
@@ -83,12 +83,12 @@ impl ReceiptRoom {
         Self { reader, keeps_claims: true, json: lengths, encodings: lengths }
     }
 
-    /// Receipts of a block whose trusted header states this gas, of any type. A block is then provable whatever
-    /// its length, and a node cannot send more than the header allows.
+    /// Allows receipts of any type, of a block whose trusted header states this gas. Receipts of any length can
+    /// then be proven, and a node cannot send more than the header allows.
     ///
-    /// Nodes write a log without topics, which costs 375 gas, in about 430 bytes, and 8 gas pay for a byte of
-    /// data, two digits. So 4 bytes for each unit of gas are more than any of them needs. Encodings have no
-    /// names and no places, and half a byte is enough.
+    /// A log without topics costs 375 gas, and nodes write it in about 430 bytes. A byte of data costs 8 gas,
+    /// and nodes write it as two digits. So 4 bytes for each unit of gas are always enough. Encodings have no
+    /// names and no places, so that half a byte for each unit of gas is enough.
     #[cfg(feature = "server")]
     pub(crate) const fn of_gas(gas_used: u64) -> Self {
         // A header under a head that a node names may state any gas.
@@ -125,12 +125,12 @@ impl ReceiptRoom {
     }
 }
 
-/// Gas of a block that is more than any has, ten times that of the main network in 2026.
+/// An amount of gas that no block exceeds: ten times the gas of a mainnet block in 2026.
 #[cfg(feature = "server")]
 const MOST_GAS: u64 = 600_000_000;
 
-/// Maximum size of the receipts of a block in memory. The most that 300 million gas pay for, 800,000 logs,
-/// take 64 MiB.
+/// Maximum size of the receipts of a block in memory. With 300 million gas, a block has at most 800,000
+/// logs, which take 64 MiB.
 #[cfg(feature = "server")]
 const MAX_KEPT: u64 = 160 << 20;
 
@@ -195,7 +195,8 @@ impl Node {
         for (at, method) in METHODS.into_iter().enumerate().skip(known) {
             let error = match self.receipts_by(method, block, room) {
                 Ok(receipts) => {
-                    // A method that only gave too long an answer is the best one for other blocks.
+                    // A method whose only fault is an answer that is too long is still the best
+                    // method for other blocks.
                     let is_about_method =
                         |error: &RpcError| !is_about_size(error) && !error.origin().is_transient();
                     if let Some((first, error)) = failed.filter(|(_, error)| is_about_method(error))
@@ -266,8 +267,8 @@ impl Node {
     /// After each method, `take` receives the name of the method and the result. If `take` returns
     /// `true`, no further method is tried.
     ///
-    /// Each method makes one call, except that the last one makes a call for each transaction. This
-    /// function returns when the last of these calls has ended.
+    /// Each method makes one call, except that the last method makes a call for each transaction.
+    /// This function returns when the last of these calls has ended.
     pub fn receipts_by_each_method(
         &self,
         block: BlockRef,
@@ -405,7 +406,7 @@ pub(super) fn malformed(number: u64, error: &impl ToString) -> RpcError {
     RpcError::Malformed(format!("receipts of block {number}: {}", error.to_string()))
 }
 
-/// Adds to the error of a malformed answer what was read.
+/// Adds the name of the requested data to the error of a malformed answer.
 fn named(error: RpcError, number: u64) -> RpcError {
     match error {
         RpcError::Malformed(words) => malformed(number, &words),

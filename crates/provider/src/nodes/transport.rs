@@ -53,22 +53,22 @@ pub(super) struct Body {
     pub(super) text: String,
     pub(super) status: u16,
     pub(super) retry_after: Option<Duration>,
-    /// Held until a long text is parsed.
+    /// Permit that is held until a long text is parsed.
     _permit: Option<Permit>,
 }
 
-/// Maximum lengths in bytes, after decompression, of an answer that is read while it comes.
+/// Maximum lengths in bytes, after decompression, of an answer that is read while it arrives.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lengths {
     pub(super) answer: u64,
-    /// Of a string in it, which is held while it is read.
+    /// Maximum length of a string in the answer, which is held in memory while it is read.
     pub(super) string: u64,
 }
 
-/// An answer that was read while it came, or the text of an HTTP error.
+/// An answer that was read while it arrived, or the text of an HTTP error.
 #[derive(Debug)]
 pub(super) enum Streamed<T> {
-    /// What was read, and the status without a text.
+    /// The value that was read, and the HTTP status without a text.
     Read(T, Body),
     Failed(Body),
 }
@@ -132,12 +132,12 @@ impl Transport {
         &self.endpoint
     }
 
-    /// Returns the reason why the last request got no answer, if that was a short time ago.
+    /// Returns the reason why the last request got no answer, if this request was recent.
     pub(super) fn rests(&self) -> Option<RpcError> {
         self.rest.why(Instant::now())
     }
 
-    /// Lets the node rest, although it answered.
+    /// Makes the node rest although it answered: the answer shows that the node cannot be used.
     pub(super) fn rest(&self, why: &RpcError) {
         self.rest.failed(Instant::now(), why);
     }
@@ -169,8 +169,8 @@ impl Transport {
         request.send(json)
     }
 
-    /// Posts `json` once, as soon as the budget allows, and passes the answer to `read` while it comes, within
-    /// these lengths.
+    /// Posts `json` once, as soon as the budget allows, and passes the answer to `read` while it arrives,
+    /// within these lengths.
     pub(super) fn post_and_stream<T>(
         &self,
         method: &str,
@@ -217,7 +217,7 @@ impl Transport {
     }
 
     /// Gets a path of the server once, as soon as the budget allows. `accept` lists the media types
-    /// that the caller can read. The answer has at most `limit` bytes. An HTTP status that is no
+    /// that the caller can read. The answer has at most `limit` bytes. An HTTP status other than
     /// success is an error.
     #[cfg(feature = "beacon")]
     pub(crate) fn get(&self, path: &str, limit: u64, accept: &str) -> Result<Bytes, RpcError> {
@@ -280,8 +280,8 @@ impl Transport {
         Ok(Bytes { body: bytes, status, headers, permit: reader.into_permit() })
     }
 
-    /// Runs `once` until it succeeds or fails for good. After a transient error, `once` is repeated
-    /// with growing back-off.
+    /// Runs `once` until it succeeds or fails permanently. After a transient error, `once` is
+    /// repeated with growing back-off.
     pub(crate) fn retried<T>(
         &self,
         once: impl FnMut() -> Result<T, RpcError>,
@@ -392,11 +392,11 @@ pub(super) fn of_status(status: u16, retry_after: Option<Duration>) -> RpcError 
     RpcError::LimitExceeded { limit, message: format!("HTTP status {status}") }
 }
 
-/// Time for which a node rests after its first failure. The time doubles with each further one.
+/// Time for which a node rests after its first failure. The time doubles with each further failure.
 const SHORTEST: Duration = Duration::from_secs(30);
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// Records whether a node fails to answer, so that others can be asked before it.
+/// Records if a node fails to answer, so that other nodes can be asked before it.
 #[derive(Debug, Default)]
 pub(super) struct Rest(Mutex<State>);
 
@@ -409,7 +409,7 @@ struct State {
 }
 
 impl Rest {
-    /// Records an answer of any kind: the node does not rest any more.
+    /// Records an answer of any kind: the node no longer rests.
     pub(super) fn answered(&self) {
         *lock(&self.0) = State::default();
     }
@@ -430,7 +430,7 @@ impl Rest {
         }
     }
 
-    /// Returns why the node rests; `None` if it does not.
+    /// Returns the reason why the node rests; `None` if it does not rest.
     pub(super) fn why(&self, now: Instant) -> Option<RpcError> {
         let state = lock(&self.0);
         state.why.clone().filter(|_| state.until.is_some_and(|until| now < until))

@@ -62,7 +62,7 @@ impl Windows {
     }
 
     /// Records an answer of `logs` logs to the current window. After fewer than 5,000 logs, the next
-    /// window has twice the size, unless the provider suggested the size of this one.
+    /// window has twice the size, unless the provider suggested the size of this window.
     pub(super) fn answered(&mut self, logs: usize) {
         let Some(window) = self.current() else { return };
         self.next = window.end().checked_add(1).filter(|&next| next <= self.last);
@@ -74,7 +74,7 @@ impl Windows {
     }
 
     /// Records that the current window was refused because of a limit, and shrinks it. Returns `false`
-    /// if the window is a single block, so that no smaller one is possible.
+    /// if the window is a single block, because no smaller window is possible.
     pub(super) fn shrink(&mut self, limit: &Limit) -> bool {
         let Some(window) = self.current() else { return false };
         let blocks = (window.end() - window.start()).saturating_add(1);

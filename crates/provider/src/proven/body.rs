@@ -17,13 +17,13 @@ use super::source::{ClaimedHashes, Missing, Part, Source, Wrong};
 use super::store::Kind;
 use crate::nodes::ask::{Unaccepted, ask};
 
-/// Most ommers of a block (Yellow Paper 11.1).
+/// Maximum number of ommers of a block (Yellow Paper 11.1).
 const MOST_OMMERS: usize = 2;
 
 /// Hashes of all transactions of a block, which its header commits to.
 pub(super) type Hashes = Arc<[B256]>;
 
-/// What the header of a block commits to beside receipts and state.
+/// The data of a block to which its header commits, except receipts and state.
 #[derive(Debug, Clone)]
 pub(crate) struct Body {
     pub(crate) transactions: Arc<VerifiedTransactions>,
@@ -32,19 +32,19 @@ pub(crate) struct Body {
     pub(crate) withdrawals: Option<Vec<Withdrawal>>,
 }
 
-/// What is known of a body. The transactions are proven.
+/// The known parts of a body. The transactions are proven.
 #[derive(Debug, Clone)]
 struct Known {
     transactions: Arc<VerifiedTransactions>,
     rest: Rest,
 }
 
-/// What a body has beside its transactions. Logs and receipts do not depend on it.
+/// The parts of a body other than its transactions. Logs and receipts do not depend on these parts.
 #[derive(Debug, Clone)]
 enum Rest {
-    /// Not fetched, as with transactions from the disk.
+    /// Not fetched, for example because the transactions were read from the disk.
     Unknown,
-    /// The withdrawals that came with the transactions, which nobody has checked.
+    /// The withdrawals that arrived with the transactions, and that are not checked yet.
     Received(Option<Vec<Withdrawal>>),
     Proven {
         ommers: Vec<HeaderBuf>,
@@ -77,8 +77,8 @@ impl Size for Arc<Known> {
     }
 }
 
-/// Bodies in memory, and those that are fetched now. Transactions stay encoded: the parts of a transaction
-/// take more space than its encoding.
+/// Bodies in memory, and bodies that are being fetched. Transactions stay encoded: the parts of a
+/// transaction take more space than its encoding.
 #[derive(Debug)]
 pub(super) struct Bodies {
     kept: Kept<B256, Arc<Known>>,
@@ -87,7 +87,7 @@ pub(super) struct Bodies {
     in_flight: Flights<B256, Result<Body, Missing>>,
 }
 
-/// Decides which withdrawals of a node are taken.
+/// Decides if the withdrawals of a node are accepted.
 type Fits<'a> = &'a dyn Fn(&VerifiedTransactions, Option<&[Withdrawal]>) -> bool;
 
 impl Bodies {
@@ -120,14 +120,15 @@ impl Bodies {
     ) -> Result<Arc<VerifiedTransactions>, Missing> {
         let any = |_: &VerifiedTransactions, _: Option<&[Withdrawal]>| true;
         let known = match self.known(source, block, &any) {
-            // Whoever asked at the same time wants the withdrawals, too.
+            // The error is that of a call that shares the request, and that also wants the withdrawals.
             Err(Missing { part: Part::Withdrawals, .. }) => self.known(source, block, &any)?,
             known => known?,
         };
         Ok(Arc::clone(&known.transactions))
     }
 
-    /// Keeps transactions that came before anybody asked for them, if the header commits to them.
+    /// Keeps transactions that were fetched before they were requested, if the header commits to
+    /// them.
     pub(super) fn take_ahead(
         &self,
         source: &Source,
@@ -210,7 +211,8 @@ impl Bodies {
             let withdrawals = match &known.rest {
                 Rest::Received(list) if fits(&known.transactions, list.as_deref()) => list.clone(),
                 _ if root.is_none() => None,
-                // Transactions from the disk, or whoever asked for them took any withdrawals.
+                // The transactions are from the disk, or they were requested by a call that did not
+                // check the withdrawals.
                 _ => match fetch(source, block.at, chain_block.transactions_root, &fits)?.rest {
                     Rest::Received(list) => list,
                     _ => None,
@@ -241,7 +243,7 @@ fn are_withdrawals_of(
     list.map(calculate_withdrawals_root) == root
 }
 
-/// Fetches the transactions of a block, with withdrawals that `fits` takes.
+/// Fetches the transactions of a block, with withdrawals that `fits` accepts.
 fn fetch(
     source: &Source,
     at: BlockRef,

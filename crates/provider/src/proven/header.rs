@@ -36,8 +36,8 @@ impl Size for Arc<BlockHeader> {
     }
 }
 
-/// Headers in memory, and those that are fetched now. The hash proves a header, but not that its block is
-/// on the chain.
+/// Headers in memory, and headers that are being fetched. The hash proves a header, but not that its
+/// block is on the chain.
 #[derive(Debug)]
 pub(super) struct Headers {
     kept: Kept<B256, Arc<BlockHeader>>,
@@ -49,8 +49,8 @@ impl Headers {
         Self { kept: kept(bytes), in_flight: Flights::new() }
     }
 
-    /// `exists` states whether the block is known to exist, so that nodes that fail are asked again although
-    /// another one does not have it.
+    /// `exists` is `true` if the block is known to exist. Nodes that fail are then asked again, even if
+    /// another node answers that it does not have the block.
     pub(super) fn get(
         &self,
         source: &Source,

@@ -1,5 +1,5 @@
-//! What is kept in memory, how one budget is divided among it, and work that is done once for all that ask
-//! for it at the same time.
+//! Data that is kept in memory, the division of one budget among its kinds, and work that is shared by all
+//! threads that need it at the same time.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -13,9 +13,9 @@ use crate::stop::lock;
 
 /// The shares of a budget in bytes.
 ///
-/// Receipts get the largest one, because every question about logs needs them. A body is needed for whole
-/// blocks, and for the hashes of transactions. These hashes have a share of their own: logs need nothing
-/// else of a body, and the hashes of a block take a tenth of its space.
+/// Receipts get the largest share, because every query for logs needs them. A body is needed for whole
+/// blocks, and for the hashes of transactions. These hashes have a share of their own: logs need no other
+/// part of a body, and the hashes of a block take a tenth of the space of its body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shares {
     pub(super) receipts: u64,
@@ -38,7 +38,7 @@ impl Shares {
     }
 }
 
-/// Number of bytes that a value takes in memory, about.
+/// Approximate number of bytes that a value takes in memory.
 pub(super) trait Size {
     fn size(&self) -> u64;
 }
@@ -47,7 +47,7 @@ pub(super) trait Size {
 #[derive(Debug, Clone)]
 pub(super) struct BySize;
 
-/// Bytes of a key and of the links of the cache, about.
+/// Approximate number of bytes of a key and of the links of the cache.
 const ENTRY: u64 = 100;
 
 impl<K, V: Size> Weighter<K, V> for BySize {
@@ -56,10 +56,11 @@ impl<K, V: Size> Weighter<K, V> for BySize {
     }
 }
 
-/// Values of one kind in memory, up to a number of bytes. Those that are not used leave first.
+/// Values of one kind in memory, up to a number of bytes. Values that are not used are removed
+/// first.
 pub(super) type Kept<K, V> = Cache<K, V, BySize>;
 
-/// Number of values that a cache is laid out for. More are kept if they are small.
+/// Number of values for which a cache is laid out. A cache keeps more values if they are small.
 const ESTIMATED: usize = 4096;
 
 /// Creates a cache for values of at most `bytes` together.
@@ -75,7 +76,7 @@ pub(super) fn kept<K: Eq + Hash, V: Size + Clone>(bytes: u64) -> Kept<K, V> {
     Cache::with_options(options, BySize, hasher, lifecycle)
 }
 
-/// Work in progress, by what it is for.
+/// Work in progress, by the key of its result.
 #[derive(Debug)]
 pub(crate) struct Flights<K, V> {
     open: Mutex<HashMap<K, Arc<OnceLock<V>>>>,
@@ -106,7 +107,7 @@ impl Size for B256 {
 }
 
 /// The block of each transaction that was found, by the hash of the transaction. A block may have left the
-/// chain since then, which the caller looks up.
+/// chain since then: the caller must check that.
 #[derive(Debug)]
 pub(crate) struct Places(Kept<B256, B256>);
 

@@ -1,9 +1,9 @@
 //! Verified blocks: the header by its hash, the receipts and the body by the roots in the header.
 //!
-//! [`Blocks`] asks the nodes for what is not known. What a trusted header does not commit to is never
-//! returned as proven. Everything that was proven may be kept in memory and on disk, and whatever is asked
-//! for by several threads at the same time is fetched once. Counters and logs are the caller's: an
-//! [`Observer`] is told what happened.
+//! [`Blocks`] asks the nodes for data that is not known. Data to which a trusted header does not commit is
+//! never returned as proven. Proven data may be kept in memory and on disk. Data that several threads need
+//! at the same time is fetched once. Counters and logs belong to the caller: an [`Observer`] receives the
+//! events.
 //!
 //! | file | contents |
 //! |---|---|
@@ -44,31 +44,31 @@ pub(crate) use memory::Flights;
 pub(crate) use source::{FilterTrust, Found, Missing, Observer, Part, Wrong};
 pub(crate) use store::Store;
 
-/// What is kept of blocks, and who is told what happens.
+/// Settings for the data that is kept, and the observer that receives the events.
 #[derive(Debug)]
 pub(crate) struct Options {
-    /// Maximum number of bytes in memory; with 0, nothing is kept.
+    /// Maximum number of bytes in memory; if this is 0, nothing is kept.
     pub(crate) memory: u64,
-    /// What is kept on disk; `None` for nothing.
+    /// The store on disk; `None` if nothing is kept on disk.
     pub(crate) store: Option<Store>,
     pub(crate) observer: Arc<dyn Observer>,
 }
 
 /// Proven blocks in memory and on disk, and the nodes that serve the others.
 ///
-/// A caller states by each header that it trusts it. Receipts and bodies are then proven by the roots in
-/// this header.
+/// A caller passes only headers that it trusts. Receipts and bodies are then proven by the roots in
+/// these headers.
 #[derive(Debug)]
 pub(crate) struct Blocks {
     source: Source,
-    /// What a "no" of a filter proves about its block.
+    /// The fact about a block that a "no" of its filter proves.
     pub(crate) filters: FilterTrust,
     headers: Headers,
     receipts: Receipts,
     bodies: Bodies,
     /// The blocks of transactions that were found before. Such a block may have left the chain since then.
     pub(crate) places: Places,
-    /// Blocks that are fetched together, by the first one.
+    /// Groups of blocks that are being fetched together, by the hash of the first block.
     together_in_flight: Flights<B256, ()>,
 }
 
@@ -110,10 +110,10 @@ impl Blocks {
         header.map_err(|why| Missing::new(at, Part::Header, &why))
     }
 
-    /// Returns the header with a hash, whichever number it has; `None` if a node says that it does not have it,
-    /// and no other one does. The hash proves the header, but not that its block is on the chain.
+    /// Returns the header with this hash and any number; `None` if a node answers that it does not have the
+    /// header, and no other node has it. The hash proves the header, but not that its block is on the chain.
     ///
-    /// `exists` states whether somebody names the block, so that nodes that fail are waited for.
+    /// `exists` is `true` if a source names the block. Nodes that fail are then asked again.
     pub(crate) fn header_with(
         &self,
         hash: B256,
@@ -151,7 +151,7 @@ impl Blocks {
         self.bodies.transactions(&self.source, block)
     }
 
-    /// Returns what the header of a block commits to beside receipts and state.
+    /// Returns the data to which the header of a block commits, except receipts and state.
     pub(crate) fn body(&self, block: &BlockHeader) -> Result<Body, Missing> {
         self.bodies.body(&self.source, block)
     }
@@ -169,9 +169,8 @@ impl Blocks {
         block.bloom.is_zero() && self.filters.prove_absence(&(block.number..=block.number))
     }
 
-    /// Fetches the receipts and the transactions of these blocks in one request, as far as they are not
-    /// known, and keeps what is proven. The rest is fetched, and its errors are told, when somebody asks
-    /// for it.
+    /// Fetches the unknown receipts and transactions of these blocks in one request, and keeps the data
+    /// that is proven. The other data is fetched later, when it is needed, and errors are reported then.
     pub(crate) fn fetch_together(&self, blocks: &[ChainBlock<'_>]) {
         // Without memory, nothing could be kept until it is asked for.
         if self.receipts.keep_nothing() {
@@ -191,7 +190,7 @@ impl Blocks {
                 Wanted { block: BlockRef::from(**block), room }
             };
             let wanted: Vec<_> = unknown.iter().map(wanted).collect();
-            // Whoever asks for one of them repeats the request, if necessary at another node.
+            // A call that needs one of them repeats the request, if necessary at another node.
             let first = in_turn(self.nodes()).first().map(|node| node.with_retries(0));
             let found = first.map(|node| node.receipts_and_bodies(&wanted)).unwrap_or_default();
             for ReceiptsAndBody { block: at, receipts, body } in found {
@@ -208,8 +207,9 @@ impl Blocks {
         });
     }
 
-    /// Returns the matching logs of a block, in order, with all members proven. The hash of the transaction is
-    /// only a claim if the block has a transaction of an unknown type, and no node gives its encoding.
+    /// Returns the matching logs of a block, in order, with all members proven. The hash of a transaction is
+    /// only a claim if the block has a transaction of an unknown type, and no node sends the encoding of that
+    /// transaction.
     pub(crate) fn logs(
         &self,
         block: &ChainBlock<'_>,

@@ -24,7 +24,7 @@ pub(crate) struct ProvenReceipts {
     timestamp: u64,
     receipts: BlockReceipts,
     bytes: u64,
-    /// `true` if they were fetched before anybody asked for them, and until somebody does.
+    /// `true` if the receipts were fetched before they were requested, until the first request.
     is_ahead: AtomicBool,
 }
 
@@ -65,7 +65,7 @@ impl Size for Arc<ProvenReceipts> {
     }
 }
 
-/// Receipts in memory, and those that are fetched now.
+/// Receipts in memory, and receipts that are being fetched.
 #[derive(Debug)]
 pub(super) struct Receipts {
     kept: Kept<B256, Arc<ProvenReceipts>>,
@@ -82,12 +82,13 @@ impl Receipts {
         self.kept.capacity() == 0
     }
 
-    /// Returns the receipts of a block if they are in memory, and does not count that.
+    /// Returns the receipts of a block if they are in memory, without a report to the observer.
     pub(super) fn peek(&self, hash: B256) -> Option<Arc<ProvenReceipts>> {
         self.kept.get(&hash)
     }
 
-    /// Drops the receipts of a block, so that they are verified again if it comes back.
+    /// Drops the receipts of a block, so that they are verified again if the block returns to the
+    /// chain.
     pub(super) fn drop_block(&self, hash: B256) {
         self.kept.remove(&hash);
     }
@@ -130,7 +131,7 @@ impl Receipts {
         })
     }
 
-    /// Keeps receipts that came before anybody asked for them, if the header commits to them.
+    /// Keeps receipts that were fetched before they were requested, if the header commits to them.
     pub(super) fn take_ahead(
         &self,
         source: &Source,

@@ -1,5 +1,5 @@
-//! Where blocks come from: the disk and the nodes. Reasons why neither has a part of a block, whether filters
-//! are believed, and what the caller is told of all this.
+//! The sources of blocks: the disk and the nodes. Also the reasons why no source has a part of a block, the
+//! trust in filters, and the events for the caller.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -28,7 +28,7 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    /// Returns a word for programs, which says that nobody has the part.
+    /// Returns the machine-readable reason that no node has the part.
     pub(crate) const fn reason(self) -> &'static str {
         match self {
             Self::Header => "no_headers",
@@ -39,7 +39,7 @@ impl Part {
         }
     }
 
-    /// Says of one node that it does not have the part.
+    /// Returns a text which says that a node does not have the part.
     const fn absent(self) -> &'static str {
         match self {
             Self::Header => "the node does not have the header",
@@ -57,16 +57,16 @@ pub(crate) struct Missing {
     pub(crate) part: Part,
     /// Reasons, one for each node that was asked.
     pub(crate) why: Vec<String>,
-    /// The hashes that a node claims, if it is only for transactions of an unknown type that they are not
-    /// proven.
+    /// The hashes that a node claims, if transactions of an unknown type are the only reason why the
+    /// hashes are not proven.
     pub(super) claimed: Option<Arc<ClaimedHashes>>,
 }
 
-/// Hashes of the transactions of a block, as a node claims them.
+/// Hashes of the transactions of a block, as claimed by a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ClaimedHashes {
     pub(super) hashes: Vec<B256>,
-    /// Index and type of the transactions whose type is unknown, of which there is at least one.
+    /// Index and type of each transaction whose type is unknown. There is at least one.
     pub(super) unknown: Vec<(usize, U256)>,
 }
 
@@ -112,7 +112,8 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Returns what is on disk under a root, if `proven` finds that it has this root.
+    /// Returns the data that is stored under a root, if `proven` confirms that the data has this
+    /// root.
     pub(super) fn stored<T>(
         &self,
         kind: Kind,
@@ -122,7 +123,8 @@ impl Source {
         proven(self.store.as_ref()?.get(kind, root)?)
     }
 
-    /// Stores encodings under their root, soon. `encodings` is called only if there is a disk.
+    /// Queues encodings to be stored under their root. `encodings` is called only if there is a
+    /// store.
     pub(super) fn put<T: AsRef<[Bytes]>>(
         &self,
         kind: Kind,
@@ -137,16 +139,16 @@ impl Source {
     }
 }
 
-/// Number of blocks after which no further ones are noted that refute filters.
+/// Maximum number of recorded blocks that refute filters.
 const MOST_REFUTING: usize = 64;
 
-/// What the chain's profile assumes of filters, and the blocks that refute it.
+/// The assumption of the chain's profile about filters, and the blocks that refute this assumption.
 #[derive(Debug)]
 pub(crate) struct FilterTrust {
     pub(crate) profile: ChainProfile,
     /// `true` once the filter of a proven block lacked bits of a log, although the profile rules that out.
     are_refuted: AtomicBool,
-    /// Such blocks of the chain; not all, if there are many.
+    /// The blocks of the chain whose filters lack bits; not all of them, if there are many.
     refuting: Mutex<Vec<BlockRef>>,
 }
 
@@ -156,7 +158,7 @@ impl FilterTrust {
     }
 
     /// Returns `true` if a "no" of the filter of any of these blocks proves that the block has no matching
-    /// log: the profile says so of all of them, and no block refuted it.
+    /// log: the profile says so for all of these blocks, and no block has refuted it.
     pub(crate) fn prove_absence(&self, blocks: &RangeInclusive<u64>) -> bool {
         let prove = |range: &ProfileRange| range.bloom.proves_absence();
         self.profile.within(blocks).iter().all(prove) && !self.are_refuted()
@@ -168,8 +170,8 @@ impl FilterTrust {
         self.are_refuted.load(Ordering::SeqCst)
     }
 
-    /// Notes a block whose filter lacks bits of a log. Where the profile does not rule that out, it says
-    /// nothing.
+    /// Records a block whose filter lacks bits of a log, if the profile rules that out. Otherwise, such
+    /// a block refutes nothing.
     pub(super) fn lacks_bits(&self, block: BlockRef, log_index: u64, observer: &dyn Observer) {
         if !self.profile.at(block.number).bloom.proves_absence() {
             return;
@@ -187,7 +189,7 @@ impl FilterTrust {
     }
 
     /// Believes the filters again, if all blocks that refuted them have left the chain: under a head that a
-    /// node names, such a block may be made up. Returns those that have left now.
+    /// node names, such a block may be made up. Returns the refuting blocks that have left now.
     pub(super) fn forget(&self, removed: &[B256]) -> Vec<B256> {
         let mut refuting = lock(&self.refuting);
         if refuting.is_empty() || refuting.len() >= MOST_REFUTING {
@@ -203,7 +205,7 @@ impl FilterTrust {
     }
 }
 
-/// A part of a block from a node that the header refutes.
+/// The kind of data from a node that contradicts the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wrong {
     Receipts,
@@ -219,19 +221,19 @@ pub(crate) enum Found {
     Nodes,
 }
 
-/// Is told what happens. Each function may be called from any thread.
+/// Receives events. Each function may be called from any thread.
 pub(crate) trait Observer: fmt::Debug + Send + Sync {
-    /// A node sent something that the header refutes.
+    /// A node sent data that contradicts the header.
     fn wrong(&self, node: &Node, wrong: Wrong);
 
-    /// The receipts of a block were asked for, and found here.
+    /// The receipts of a block were requested; `found` says where they were found.
     fn found(&self, found: Found);
 
-    /// Logs of a block were given with transaction hashes that a node claims, because the type of a
-    /// transaction is unknown.
+    /// Logs of a block were returned with transaction hashes that a node only claims, because the
+    /// type of a transaction is unknown.
     fn hashes_claimed(&self, block: BlockRef);
 
-    /// The filter of a block lacks bits of a log that its receipts have, although the chain's profile rules
-    /// that out. `is_first` is `true` if all filters were believed until now.
+    /// The filter of a block lacks bits of a log in the block's receipts, although the chain's profile
+    /// rules this out. `is_first` is `true` if all filters were believed until now.
     fn filter_lacks_bits(&self, block: BlockRef, log_index: u64, is_first: bool);
 }

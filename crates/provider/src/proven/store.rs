@@ -1,6 +1,6 @@
 //! Proven headers, receipts and transactions on disk, found by their hash or root.
 //!
-//! Nothing on disk is trusted: whoever reads from the store computes the root of what was read.
+//! Nothing on disk is trusted: each reader computes the root of the data that it read.
 
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,12 +18,12 @@ const FILE: &str = "blocks.redb";
 const VALUES: TableDefinition<'_, [u8; 33], &[u8]> = TableDefinition::new("values");
 /// Kind, root and length of each value, by its age.
 const AGES: TableDefinition<'_, u64, ([u8; 33], u64)> = TableDefinition::new("ages");
-/// Number of values that may wait to be written. Further ones are not stored.
+/// Maximum number of values that wait to be written. Further values are not stored.
 const WAITING: usize = 256;
 /// Memory of the database for pages.
 const CACHE: usize = 16 << 20;
 
-/// What a value in the store is.
+/// The kind of a value in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -33,8 +33,8 @@ pub(crate) enum Kind {
     Header = 3,
 }
 
-/// Calls the database. On a file that was cut off or overwritten, some of its assertions fail, also those of
-/// later calls: then nothing can be read or written, and the program goes on.
+/// Calls the database, and turns its panics into errors. On a truncated or overwritten file, assertions of
+/// the database fail, in later calls too: then nothing can be read or written, but the program continues.
 fn guarded<T>(call: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(value)) => Ok(value),
@@ -43,22 +43,22 @@ fn guarded<T>(call: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, String
             Err(error.to_string())
         }
         Ok(Err(redb::Error::Io(_))) | Err(_) => {
-            Err("the file is damaged: remove it, and its blocks are fetched again".into())
+            Err("the file is damaged: remove the file, and its blocks will be fetched again".into())
         }
         Ok(Err(error)) => Err(error.to_string()),
     }
 }
 
-/// The store. It is written by one thread, so that nobody waits for the disk.
+/// The store. One thread writes to it, so that no caller waits for the disk.
 #[derive(Debug)]
 pub(crate) struct Store {
-    /// `None` only while the store is dropped, like the two below.
+    /// `None` only while the store is dropped, like the next two members.
     database: Option<Arc<Database>>,
     waiting: Option<SyncSender<Value>>,
     writer: Option<JoinHandle<()>>,
 }
 
-/// Writes what waits, and closes the file.
+/// Writes the queued values, and closes the file.
 impl Drop for Store {
     fn drop(&mut self) {
         self.waiting = None;
@@ -87,7 +87,7 @@ fn key(kind: Kind, root: B256) -> [u8; 33] {
 
 impl Store {
     /// Opens the store in a folder, or creates it. `limit` is the maximum number of bytes of all
-    /// values; the oldest ones are removed first.
+    /// values. If they exceed it, the oldest values are removed first.
     pub(crate) fn open(folder: &Path, limit: u64) -> Result<Self, String> {
         let path = folder.join(FILE);
         let failed = |error: String| format!("{}: {error}", path.display());
@@ -119,7 +119,8 @@ impl Store {
         Some(encodings.into_iter().map(|encoding| encoding.to_vec()).collect())
     }
 
-    /// Stores encodings under their root, soon. If too many wait already, they are not stored.
+    /// Queues encodings to be stored under their root. If the queue is full, the encodings are not
+    /// stored.
     pub(crate) fn put(&self, kind: Kind, root: B256, encodings: &[Bytes]) {
         let mut rlp = Vec::new();
         alloy_rlp::encode_list::<_, Bytes>(encodings, &mut rlp);
@@ -131,7 +132,7 @@ impl Store {
     }
 }
 
-/// Creates what is missing, and returns the number of bytes of all values.
+/// Creates missing tables, and returns the number of bytes of all values.
 fn create_tables(database: &Database) -> Result<u64, redb::Error> {
     let write = database.begin_write()?;
     let mut size = 0;

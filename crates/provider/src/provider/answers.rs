@@ -41,8 +41,8 @@ pub struct FetchedAnswers {
     pub anchors: Vec<B256>,
     /// The block that all results depend on.
     pub tip: Tip,
-    /// Each node's answer, in the order of the nodes. Empty if the nodes were not asked for logs: then it
-    /// can take an answer from elsewhere.
+    /// Each node's answer, in the order of the nodes. Empty if the nodes were not asked for logs: the
+    /// caller can then put in an answer from another source.
     pub logs: Vec<Vec<LocatedLog>>,
     /// Warnings about the reliability of the result.
     pub warnings: Vec<Warning>,
@@ -301,7 +301,7 @@ pub enum Beside {
 pub struct Tip {
     /// The highest anchor on the fetched chain, or the chain's last block if there is none.
     pub block: BlockRef,
-    /// What vouches for the block. Without an anchor, a node may have made up the whole chain.
+    /// The evidence for the block. Without an anchor, a node may have made up the whole chain.
     pub trust: Trust,
     /// Index of the node that provided the chain.
     pub node: usize,
@@ -309,7 +309,7 @@ pub struct Tip {
     pub others: Vec<OtherNode>,
 }
 
-/// A node other than the one that provided the chain.
+/// A node other than the node that provided the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct OtherNode {

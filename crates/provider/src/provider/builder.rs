@@ -43,7 +43,8 @@ impl Builder {
     setters! { self:
         /// Adds a node by its http or https URL.
         ///
-        /// With several nodes, the next one is asked if one fails, and audits compare their answers.
+        /// If there are several nodes and one of them fails, the next node is asked. Audits compare
+        /// the answers of all nodes.
         url(url: &str) { self.endpoints.add(Endpoint::new(url)); }
 
         /// Adds a node by its endpoint. In all other respects, this is the same as [`url`](Self::url).
@@ -93,9 +94,9 @@ impl Builder {
 
         /// Restricts operations to finalised blocks, because later blocks may still leave the chain.
         ///
-        /// A range that ends with a tag is cut at the finalised block. A range that ends with a block
-        /// number after the finalised block is an error. Followers ignore this setting: they deliver
-        /// new blocks, and report their logs as removed if the blocks leave the chain.
+        /// A range that ends with a tag ends at the finalised block instead. A range that ends with a
+        /// block number after the finalised block is an error. Followers ignore this setting: they
+        /// deliver new blocks, and report their logs as removed if the blocks leave the chain.
         final_only() { self.settings.final_only = true; }
 
         /// Keeps evidence: results contain the RLP of headers and the verified receipts.
@@ -179,7 +180,7 @@ impl Provider {
     }
 }
 
-/// Endpoints in the order in which they were given. Mistakes are reported when all are there.
+/// Endpoints in the order in which they were given. Errors are reported by `build`.
 #[derive(Debug, Default)]
 pub(crate) struct Endpoints {
     list: Vec<Result<Endpoint, EndpointError>>,

@@ -136,7 +136,7 @@ pub(crate) struct Source {
 /// provides them.
 ///
 /// With anchors, the chain of the node whose chain contains the highest anchor is used. If several
-/// nodes are equally good, the first one is used.
+/// nodes are equally good, the first of them is used.
 pub(crate) fn fetch(
     nodes: &[Node],
     anchors: &[B256],
@@ -187,7 +187,8 @@ pub(crate) fn fetch(
         }
         Err(why)
     };
-    // A chain without an anchor is an answer too, unless another node may have the one with the anchor.
+    // A chain without an anchor is accepted too, unless another node may have the chain with the
+    // anchor.
     let asked = if needed.has_anchor { ask(nodes, fetch) } else { ask_if_any(nodes, fetch) };
     let unanswered = match asked {
         Ok(source) => return Ok(source),
@@ -200,7 +201,7 @@ pub(crate) fn fetch(
     best.ok_or_else(|| failed.expect("a provider has at least one node"))
 }
 
-/// Returns why a node's headers are of no use.
+/// Returns the reason why a node's headers cannot be used.
 pub(crate) fn unaccepted(error: &FetchError) -> Unaccepted {
     match error {
         FetchError::Rpc { error, .. } => Unaccepted::Rpc(error.clone()),

@@ -34,8 +34,8 @@ pub struct ProvenLogs {
     /// The block that the proof depends on. If this block is not an anchor of the caller, only the
     /// nodes vouch that the block is on the chain.
     pub tip: Tip,
-    /// The lowest of the finalised blocks that the reachable nodes name; `None` if one of these
-    /// nodes knows no finalised block.
+    /// The lowest of the finalised blocks that the reachable nodes name; `None` if at least one of
+    /// these nodes knows no finalised block.
     pub finalized: Option<BlockRef>,
     /// Number of blocks whose receipts were verified. The filters of all other blocks rule every
     /// match out.
@@ -59,7 +59,7 @@ pub enum LogsError {
 /// The proven part of a query's result, and the blocks that are not proven.
 #[derive(Debug, Clone, Error)]
 #[error(
-    "blocks {} to {}: {} of them are not proven. The first is block {}: {}{}",
+    "blocks {} to {}: {} of these blocks are not proven. The first such block is block {}: {}{}",
     .proven.blocks.start(), .proven.blocks.end(), .missing.len(),
     .missing.first().map_or_else(String::new, |(block, _)| block.to_string()),
     .missing.first().map_or(Undecidable::ReceiptsNotSupplied, |(_, why)| *why),
@@ -118,11 +118,11 @@ impl ProvenLogs {
     }
 }
 
-/// Number of failed blocks in a row after which a node is not asked any more.
+/// Number of consecutive failed blocks after which a node is no longer asked.
 const FAILURES: u32 = 3;
 
 /// Asks the nodes, one after the other, for the transactions of blocks, beginning with node
-/// `first`. Those that rest come last.
+/// `first`. Nodes that rest come last.
 ///
 /// `take` gets the index of a node and its answer for a block. It returns `true` if the transactions
 /// are right: then no further node is asked for this block.
@@ -170,7 +170,7 @@ pub(crate) fn ask_transactions<E>(
 /// Proves the transaction hashes of logs by the transactions of their blocks, which must be on the
 /// chain. The logs must be in the order of the chain.
 ///
-/// Returns a warning if some hashes could not be proven. The claims about these stay.
+/// Returns a warning if some hashes could not be proven. The claims about these hashes stay.
 ///
 /// # Errors
 /// Returns [`FetchError::Stopped`] if the operation was stopped.

@@ -44,7 +44,7 @@ use scan::{ScanResult, ScannedPart, scan_parts};
 /// have the receipts root of their header, and logs are read from checked receipts. Only the nodes
 /// vouch for the last block of the chain, unless there is an [anchor](crate::Builder::anchor).
 ///
-/// If there are several nodes and one of them fails, the next one is asked.
+/// If there are several nodes and one of them fails, the next node is asked.
 ///
 /// All operations block; see [`spawn`](Self::spawn) for futures.
 #[derive(Debug, Clone)]
@@ -140,7 +140,7 @@ impl Provider {
 
     /// Returns the chain's profile: what its headers commit to.
     ///
-    /// The profile is that of the [builder](crate::Builder::profile), or the one known for the
+    /// The profile is that of the [builder](crate::Builder::profile), or the known profile for the
     /// chain's id. On an unknown chain, filters are assumed to prove nothing, so that the receipts
     /// of every block are fetched.
     ///
@@ -331,8 +331,7 @@ impl Provider {
     /// and receipts.
     ///
     /// A block whose receipts are missing stays undecided; [`FetchedReceipts::unreachable`] has the
-    /// reason. So a node that does not send receipts cannot hide what is already proven about its
-    /// answer.
+    /// reason. So a node that does not send receipts cannot hide errors that are already proven.
     ///
     /// # Errors
     /// Returns a [`FetchError`] if the headers cannot be fetched, or if a node returns no logs. A
@@ -387,8 +386,8 @@ impl Provider {
     ///
     /// # Errors
     /// Returns [`FetchError::TooManyReceipts`] or [`FetchError::TooMuch`] if a limit is exceeded,
-    /// and [`FetchError::Stopped`] if the operation was stopped. Unreachable nodes are no error;
-    /// the result names the reason.
+    /// and [`FetchError::Stopped`] if the operation was stopped. Unreachable nodes are not an
+    /// error; the result names the reason.
     pub fn fetch_receipts(
         &self,
         audits: &mut [Audit<'_>],

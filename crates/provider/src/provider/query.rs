@@ -26,8 +26,8 @@ pub struct ResolvedQuery {
     pub first: u64,
     /// Number of the last block.
     pub last: u64,
-    /// The lowest of the finalised blocks that the reachable nodes name; `None` if one of these
-    /// nodes knows no finalised block.
+    /// The lowest of the finalised blocks that the reachable nodes name; `None` if at least one of
+    /// these nodes knows no finalised block.
     pub finalized: Option<BlockRef>,
 }
 
@@ -185,7 +185,7 @@ pub(crate) struct Needed {
     /// or, if no anchor is at or after that block, the highest anchor within the query.
     pub(crate) anchored_to: u64,
     /// `true` if one of the blocks is an anchor. A chain without that anchor is then used only if no node has a
-    /// better one.
+    /// better chain.
     pub(crate) has_anchor: bool,
     /// Hash of the block that the chain must begin with, if the query names a block by its hash.
     pub(crate) begins_with: Option<B256>,
@@ -279,7 +279,7 @@ impl<'a> Tagged<'a> {
         self.blocks.iter().map(|(_, block)| block.number).max().unwrap_or_default()
     }
 
-    /// Adds a warning for each node whose block is far below the highest one.
+    /// Adds a warning for each node whose block is far below the highest block.
     pub(crate) fn warn(&self, warnings: &mut Vec<Warning>) {
         let (tag, highest) = (self.tag, self.highest());
         let lags = |block: &BlockRef| highest - block.number > Warning::MAX_LAG;
@@ -309,7 +309,7 @@ impl<'a> Heard<'a> {
         is_one_enough: bool,
     ) -> Result<Self, FetchError> {
         let mut nodes: Vec<&Node> = nodes.into_iter().collect();
-        // In this order, nodes that rest are asked only if no other one answered.
+        // In this order, nodes that rest are asked only if no other node answered.
         let given = nodes.clone();
         nodes.sort_by_cached_key(|node| node.rests());
         let (mut blocks, mut failed, mut unknown) = (Vec::new(), None, None);

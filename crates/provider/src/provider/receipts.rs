@@ -15,7 +15,7 @@ use crate::nodes::ask::{in_turn, index_of, once};
 use crate::nodes::{Node, RpcError};
 use crate::report::{Note, Stage, Warning};
 
-/// Number of failed blocks in a row after which a node is not asked any more.
+/// Number of consecutive failed blocks after which a node is no longer asked.
 const FAILURES: u32 = 3;
 /// Maximum number of listed warnings about unusable receipts.
 const MAX_WARNINGS: usize = 20;
@@ -103,8 +103,8 @@ pub(crate) fn fetch(
 
 /// Sends second requests for the receipts that are still missing, by every method of each node.
 ///
-/// One method of a node may return wrong receipts, and another method correct ones. Nodes that did
-/// not answer are not asked again.
+/// One method of a node may return wrong receipts, and another method may return the right
+/// receipts. Nodes that did not answer are not asked again.
 fn ask_again(
     audits: &mut [Audit<'_>],
     nodes: &[Node],
@@ -179,7 +179,7 @@ struct Sender<'a> {
     method: Option<&'static str>,
 }
 
-/// Asks one node for receipts, and passes them to the audits. Returns `true` if a request failed that may
+/// Asks one node for receipts, and passes them to the audits. Returns `true` if a failed request may
 /// succeed later.
 fn ask(
     audits: &mut [Audit<'_>],
@@ -274,7 +274,7 @@ impl FetchedReceipts {
         self.unreachable.get_or_insert_with(|| FetchError::rpc(node.name(), what, error));
     }
 
-    /// Adds a warning. When [`MAX_WARNINGS`] are listed, further ones are only counted.
+    /// Adds a warning. After [`MAX_WARNINGS`] warnings, further warnings are only counted.
     fn warn(&mut self, from: &Sender<'_>, block: BlockRef, why: String) {
         if self.warnings.len() >= MAX_WARNINGS {
             self.unlisted += 1;

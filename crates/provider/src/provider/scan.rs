@@ -80,7 +80,7 @@ impl ScanResult {
 
 /// Scans the needed headers in parts, as long as `take` returns `true`.
 ///
-/// If a node fails, another one is asked. Each part must continue the part before it, whichever
+/// If a node fails, another node is asked. Each part must continue the part before it, whichever
 /// node provides it.
 pub(crate) fn scan_parts(
     nodes: &Nodes,

@@ -1,4 +1,5 @@
-//! A layer for alloy's provider: its logs, filters, receipts and blocks are proven, or an error.
+//! A layer for alloy's provider: logs, filters, receipts and blocks are proven, or the call returns
+//! an error.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -43,18 +44,18 @@ use super::methods::list_of;
 use super::rpc::is_never_passed;
 use super::{Proven, methods};
 
-/// A layer that makes the answers of alloy's provider proven ones.
+/// A layer by which the answers of alloy's provider are proven.
 ///
 /// [`RpcServerBuilder::layer`](crate::RpcServerBuilder::layer) creates it. Logs, filters, receipts,
-/// transactions, headers, blocks and the block number are then proven by this crate's provider, or an
-/// error with the reason. All other methods go to the layered provider, with its own layers and fillers, and
-/// are not proven: `eth_call`, balances, sending. Other methods by which some nodes give logs, receipts or
-/// blocks are refused, and so are those that send a transaction and wait for its receipt (`…_sync`): the
-/// receipt of a sent transaction is proven. Subscriptions over a socket are not available; the `watch_…`
-/// methods poll proven filters.
+/// transactions, headers, blocks and the block number are then proven by this crate's provider. If a proof
+/// fails, the call returns an error with the reason. All other methods go to the layered provider, with its
+/// own layers and fillers, and are not proven: `eth_call`, balances, sending. Other methods by which some
+/// nodes return logs, receipts or blocks are refused. So are methods that send a transaction and wait for
+/// its receipt (`…_sync`). Send the transaction and request its receipt instead: that receipt is proven.
+/// Subscriptions over a socket are not available; the `watch_…` methods poll proven filters.
 ///
-/// Calls by [`client`](Provider::client) leave out the layers below: what is not proven goes to the transport
-/// of the layered provider.
+/// Calls by [`client`](Provider::client) bypass the layers below: methods that are not proven go to the
+/// transport of the layered provider.
 ///
 /// ```no_run
 /// # use chainsieve::alloy_primitives::B256;
@@ -117,7 +118,8 @@ impl<P: Provider<N>, N: Network> ProviderLayer<P, N> for ProvenLayer {
 }
 
 impl<P: Provider<N>, N: Network> ProvenProvider<P, N> {
-    /// Returns a sent transaction whose receipt is asked for here, so that it is proven.
+    /// Returns a sent transaction whose receipt is requested from this layer, so that the receipt
+    /// is proven.
     fn sent(&self, sent: PendingTransactionBuilder<N>) -> PendingTransactionBuilder<N> {
         PendingTransactionBuilder::from_config(self.root.clone(), sent.split().1)
     }
@@ -262,7 +264,7 @@ fn is_answered_here(method: &str) -> bool {
         || is_never_passed(method)
 }
 
-/// Answers proven methods itself, and passes the others on.
+/// Answers proven methods itself, and passes all other methods on.
 #[derive(Clone)]
 struct ProvenTransport {
     running: Arc<Running>,

@@ -32,9 +32,9 @@ use crate::stop::Stop;
 const MAX_ANSWER: u64 = 64 << 20;
 /// Number of answers of an upstream of more than a megabyte that are held at the same time.
 const LARGE_ANSWERS: usize = 4;
-/// Number of new blocks whose contents may wait to be fetched.
+/// Maximum number of new blocks whose contents wait to be fetched.
 const AHEAD: usize = 256;
-/// Time after which blocks that could not be added to the index are asked for again.
+/// Time after which blocks that could not be added to the index are requested again.
 const INDEX_RETRY: Duration = Duration::from_secs(10);
 
 /// Configures and starts an endpoint: see [`Provider::serve`].
@@ -69,7 +69,7 @@ pub struct RpcServer {
 impl Provider {
     /// Returns a builder for an endpoint that gives only proven answers of this provider's nodes.
     ///
-    /// What is trusted comes from the provider's [anchor](crate::Builder::anchor), or from the head that
+    /// The trusted head comes from the provider's [anchor](crate::Builder::anchor), or is the head that
     /// its nodes name.
     ///
     /// # Examples
@@ -104,41 +104,40 @@ impl Provider {
 
 impl RpcServerBuilder {
     setters! { self:
-        /// Keeps proven receipts, transactions and headers in a folder, for later runs.
+        /// Stores proven receipts, transactions and headers in a folder, for later runs.
         folder(folder: impl AsRef<Path>) { self.folder = Some(folder.as_ref().to_owned()); }
 
         /// Keeps the filters of final blocks in an [index](chainsieve::eth::index) in a folder: a
-        /// question about these blocks needs only the headers of its candidates, also in later
-        /// runs.
+        /// query for these blocks needs only the headers of its candidates, also in later runs.
         ///
-        /// A folder without an index gets one, which begins at the newest final block, or at
-        /// [`index_from`](Self::index_from). An index with block hashes that was built before is
-        /// continued. It is used up to the newest final block, if it has the same hash for it.
+        /// If the folder has no index, a new index begins at the newest final block, or at
+        /// [`index_from`](Self::index_from). An existing index with block hashes is continued. It
+        /// is used up to the newest final block, if it has the same hash for that block.
         index(folder: impl AsRef<Path>) { self.index = Some(folder.as_ref().to_owned()); }
 
         /// Sets the first block of a new index. The headers from there to the final block are
         /// fetched in the background: 650 bytes each. Without a source of
-        /// [links](crate::AnchorSource::link), they must be at most
-        /// [`max_headers`](RpcServerLimits::max_headers).
+        /// [links](crate::AnchorSource::link), at most
+        /// [`max_headers`](RpcServerLimits::max_headers) headers can be fetched.
         index_from(block: u64) { self.index_from = Some(block); }
 
         /// Sets the limits.
         limits(limits: RpcServerLimits) { self.limits = limits; }
 
-        /// Sets the interval at which a newer head is asked for (default: 2 s).
+        /// Sets the interval at which the endpoint asks for a newer head (default: 2 s).
         poll(interval: Duration) { self.poll = interval; }
 
         /// Passes calls whose answers cannot be proven to the upstreams. Such an answer has the
-        /// member `unverified`, which is `true`; over HTTP, the header `chainsieve-unverified: 1`
-        /// stands beside it.
+        /// member `unverified`, which is `true`. Over HTTP, it also has the header
+        /// `chainsieve-unverified: 1`.
         pass_unverified() { self.pass_unverified = true; }
 
         /// Sets the age of the verified head from which on `/health` says that the endpoint is not
-        /// ready. By default, a head of any age will do.
+        /// ready. By default, the head may have any age.
         max_head_age(age: Duration) { self.max_head_age = Some(age); }
 
-        /// Does not ask the upstreams for logs, which are otherwise compared with the proven ones
-        /// to count what was left out.
+        /// Turns off the comparison: by default, the upstreams are also asked for logs, and the
+        /// endpoint counts the proven logs that an upstream left out.
         without_comparison() { self.compare = false; }
 
         /// Accepts requests for these hosts only, for example `localhost:*`. By default, a server
@@ -150,8 +149,8 @@ impl RpcServerBuilder {
 
         /// Lets pages of these origins, for example `https://app.example`, use the endpoint from a
         /// browser (CORS); `*` stands for all pages. By default, a browser keeps answers over HTTP
-        /// from pages of all other origins, and `WebSocket`s are accepted of pages on this machine
-        /// only.
+        /// from pages of all other origins, and the endpoint accepts `WebSocket` connections only
+        /// from pages on this machine.
         allow_origins(origins: impl IntoIterator<Item = impl Into<String>>) {
             self.origins = origins.into_iter().map(Into::into).collect();
         }
@@ -204,7 +203,7 @@ impl RpcServerBuilder {
         Ok(super::alloy_layer::ProvenLayer::new(proven))
     }
 
-    /// Opens everything but an address.
+    /// Opens everything except an address.
     fn open(self) -> Result<Arc<Proven>, RpcServerError> {
         let anchor = self.provider.0.settings.anchor.clone();
         let stop = self.provider.stop().child();

@@ -1,4 +1,5 @@
-//! A call of a client while it is worked on: what it may hold, and whether anybody still waits for it.
+//! A call of a client while it is processed: the memory that it may hold, and the check that a client
+//! still waits for the answer.
 
 use std::io;
 use std::ops::Deref;
@@ -16,20 +17,20 @@ use crate::stop::{Stop, lock};
 /// Number of bytes that are reserved at once while an answer is written.
 const STEP: u64 = 64 << 10;
 
-/// Room for what surrounds a result in an answer, but for the id that a client chooses.
+/// Bytes that surround the result in an answer, without the id, which the client chooses.
 const ENVELOPE: u64 = 64;
 
 /// The answer to a call, as JSON.
 pub(super) type Answer = Result<Written, Refusal>;
 
-/// A method: it gets its parameters as JSON.
+/// A method, which receives its parameters as JSON.
 pub(super) type Method = fn(&Call, &[&RawValue]) -> Answer;
 
-/// JSON, and its part of the budget.
+/// JSON, and the part of the budget that its bytes take.
 #[derive(Debug)]
 pub(super) struct Written {
     pub(super) json: Vec<u8>,
-    /// Dropped with the last use of the bytes.
+    /// The part of the budget, which is dropped together with the last clone of the bytes.
     pub(super) held: Held,
 }
 
@@ -38,21 +39,21 @@ pub(super) struct Written {
 pub(super) struct Call {
     pub(super) proven: Arc<Proven>,
     pub(super) client: Arc<Client>,
-    /// Set when nobody waits for the answer any more.
+    /// Set when no client waits for the answer any more.
     pub(super) stop: Stop,
     room: Arc<Room>,
-    /// Its answer is written where nothing may wait. It is short.
+    /// `true` if the answer is written on a thread that must not wait. Such an answer is short.
     is_instant: bool,
     held: Mutex<Held>,
 }
 
-/// What the answer to a request may still take. The calls of a batch share it.
+/// The bytes that are left for the answer to a request. The calls of a batch share them.
 #[derive(Debug)]
 pub(super) struct Room {
-    /// In bytes.
+    /// Number of bytes that are left.
     left: AtomicU64,
-    /// Held by the call whose answer is written. Two that are written at once would take the room from each
-    /// other, so that neither fits where one alone does.
+    /// A lock that is held by the call whose answer is written. If two answers were written at once, each
+    /// could take the bytes that the other needs, so that neither fits.
     turn: Mutex<()>,
 }
 
@@ -81,17 +82,18 @@ impl Call {
         Self { proven, client, stop, room, is_instant: false, held }
     }
 
-    /// The answer waits for no other one of its batch.
+    /// Returns the call with an answer that does not wait for the other answers of its batch.
     pub(super) fn instant(self) -> Self {
         Self { is_instant: true, ..self }
     }
 
-    /// Returns an error if nobody waits for the answer any more, so that the work for it ends.
+    /// Returns an error if no client waits for the answer any more, so that the work for the answer
+    /// ends.
     pub(super) fn check_waiting(&self) -> Result<(), Refusal> {
         if self.stop.is_set() { Err(Refusal::Abandoned) } else { Ok(()) }
     }
 
-    /// Reserves bytes for what the answer is written from, until the call ends.
+    /// Reserves bytes for the data from which the answer is written, until the call ends.
     pub(super) fn hold(&self, bytes: u64) -> Result<(), Refusal> {
         lock(&self.held).grow(bytes)
     }
@@ -138,7 +140,7 @@ impl Call {
 struct Writer<'a> {
     call: &'a Call,
     json: Vec<u8>,
-    /// Bytes that are reserved of the budget and of the room for the answer.
+    /// Bytes that are reserved in the budget and in the room for the answer.
     reserved: u64,
     failed: Option<Refusal>,
 }
@@ -160,8 +162,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Reserves at least so many bytes, and more if there is room, because most answers are written in many
-    /// small pieces.
+    /// Reserves at least `needed` bytes, and more if there is room, because most answers are written in
+    /// many small pieces.
     #[cold]
     fn reserve(&mut self, needed: u64) -> Result<(), Refusal> {
         let least = needed - self.reserved;

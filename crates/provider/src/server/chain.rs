@@ -19,20 +19,20 @@ use crate::stop::lock;
 
 pub(super) use crate::proven::BlockHeader;
 
-/// Number of headers of a part, 3 MB.
+/// Number of headers in a part of the chain, which takes 3 MB.
 const PART: u64 = 8192;
-/// Number of missing headers from which on a proof of one block replaces them: it costs a handful of calls in
-/// turn, and so many headers cost ten requests of the usual size, several at a time.
+/// If at least this number of headers is missing, a proof of one block is used instead: a proof costs a few
+/// calls, one after the other, and these headers cost ten requests of the usual size, several at a time.
 const WORTH_A_PROOF: u64 = 1000;
-/// Number of ranges far below the head that are kept.
+/// Maximum number of islands that are kept: ranges of headers far below the head.
 const MOST_ISLANDS: usize = 64;
-/// Number of blocks by which the head may advance at once. If more are missing, the chain starts anew
-/// at the head.
+/// Number of blocks by which the head may advance at once. If more blocks are missing, the chain
+/// restarts at the head.
 const MAX_ADVANCE: u64 = 4 * PART;
 /// Number of headers that are loaded where the chain starts, so that a reorganisation of the newest blocks
-/// is one for clients, too.
+/// can be reported to clients, too.
 const AT_START: u64 = 256;
-/// Number of headers of these that are asked for by their hash, if no node has them by their numbers.
+/// Number of these headers that are requested by hash, if no node returns them by number.
 const AT_START_BY_HASH: usize = 8;
 
 /// The chain that ends at the trusted head.
@@ -41,34 +41,35 @@ pub(super) struct Chain {
     /// Maximum number of headers in memory.
     limit: u64,
     state: RwLock<State>,
-    /// Held while the headers below the lowest part are fetched, so that they are fetched once.
+    /// A lock that is held while the headers below the lowest part are fetched, so that they are
+    /// fetched only once.
     extending: Mutex<()>,
-    /// Islands that are fetched now.
+    /// Islands that are being fetched.
     islands_in_flight: Flights<RangeInclusive<u64>, Result<Headers, HeadersError>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Parts of the chain, ascending. The last block of each is the parent of the next one's first
-    /// block. The last part ends at the head.
+    /// Parts of the chain, in ascending order. The last block of each part is the parent of the
+    /// first block of the next part. The last part ends at the head.
     parts: Vec<Arc<LinkedHeaders>>,
-    /// Ranges of blocks far below the parts, the newest last. The last block of each was linked to a
-    /// finalised block.
+    /// Ranges of blocks far below the blocks of `parts`. The range that was added last is the last
+    /// element. The last block of each range was linked to a finalised block.
     islands: Vec<Arc<LinkedHeaders>>,
     finalized: Option<BlockRef>,
     /// Unix time of the head.
     head_time: u64,
 }
 
-/// Who names a head, compared with whoever named the one before.
+/// The source that names a head, compared with the source of the previous head.
 #[derive(Debug, Clone)]
 pub(super) struct HeadSource {
-    /// For messages.
+    /// The name of the source in messages.
     pub(super) name: String,
-    /// `true` if it is trusted before the other one: what it names replaces the chain, even if nothing shows
-    /// how the two are related.
+    /// `true` if this source is trusted more than the previous source: its head replaces the chain, even
+    /// if nothing shows how the two heads are related.
     pub(super) is_stronger: bool,
-    /// `true` if the other one is trusted before it.
+    /// `true` if the previous source is trusted more than this source.
     pub(super) is_weaker: bool,
 }
 
@@ -77,22 +78,22 @@ pub(super) struct HeadSource {
 pub(super) struct Branch {
     /// The blocks, the lowest first.
     pub(super) blocks: Vec<Arc<BlockHeader>>,
-    /// `true` if the parent of the first one is on the chain.
+    /// `true` if the parent of the first block is on the chain.
     is_linked: bool,
 }
 
-/// What changed when the head moved.
+/// The changes after a move of the head.
 #[derive(Debug)]
 pub(super) struct Moved {
     /// Hashes of blocks that left the chain, the highest first.
     pub(super) removed: Vec<B256>,
     /// Blocks that joined the chain, the lowest first.
     pub(super) added: Vec<Arc<BlockHeader>>,
-    /// `true` if blocks between the old head and the new one are missing.
+    /// `true` if blocks between the old head and the new head are missing.
     pub(super) restarted: bool,
 }
 
-/// Reason why headers are not known.
+/// Reason why headers cannot be returned.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(super) enum HeadersError {
     #[error("no head is trusted yet")]
@@ -103,7 +104,7 @@ pub(super) enum HeadersError {
     Link(String),
     #[error("block {last} is after the verified head, {head}, which moved back meanwhile")]
     AboveHead { last: u64, head: u64 },
-    #[error("{headers} headers are needed to reach block {first}, the limit is {limit}")]
+    #[error("{headers} headers are needed to reach block {first}, but the limit is {limit}")]
     TooMany { first: u64, headers: u64, limit: u64 },
 }
 
@@ -194,7 +195,7 @@ impl State {
         }
     }
 
-    /// Removes the lowest parts until no more than `limit` headers are left. The newest one stays.
+    /// Removes the lowest parts until no more than `limit` headers are left. The newest part stays.
     fn drop_parts(&mut self, limit: u64) {
         while self.len() > limit && self.parts.len() > 1 {
             self.parts.remove(0);
@@ -255,7 +256,7 @@ impl Chain {
         self.read().head()
     }
 
-    /// Returns the verified head and its Unix time, which are of the same block.
+    /// Returns the verified head and the Unix time of this block.
     pub(super) fn head_and_time(&self) -> Option<(BlockRef, u64)> {
         let state = self.read();
         Some((state.head()?, state.head_time))
@@ -280,9 +281,9 @@ impl Chain {
         self.read().numbers().map_or(u64::MAX, |numbers| numbers.start().saturating_sub(first))
     }
 
-    /// Fetches the headers that lead from the head to the block with this hash; none if it is the head,
-    /// or a block that the chain has already: whoever names one of these lags, and takes nothing back.
-    /// Only this hash is trusted: whatever nodes send must lead to it.
+    /// Fetches the headers that lead from the head to the block with this hash; none if the block is
+    /// the head, or is on the chain already: a source that names such a block lags, and must not
+    /// shorten the chain. Only this hash is trusted: the headers that nodes send must lead to it.
     ///
     /// # Errors
     /// Returns an error if a header is missing, or if nothing shows how the block is related to the head,
@@ -317,12 +318,13 @@ impl Chain {
         Ok(Branch { blocks: blocks.collect(), is_linked })
     }
 
-    /// Returns `true` if a block that walking back from it did not link is an ancestor of the head, and
-    /// `false` if another block leads to the head, so that it replaces the chain.
+    /// Returns `true` if the block is an ancestor of the head, and `false` if a different block of its
+    /// height leads to the head, so that the block replaces the chain. It is called if walking back
+    /// from the block did not reach the chain.
     ///
     /// # Errors
-    /// Returns an error if neither is known and `source` may not replace the chain: a node may lag, or make
-    /// up a block.
+    /// Returns an error if this cannot be decided and `source` may not replace the chain: a node may lag,
+    /// or make up a block.
     fn has_earlier(
         &self,
         nodes: &[Node],
@@ -348,8 +350,8 @@ impl Chain {
         Err(FetchError::OtherBranch { node: source.name.clone(), block: at.number, tries: 1 })
     }
 
-    /// Moves the head to the end of a branch. `moved` is told what changed before anybody sees the new
-    /// head.
+    /// Moves the head to the end of a branch. `moved` receives the changes before the new head becomes
+    /// visible.
     pub(super) fn advance(&self, branch: Branch, moved: impl FnOnce(Moved)) {
         let Branch { blocks, is_linked } = branch;
         if blocks.is_empty() {
@@ -370,8 +372,8 @@ impl Chain {
         moved(Moved { removed, added: blocks, restarted });
     }
 
-    /// Fetches headers, the highest first, until the parent of the last one is on the chain. Returns
-    /// `false` if that is too far away.
+    /// Fetches headers, the highest first, until the parent of the last header is on the chain.
+    /// Returns `false` if that is too far away.
     fn walk_back(&self, nodes: &[Node], new: &mut Vec<HeaderBuf>) -> Result<bool, FetchError> {
         let Some(numbers) = self.read().numbers() else { return Ok(false) };
         let mut by_number = true;
@@ -400,7 +402,7 @@ impl Chain {
         Ok(false)
     }
 
-    /// Sets the newest final block. Returns `true` if it was another one.
+    /// Sets the newest final block. Returns `true` if it has changed.
     pub(super) fn set_finalized(&self, finalized: Option<BlockRef>) -> bool {
         let mut state = self.write();
         let is_new = state.finalized != finalized;
@@ -408,8 +410,8 @@ impl Chain {
         is_new
     }
 
-    /// Returns the headers of a range that ends at most at the head. What is missing is fetched, and
-    /// linked to the head or to the finalised block.
+    /// Returns the headers of a range that ends at most at the head. Missing headers are fetched,
+    /// and linked to the head or to the finalised block.
     pub(super) fn headers(
         &self,
         nodes: &[Node],
@@ -465,7 +467,7 @@ impl Chain {
         }
     }
 
-    /// Drops the headers of this range, if they were fetched by themselves, far below the head.
+    /// Drops the headers of this range, if they are an island, far below the head.
     pub(super) fn forget(&self, range: &RangeInclusive<u64>) {
         self.write().islands.retain(|island| island.numbers().as_ref() != Some(range));
     }
@@ -508,7 +510,8 @@ fn header_of(nodes: &[Node], hash: B256) -> Result<HeaderBuf, FetchError> {
     })
 }
 
-/// Fetches some headers before the first one of a new chain. If nobody has them, there are none.
+/// Fetches some headers before the first header of a new chain. If no node has these headers, none
+/// are added.
 fn load_before(nodes: &[Node], new: &mut Vec<HeaderBuf>) {
     let Some(first) = new.first().map(HeaderBuf::view) else { return };
     let (number, parent) = (first.number(), first.parent_hash());
@@ -586,10 +589,10 @@ fn fetch_below(
     })
 }
 
-/// Number of blocks of which the journal knows that they joined or left the chain.
+/// Maximum number of changes in the journal: blocks that joined or left the chain.
 const CAPACITY: usize = 4096;
 
-/// A change of the chain, of a block that is or was part of it.
+/// A change of the chain: a block that joined it or left it.
 #[derive(Debug, Clone)]
 pub(super) struct Change {
     pub(super) block: Arc<BlockHeader>,
@@ -597,7 +600,8 @@ pub(super) struct Change {
     pub(super) removed: bool,
 }
 
-/// The newest changes, each with a number. Filters and subscriptions read them from their own place.
+/// The newest changes, each with a number. Each filter and subscription reads the changes from its
+/// own position on.
 #[derive(Debug)]
 pub(super) struct Journal {
     state: Mutex<Recent>,
@@ -626,8 +630,8 @@ impl Journal {
         self.next.subscribe()
     }
 
-    /// Notes that blocks left the chain, the highest first, and that others joined it. With `gap`,
-    /// blocks in between are missing: whoever reads from an earlier place has missed something.
+    /// Records that blocks left the chain, the highest first, and that other blocks joined it. With
+    /// `gap`, blocks in between are missing: a reader at an earlier position has missed changes.
     pub(super) fn push(&self, removed: &[B256], added: Vec<Arc<BlockHeader>>, gap: bool) {
         let mut state = lock(&self.state);
         // Of a block that the journal does not know, nobody can be told.
@@ -655,8 +659,8 @@ impl Journal {
         self.next.send_replace(next);
     }
 
-    /// Returns the changes from this number on, and the number of the next one; `None` if some of them
-    /// are no longer known.
+    /// Returns the changes from this number on, and the number of the next change; `None` if some of
+    /// them are no longer known.
     pub(super) fn since(&self, number: u64) -> Option<(Vec<Change>, u64)> {
         let state = lock(&self.state);
         let skipped = usize::try_from(number.checked_sub(state.first)?).ok()?;

@@ -1,5 +1,5 @@
-//! The limits, and what each client holds: connections, calls, filters, and bytes that wait until it reads
-//! them.
+//! The limits, and the resources that each client holds: connections, calls, filters, and bytes that the
+//! client has not read yet.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,13 +13,14 @@ use super::error::Refusal;
 use super::operator::Metrics;
 use crate::stop::lock;
 
-/// Number of clients after which those that left are looked for.
+/// Number of clients from which on clients that have left are removed.
 const MANY: usize = 1024;
 
-/// Number of subscriptions of a client for which is worked at the same time.
+/// Number of subscriptions of a client that are processed at the same time.
 const BACKGROUND: usize = 8;
 
-/// Limits of what clients may ask for and hold. Each has an error of its own, and is counted.
+/// Limits on the requests and the resources of clients. Each limit has an error of its own and a
+/// counter.
 ///
 /// A client is an IPv4 address, or a network of 64 bits of IPv6.
 #[derive(Debug, Clone)]
@@ -27,16 +28,16 @@ const BACKGROUND: usize = 8;
 pub struct RpcServerLimits {
     /// Maximum number of blocks of a query (default: 100,000).
     pub max_blocks: u64,
-    /// Maximum number of blocks of a query whose filter does not rule a match out (default: 10,000).
+    /// Maximum number of blocks in a query whose filters do not rule a match out (default: 10,000).
     pub max_candidates: u64,
     /// Maximum number of logs in an answer (default: 100,000).
     pub max_logs: u64,
-    /// Maximum number of calls that are worked on at the same time (default: 128). Further ones
+    /// Maximum number of calls that are processed at the same time (default: 128). Further calls
     /// wait. Calls that read little, such as `eth_blockNumber`, are not counted.
     pub max_calls: u64,
-    /// Maximum number of these of one client (default: 32).
+    /// Maximum number of calls of one client that are processed at the same time (default: 32).
     pub max_calls_of_client: u64,
-    /// Maximum time that a call waits for others to end (default: 10 s).
+    /// Maximum time that a call waits for other calls to end (default: 10 s).
     pub max_wait: Duration,
     /// Maximum time for the answer to a call (default: 10 minutes).
     pub call_timeout: Duration,
@@ -57,25 +58,28 @@ pub struct RpcServerLimits {
     pub max_filters: usize,
     /// Maximum number of filters of one client (default: 1,000).
     pub max_filters_of_client: u64,
-    /// Maximum size of filters and subscriptions in bytes (default: 64 MiB). One client may have a quarter.
+    /// Maximum size of filters and subscriptions in bytes (default: 64 MiB). One client may use a quarter
+    /// of this size.
     pub filter_memory: u64,
     /// Maximum number of calls in a batch (default: 1,000, as in go-ethereum).
     pub max_batch: u32,
     /// Maximum size of a request in bytes (default: 1 MiB).
     pub max_request: u32,
-    /// Maximum time until a request was sent, and between two requests of a connection (default: 30 s).
+    /// Maximum time until a request has arrived completely, and between two requests of a connection
+    /// (default: 30 s).
     pub request_timeout: Duration,
     /// Maximum size of an answer in bytes (default: 128 MiB).
     pub max_answer: u32,
-    /// Maximum size of all requests and answers that are worked on, or that clients have not read yet, in
-    /// bytes (default: 512 MiB). One client may have a quarter, or one larger answer. A client that reads
-    /// fewer than 8 KiB a second may be cut off after half a minute.
+    /// Maximum size in bytes of all requests and answers that are processed, or that clients have not
+    /// read yet (default: 512 MiB). One client may use a quarter of this size, or have a single
+    /// larger answer. A client that reads fewer than 8 KiB a second may be cut off after half a
+    /// minute.
     pub answer_memory: u64,
     /// Maximum number of headers in memory, at 368 bytes (default: 1,000,000).
     pub max_headers: u64,
     /// Maximum size of proven headers, receipts and bodies in memory in bytes (default: 256 MiB). Receipts
-    /// get nine sixteenths, bodies four, and headers, the hashes of transactions, and the blocks of
-    /// transactions one each.
+    /// get nine sixteenths, and bodies four. Headers, the hashes of transactions, and the places of
+    /// transactions get one sixteenth each.
     pub memory: u64,
     /// Maximum size of proven receipts and transactions on disk in bytes (default: 4 GiB).
     pub disk: u64,
@@ -118,7 +122,7 @@ impl Default for RpcServerLimits {
     }
 }
 
-/// The clients that hold something now, by their address.
+/// The clients that hold resources now, by their address.
 #[derive(Debug)]
 pub(super) struct Clients {
     calls: usize,
@@ -128,10 +132,10 @@ pub(super) struct Clients {
 /// A client: all connections from one address.
 #[derive(Debug)]
 pub(super) struct Client {
-    /// A permit for each call that may be worked on at the same time.
+    /// A permit for each call that may be processed at the same time.
     pub(super) calls: Arc<Semaphore>,
     pub(super) connections: Arc<AtomicU64>,
-    /// A permit for each subscription for which is worked at the same time.
+    /// A permit for each subscription that may be processed at the same time.
     pub(super) background: Arc<Semaphore>,
     pub(super) filters: Arc<AtomicU64>,
     pub(super) subscriptions: Arc<AtomicU64>,
@@ -147,7 +151,8 @@ impl Clients {
         Self { calls: calls.min(Semaphore::MAX_PERMITS), known: Mutex::default() }
     }
 
-    /// Returns the client of an address. Whoever has an IPv6 network of 64 bits is one client.
+    /// Returns the client of an address. All addresses of an IPv6 network of 64 bits are one
+    /// client.
     pub(super) fn of(&self, address: IpAddr) -> Arc<Client> {
         let address = match address.to_canonical() {
             IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),
@@ -188,12 +193,12 @@ impl Client {
     }
 }
 
-/// One of the things that are counted, for as long as the value lives.
+/// One counted thing, for example a connection. It is counted until the value is dropped.
 #[derive(Debug)]
 pub(super) struct Counted(Arc<AtomicU64>);
 
 impl Counted {
-    /// Counts one more, unless there are `limit` already.
+    /// Adds one to the count, unless the count has reached `limit`.
     pub(super) fn new(count: &Arc<AtomicU64>, limit: u64) -> Option<Self> {
         add(count, 1, |now| now <= limit).then(|| Self(Arc::clone(count)))
     }
@@ -210,17 +215,17 @@ fn add(count: &AtomicU64, number: u64, fits: impl Fn(u64) -> bool) -> bool {
     count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, sum).is_ok()
 }
 
-/// Which bytes of a client a budget counts.
+/// The kind of bytes that a budget counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bytes {
-    /// Of requests and answers: until they are read.
+    /// Bytes of requests and answers, until they are read.
     Passing,
-    /// Of filters and subscriptions: until they end.
+    /// Bytes of filters and subscriptions, until they end.
     Standing,
 }
 
-/// Maximum number of bytes that clients hold together. Each may hold a quarter, or one larger thing beside a
-/// sixteenth.
+/// Maximum number of bytes that clients hold together. Each client may hold a quarter, or a single larger
+/// thing if it holds at most a sixteenth besides.
 #[derive(Debug)]
 pub(super) struct Budget {
     of: Bytes,
@@ -234,7 +239,7 @@ impl Budget {
         Arc::new(Self { of, limit, held: AtomicU64::new(0), metrics })
     }
 
-    /// Returns a part of the budget, of no byte yet.
+    /// Returns a part of the budget, which is empty at first.
     pub(super) fn part(self: &Arc<Self>, client: &Arc<Client>) -> Held {
         Held { budget: Arc::clone(self), client: Arc::clone(client), bytes: 0 }
     }
@@ -285,12 +290,12 @@ impl Held {
         Ok(())
     }
 
-    /// Returns a part of the same budget for the same client, of no byte yet.
+    /// Returns another part of the same budget for the same client, which is empty at first.
     pub(super) fn of_same(&self) -> Self {
         self.budget.part(&self.client)
     }
 
-    /// Moves so many of the bytes to another part.
+    /// Moves this number of bytes to a new part.
     pub(super) fn split(&mut self, bytes: u64) -> Self {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
@@ -303,7 +308,7 @@ impl Held {
         self.bytes
     }
 
-    /// Keeps so many bytes, and gives the others back.
+    /// Keeps this number of bytes, and returns all others to the budget.
     pub(super) fn shrink_to(&mut self, bytes: u64) {
         let less = self.bytes.saturating_sub(bytes);
         self.budget.held.fetch_sub(less, Ordering::SeqCst);
@@ -318,7 +323,7 @@ impl Drop for Held {
     }
 }
 
-/// The connections that one is counted among.
+/// The counters in which an open connection is counted.
 #[derive(Debug)]
 pub(super) struct Open {
     _of_client: Option<Counted>,
@@ -326,7 +331,8 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// Counts a connection of a client. The error is the name of the limit that it would exceed.
+    /// Counts a connection of a client. The error is the name of the limit that the connection
+    /// would exceed.
     pub(super) fn new(
         client: &Client,
         all: &Arc<AtomicU64>,

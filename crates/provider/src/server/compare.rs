@@ -1,4 +1,5 @@
-//! Compares what upstreams answer to `eth_getLogs` with the proven logs, and counts what they left out.
+//! Compares the answers of upstreams to `eth_getLogs` with the proven logs, and counts the logs that an
+//! upstream left out.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
@@ -17,21 +18,22 @@ use super::Proven;
 use super::operator::{LogDifferences, RpcServerEvent};
 use crate::nodes::{Node, RpcError};
 
-/// Number of answers that may wait for their comparison. Further ones are not compared.
+/// Maximum number of answers that wait for their comparison. Further answers are not compared.
 const WAITING: usize = 16;
 
 /// Number of proven logs of all answers that wait together. An answer that would exceed it is not compared, so
 /// that long answers do not fill the memory.
 const MOST_WAITING_LOGS: usize = 200_000;
 
-/// Number of logs more than the proven ones after which a node's answer is read no further.
+/// Maximum number of logs in a node's answer beyond the number of proven logs. The rest of the
+/// answer is not read.
 const MOST_INVENTED: usize = 10_000;
 
-/// Most blocks of one answer whose receipts are read because a node has logs there, and their filters
-/// rule these logs out.
+/// Maximum number of blocks per answer whose receipts are read because a node returned logs that
+/// their filters rule out.
 const MOST_CLAIMS: usize = 4;
 
-/// Number of questions without a candidate that are known to have been compared.
+/// Maximum number of remembered queries without a candidate that have been compared.
 const RECENT: usize = 4096;
 
 /// The queue of answers to compare.
@@ -39,9 +41,9 @@ const RECENT: usize = 4096;
 pub(super) struct Compare {
     /// `None` if nothing is compared.
     waiting: Option<SyncSender<Answer>>,
-    /// Number of proven logs of all answers that wait.
+    /// Number of proven logs of all waiting answers.
     waiting_logs: AtomicUsize,
-    /// Hashes of questions without a candidate that were queued.
+    /// Hashes of the queries without a candidate that were queued.
     recent: Cache<u64, ()>,
     hasher: RandomState,
 }
@@ -54,12 +56,12 @@ pub(super) struct Answer {
     /// Hash of the last block of the range.
     last: B256,
     logs: Vec<LocatedLog>,
-    /// `true` if filters that prove nothing were used for it.
+    /// `true` if the answer relies on filters that are not trusted any more.
     without_filters: bool,
 }
 
 impl Compare {
-    /// Returns the queue, and the answers that come out of it. Without `is_on`, none do.
+    /// Returns the queue and the receiver of its answers. Without `is_on`, no answer is queued.
     pub(super) fn new(is_on: bool) -> (Self, Receiver<Answer>) {
         let (waiting, answers) = mpsc::sync_channel(WAITING);
         let waiting = is_on.then_some(waiting);
@@ -67,7 +69,7 @@ impl Compare {
         (Self { waiting, waiting_logs: AtomicUsize::new(0), recent, hasher }, answers)
     }
 
-    /// Returns `true` if a question that filters rule out was not queued yet.
+    /// Returns `true` if a query without a candidate was not queued yet.
     pub(super) fn is_new(&self, query: &LogQuery, range: &RangeInclusive<u64>) -> bool {
         self.waiting.is_some() && self.recent.get(&self.hash(query, range)).is_none()
     }
@@ -78,8 +80,8 @@ impl Compare {
 }
 
 impl Proven {
-    /// Compares the answers of the upstreams to a query, soon. `range` is that of the query, and
-    /// `logs` are the proven ones.
+    /// Queues a comparison of the upstreams' answers to a query. `range` is the range of the query,
+    /// and `logs` are the proven logs.
     pub(super) fn queue_comparison(
         &self,
         query: &LogQuery,
@@ -115,8 +117,8 @@ impl Proven {
 
     fn compare(&self, node: &Node, answer: &Answer) {
         let Answer { query, range, last, logs, without_filters } = answer;
-        // A node that has another last block, or none, is on another branch or lags, which is no
-        // omission.
+        // A node that has another last block, or does not have the last block, is on another branch
+        // or lags. This is no omission.
         let has_last = || matches!(node.header(*range.end()), Ok(Some(own)) if own.hash() == *last);
         if !has_last() {
             return;
@@ -160,8 +162,8 @@ impl Proven {
         }
     }
 
-    /// Reads the receipts of some blocks in which a node has logs that are not among the proven ones. If
-    /// the filter of such a block lacks bits, this shows it.
+    /// Reads the receipts of some blocks in which a node has logs that are not among the proven logs. If
+    /// the filter of such a block lacks bits, the receipts show it.
     fn read_claimed_blocks(
         &self,
         range: &RangeInclusive<u64>,
@@ -199,16 +201,17 @@ pub(super) fn run(proven: &Weak<Proven>, answers: &Receiver<Answer>) {
 /// Number of a block, and index of a log in it.
 type Place = (u64, u64);
 
-/// How an answer differs from the proven logs.
+/// The differences between an answer and the proven logs.
 struct Differences {
     found: LogDifferences,
     first_omitted: Option<Place>,
-    /// The first log that is altered, or invented. The place of an invented one is what the answer says.
+    /// The first log that is altered, or invented. The place of an invented log is the place that
+    /// the answer claims.
     first_false: Option<Place>,
 }
 
 impl Differences {
-    /// Compares an answer with the proven logs. Both may have any order.
+    /// Compares an answer with the proven logs. The two lists may have any order.
     fn between(proven: &[LocatedLog], answered: &[LocatedLog]) -> Self {
         let key = |log: &LocatedLog| (log.block_hash, log.log_index);
         let place = |log: &LocatedLog| (log.block_number, log.log_index);
@@ -230,7 +233,7 @@ impl Differences {
     }
 }
 
-/// Returns `true` if a node's log says nothing else than the proven one.
+/// Returns `true` if a node's log does not differ from the proven log.
 fn is_same(proven: &LocatedLog, answered: &LocatedLog) -> bool {
     // Nodes may leave the time out.
     let block_timestamp = answered.block_timestamp.and(proven.block_timestamp);

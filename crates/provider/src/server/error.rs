@@ -1,5 +1,5 @@
-//! Errors of the endpoint: why it does not start, and what clients get: JSON-RPC errors whose data a program
-//! can read.
+//! Errors of the endpoint: reasons why it does not start, and JSON-RPC errors for clients, with data that a
+//! program can read.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -70,16 +70,16 @@ pub(super) enum Refusal {
     // The words of go-ethereum.
     #[error("block range extends beyond current head block")]
     BeyondHead { last: u64, head: u64 },
-    /// The client asks for more than is allowed, and always will.
+    /// The client asks for more than is allowed at any time.
     #[error("{found} {what}: the limit is {limit}")]
     Limit { what: &'static str, found: u64, limit: u64 },
-    /// Clients, or this one, hold as much as they may now.
+    /// The total of all clients, or the share of this client, has reached its limit for now.
     #[error("the limit is {limit} {what}: {}", remedy(.what))]
     Busy { what: &'static str, limit: u64 },
-    /// Nobody waits for the answer any more, or it takes too long.
+    /// No client waits for the answer any more, or the answer takes too long.
     #[error("the answer took too long")]
     Abandoned,
-    /// A filter is not installed, or no longer.
+    /// The filter was never installed, or it was removed.
     #[error("filter not found")]
     NoFilter,
     /// No block has this hash, or it is not on the verified chain.
@@ -98,20 +98,20 @@ pub(super) enum Refusal {
     /// Nothing is trusted yet.
     #[error("no block is verified yet")]
     NotReady,
-    /// A block left the chain, and nobody has its logs any more: what was sent of it cannot be taken
-    /// back one by one.
+    /// A block left the chain, and no node has its logs any more: the logs that were sent cannot be
+    /// withdrawn one by one.
     #[error("a removed block is not available any more: {0}")]
     Gap(Missing),
-    /// The call ended without an answer, by a mistake in this program.
+    /// The call ended without an answer, because of an error in this program.
     #[error("internal error")]
     Internal,
-    /// No upstream answered.
+    /// No node answered.
     #[error("{0}")]
     Upstream(String),
     /// The answer could not be proven.
     #[error("not proven: {why}")]
     NotProven {
-        /// A word for programs.
+        /// The machine-readable reason.
         reason: &'static str,
         why: String,
         /// The blocks whose logs are proven.
@@ -120,11 +120,11 @@ pub(super) enum Refusal {
     },
 }
 
-/// Most missing blocks and proven ranges that an error lists.
+/// Maximum number of missing blocks, and of proven ranges, that an error lists.
 const LISTED: usize = 100;
 
 impl Refusal {
-    /// Returns a word for the counters.
+    /// Returns the label of the counters.
     pub(super) const fn outcome(&self) -> &'static str {
         match self {
             Self::Params(_) | Self::BeyondHead { .. } => "invalid",
@@ -159,7 +159,7 @@ impl Refusal {
         }
     }
 
-    /// Returns what a program reads of the error.
+    /// Returns the data of the error, which a program can read.
     fn data(&self) -> Option<Value> {
         Some(match self {
             Self::BeyondHead { last, head } => {
@@ -193,12 +193,12 @@ impl Refusal {
         })
     }
 
-    /// An answer that could not be proven, whatever its blocks.
+    /// Creates the error of an answer that could not be proven, without a list of blocks.
     pub(super) const fn not_proven(reason: &'static str, why: String) -> Self {
         Self::NotProven { reason, why, proven: Vec::new(), missing: Vec::new() }
     }
 
-    /// An answer that lacks these blocks of a range.
+    /// Creates the error of an answer that lacks these blocks of a range.
     pub(super) fn missing(range: &RangeInclusive<u64>, missing: Vec<Missing>) -> Self {
         let why = missing.first().map_or_else(String::new, ToString::to_string);
         let reason = missing.first().map_or(Part::Receipts, |missing| missing.part).reason();
@@ -259,7 +259,7 @@ impl From<Missing> for Refusal {
     }
 }
 
-/// Returns what a client can do when it has as many of these as it may have.
+/// Returns advice for a client that has reached this limit.
 fn remedy(what: &str) -> &'static str {
     match what {
         "filters of yours" | "bytes of your filters" => "uninstall a filter first",

@@ -21,13 +21,13 @@ use super::logs::SEMANTICS;
 use super::{Proven, json};
 use crate::stop::lock;
 
-/// A filter that is not polled for so long is removed, as by go-ethereum.
+/// A filter that is not polled for this time is removed, as in go-ethereum.
 const UNUSED: Duration = Duration::from_secs(300);
 
 /// Maximum number of addresses and topics of a filter or subscription.
 const MOST_VALUES: u64 = 4096;
 
-/// What a filter or a subscription selects.
+/// The blocks or logs that a filter or a subscription selects.
 #[derive(Debug, Clone)]
 enum Selects {
     Logs(Arc<(LogQuery, CompiledQuery)>),
@@ -51,7 +51,7 @@ pub(super) struct Filters {
     installed: Mutex<HashMap<String, Arc<Mutex<Filter>>>>,
 }
 
-/// What happened since the last poll.
+/// The changes since the last poll.
 #[derive(Debug)]
 pub(super) enum Changes {
     Logs(Vec<LocatedLog>),
@@ -120,11 +120,12 @@ impl Filters {
     }
 }
 
-/// Estimates the bytes that a query takes, beside those of its compiled form, which are as many.
+/// Estimates the bytes that a query takes. Its compiled form takes the same number of bytes in
+/// addition.
 pub(super) fn bytes_of(query: &LogQuery) -> u64 {
-    /// Of an address or a topic, in the sets of a query and in its bits.
+    /// Bytes of an address or a topic, in the sets of a query and in its bits.
     const VALUE: u64 = 200;
-    /// Of a filter without any.
+    /// Bytes of a filter without addresses and topics.
     const PLAIN: u64 = 1000;
     PLAIN + VALUE * num_values(query)
 }
@@ -145,7 +146,7 @@ impl Call {
         self.install(Selects::Logs(Arc::new((query, compiled))), held)
     }
 
-    /// Installs a filter of blocks, from the next one on.
+    /// Installs a filter of blocks, from the next block on.
     pub(super) fn new_block_filter(&self) -> Result<String, Refusal> {
         self.heads()?;
         self.install(Selects::Blocks, self.standing.part(&self.client))
@@ -170,8 +171,8 @@ impl Call {
         self.filters.remove(id)
     }
 
-    /// Returns what happened since the last poll of a filter, as `write` writes it. After an error, also
-    /// one of `write`, the next poll returns the same changes again.
+    /// Returns the changes since the last poll of a filter, as `write` writes them. After an error,
+    /// including an error of `write`, the next poll returns the same changes again.
     pub(super) fn filter_changes(
         &self,
         id: &str,
@@ -181,7 +182,7 @@ impl Call {
         let mut filter = lock(&filter);
         filter.used = Instant::now();
         let Some((changes, next)) = self.journal.since(filter.next) else {
-            // What was missed is not known any more: only a new filter has no gap.
+            // The missed changes are not known any more: only a new filter has no gap.
             drop(filter);
             self.filters.remove(id);
             return Err(Refusal::NoFilter);
@@ -210,7 +211,7 @@ impl Call {
         Ok(written)
     }
 
-    /// Returns all logs of a filter, past ones too.
+    /// Returns all logs of a filter, including past logs.
     pub(super) fn filter_logs(&self, id: &str) -> Result<Vec<LocatedLog>, Refusal> {
         let filter = self.filters.get(id)?;
         let selects = {
@@ -225,9 +226,9 @@ impl Call {
     }
 }
 
-/// Returns an error if a query cannot select new logs: by the rules of go-ethereum, from `latest`, or from
-/// a number that the last block, a number or `latest`, is not before. A block hash is ignored here, as
-/// by go-ethereum. The query is kept, so the number of its values is limited, too.
+/// Returns an error if a query cannot select new logs. By the rules of go-ethereum, the range begins with
+/// `latest` or a number, and ends with `latest` or a number that is not smaller. A block hash is ignored
+/// here, as in go-ethereum. The query is kept, so the number of its values is limited, too.
 pub(super) fn check_new_logs(query: &LogQuery) -> Result<(), Refusal> {
     if let BlockSelection::Range { from, to } = *query.blocks() {
         let [from, to] = [from, to].map(|tag| tag.unwrap_or(BlockTag::Latest));
@@ -278,20 +279,20 @@ struct Subscription {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// The client does not know its id yet.
+    /// The client does not know the id of the subscription yet.
     New,
     Idle,
-    /// Messages are written, or wait until they are sent.
+    /// Messages are being written, or wait to be sent.
     Busy,
 }
 
-/// Work for a subscription: changes of the chain of which its client is told.
+/// Work for a subscription: changes of the chain that are reported to its client.
 #[derive(Debug)]
 pub(super) struct Work {
     id: String,
     selects: Selects,
     changes: Vec<Change>,
-    /// Number of the change after them.
+    /// Number of the change after these changes.
     end: u64,
 }
 
@@ -301,18 +302,19 @@ pub(super) struct Messages {
     id: String,
     pub(super) texts: Vec<Bytes>,
     end: u64,
-    /// Their part of the budget.
+    /// The part of the budget that the messages take.
     _held: Option<Held>,
 }
 
-/// Why a subscription sends nothing.
+/// Reason why a subscription sends nothing.
 #[derive(Debug)]
 pub(super) enum Unsent {
-    /// It can be tried again: a block is not proven yet, or clients hold as much as they may.
+    /// The work can be tried again: a block is not proven yet, or a limit of the clients is
+    /// reached.
     Later(String),
-    /// It was tried again meanwhile.
+    /// The work was tried again meanwhile.
     Again,
-    /// Something is lost, so that nobody may take the gap for silence.
+    /// Changes are lost, and the client must learn that.
     Gap,
 }
 
@@ -321,17 +323,17 @@ impl Subscriptions {
         lock(&self.0).is_empty()
     }
 
-    /// Notes that the client knows these ids.
+    /// Records that the client knows these ids.
     pub(super) fn begin(&self, ids: &[String]) {
         for subscription in lock(&self.0).iter_mut().filter(|own| ids.contains(&own.id)) {
             subscription.state = State::Idle;
         }
     }
 
-    /// Returns work for all subscriptions that have missed a change, and are not at work.
+    /// Returns work for all idle subscriptions for which there are new changes.
     ///
     /// # Errors
-    /// Returns an error if a change that one has missed is not known any more.
+    /// Returns an error if a change that a subscription needs is no longer known.
     pub(super) fn work(&self, proven: &Proven) -> Result<Vec<Work>, Unsent> {
         let mut work = Vec::new();
         for own in lock(&self.0).iter_mut().filter(|own| own.state == State::Idle) {
@@ -344,12 +346,12 @@ impl Subscriptions {
         Ok(work)
     }
 
-    /// Returns `true` if the subscription of messages has not ended.
+    /// Returns `true` if the subscription of these messages has not ended.
     pub(super) fn has(&self, messages: &Messages) -> bool {
         lock(&self.0).iter().any(|own| own.id == messages.id)
     }
 
-    /// Ends a subscription. Returns `true` if there was one.
+    /// Ends a subscription. Returns `true` if it existed.
     pub(super) fn end(&self, id: &str) -> bool {
         let mut open = lock(&self.0);
         let before = open.len();
@@ -357,7 +359,7 @@ impl Subscriptions {
         open.len() < before
     }
 
-    /// Notes that messages were sent.
+    /// Records that messages were sent.
     pub(super) fn sent(&self, messages: &Messages) {
         self.idle(&messages.id, Some(messages.end));
     }
@@ -466,7 +468,7 @@ fn heads(call: &Call, id: &str, changes: &[Change]) -> Result<(Vec<Bytes>, Held)
     Ok((texts, held))
 }
 
-/// Returns the query of a subscription of logs; `None` for one of heads.
+/// Returns the query of a subscription of logs; `None` for a subscription of heads.
 fn selected(params: &[&RawValue]) -> Result<Option<LogQuery>, Refusal> {
     let kind = params.first().map_or("", |raw| raw.get());
     match kind {

@@ -17,13 +17,14 @@ use crate::nodes::ask::{first_of, trusted_header};
 use crate::nodes::{Node, RpcError};
 use crate::stop::lock;
 
-/// The blocks that an anchor trusts now, so that their headers are fetched once. Their number is that of the
-/// anchor's hashes.
+/// The blocks that an anchor trusts now, kept so that each header is fetched only once: one block for each
+/// hash of the anchor.
 #[derive(Debug, Default)]
 pub(super) struct TrustedBlocks(Mutex<Vec<BlockRef>>);
 
 impl TrustedBlocks {
-    /// Returns the highest of these blocks, which replace those of the time before; `None` if there are none.
+    /// Replaces the trusted blocks by the blocks with these hashes, and returns the highest of them;
+    /// `None` if there are none.
     fn highest(
         &self,
         hashes: &[B256],
@@ -45,7 +46,7 @@ struct Newest {
     head: B256,
     /// The newest final block, if it is known.
     finalized: Option<BlockRef>,
-    /// Index of the node that named the head; 0 if an anchor did.
+    /// Index of the node that named the head; 0 if an anchor named it.
     named_by: usize,
 }
 
@@ -96,7 +97,7 @@ impl Proven {
             is_restarted = moved.restarted;
             self.blocks.forget_refuting(&moved.removed);
             has_left = removed > 0 || is_restarted;
-            // Before anybody sees the new head.
+            // This must happen before any call sees the new head.
             if let Some(index) = self.index.as_ref().filter(|_| has_left) {
                 index.distrust();
             }
@@ -165,7 +166,8 @@ impl Proven {
         Ok(Newest { head, finalized: Some(highest), named_by: 0 })
     }
 
-    /// Fetches what the installed filters will ask for, if a block may have it.
+    /// Fetches the data of a block that installed filters will need, if the block may match one of
+    /// them.
     pub(super) fn look_ahead(&self, block: &BlockHeader) {
         let block = ChainBlock::from(block);
         let proves_absence = self.blocks.filters.prove_absence(&(block.number..=block.number));

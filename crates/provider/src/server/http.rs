@@ -1,4 +1,5 @@
-//! HTTP of the endpoint: JSON-RPC, the beginning of `WebSocket`s, `/health` and `/metrics`.
+//! HTTP of the endpoint: JSON-RPC, the opening of `WebSocket` connections, `/health` and
+//! `/metrics`.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -32,9 +33,10 @@ use super::{Proven, websocket};
 use crate::nodes::transport::unix_time;
 use crate::stop::lock;
 
-/// Name of the HTTP header of an answer that nobody proved.
+/// Name of the HTTP header of an answer that is not proven.
 pub(super) const UNVERIFIED: &str = "chainsieve-unverified";
-/// Media types of JSON-RPC over HTTP. A page in a browser may send none of them to another host unasked.
+/// Media types of JSON-RPC over HTTP. A page in a browser cannot send these types to another host
+/// without that host's permission (CORS).
 const JSON: [&str; 3] = ["application/json", "application/json-rpc", "application/jsonrequest"];
 
 /// The bytes of an answer, in pieces.
@@ -61,7 +63,7 @@ impl Body for Pieces {
     }
 }
 
-/// Hosts that requests may be for, each with its port; `None` stands for any.
+/// Hosts that requests may address, each with its port. A port of `None` stands for any port.
 #[derive(Debug, Clone)]
 pub(super) struct Hosts(Vec<(String, Option<u16>)>);
 
@@ -142,17 +144,17 @@ impl Origins {
     }
 }
 
-/// What serves all connections.
+/// The state that serves all connections.
 #[derive(Debug)]
 pub(super) struct Front {
     pub(super) proven: Arc<Proven>,
     /// `None` if requests for any host are accepted.
     pub(super) hosts: Option<Hosts>,
-    /// Pages that may use the endpoint, beside those of this machine.
+    /// Origins of pages that may use the endpoint, in addition to pages of this machine.
     pub(super) origins: Origins,
 }
 
-/// What serves the requests of one connection.
+/// The service for the requests of one connection.
 type OfConnection = BoxCloneService<Request<Incoming>, Response<Pieces>, Infallible>;
 
 /// A connection with its client.
@@ -161,7 +163,8 @@ struct Peer {
     address: IpAddr,
     client: Arc<Client>,
     input: Arc<Input>,
-    /// Counted until the last of them ends: a WebSocket outlives the connection's HTTP.
+    /// Counts the connection until the last clone is dropped: a WebSocket outlives the HTTP service
+    /// of its connection.
     open: Arc<Open>,
 }
 
@@ -267,7 +270,7 @@ impl Front {
         Ok((bytes, held))
     }
 
-    /// Begins a WebSocket (RFC 6455, section 4.2).
+    /// Opens a WebSocket (RFC 6455, section 4.2).
     fn websocket(&self, mut request: Request<Incoming>, peer: Peer) -> Response<Pieces> {
         let headers = request.headers();
         // A browser lets any page open a WebSocket, and says which page it is.
@@ -310,13 +313,14 @@ impl Front {
     }
 }
 
-/// Returns `true` if a list in the headers has a word.
+/// Returns `true` if a list in the headers contains a word.
 fn has(headers: &HeaderMap, name: HeaderName, word: &str) -> bool {
     let mut values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     values.any(|value| value.split(',').any(|own| own.trim().eq_ignore_ascii_case(word)))
 }
 
-/// Returns the client's address that a proxy names: the last one, which it added itself.
+/// Returns the client's address that a proxy names: the last address in the list, which the proxy
+/// added itself.
 fn forwarded_for(value: &str) -> Option<IpAddr> {
     let last = value.rsplit(',').next()?.trim();
     last.parse().ok().or_else(|| last.parse::<SocketAddr>().ok().map(|address| address.ip()))

@@ -1,5 +1,5 @@
-//! An index of the filters of final blocks, in a folder. It is written while blocks become final, and
-//! read in place of the headers of past blocks.
+//! An index of the filters of final blocks, in a folder. It is extended as blocks become final, and
+//! is read instead of the headers of past blocks.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -17,20 +17,21 @@ use crate::follow::index::{NO_HASHES, with_hashes};
 use crate::proven::FilterTrust;
 use crate::stop::lock;
 
-/// Number of blocks that are added at once. An end of the process loses no more than these.
+/// Number of blocks that are added at once. If the process ends, no more than these blocks are
+/// lost.
 const PIECE: u64 = 8192;
 
 /// The index, open for reading and for writing.
 #[derive(Debug)]
 pub(super) struct FilterIndex {
     folder: Folder,
-    /// First block of an index that has none yet; the newest final block if it is not given.
+    /// First block of a new index; `None` for the newest final block.
     from: Option<u64>,
     settings: Settings,
     /// `None` after a failed write: the next attempt opens the index again.
     writer: Mutex<Option<Writer<Folder>>>,
     reader: RwLock<Reader>,
-    /// The last failure to read. The same one is said once.
+    /// The last error of a read. The same error is reported only once.
     unreadable: Mutex<Option<String>>,
 }
 
@@ -38,10 +39,11 @@ pub(super) struct FilterIndex {
 struct Reader {
     /// `None` until the folder has an index.
     index: Option<Index<Folder>>,
-    /// The last block that is known to be part of the verified chain, and with it all earlier ones. An
-    /// index proves nothing by itself, so later blocks are not used.
+    /// The last block that is known to be part of the verified chain. All earlier blocks of the index
+    /// then belong to the chain too. An index proves nothing by itself, so later blocks are not used.
     verified: Option<BlockRef>,
-    /// Number of times that the chain gave up blocks. A comparison from before a change is void.
+    /// Number of times that indexed blocks left the chain. A comparison that began before such a
+    /// change is not used.
     reorganisations: u64,
 }
 
@@ -113,9 +115,10 @@ impl FilterIndex {
         is_verified.then(|| reader.hash(number)).flatten()
     }
 
-    /// Returns the blocks of the part of a range that the index has which may contain a log of the query:
-    /// all of them unless all of their filters prove absence. `None` if the index has none of the range. If
-    /// there are more than `limit` candidates, only their number is returned.
+    /// Returns the candidates among the indexed blocks of a range: those that may contain a log of the
+    /// query. If the filters of some of these blocks cannot prove absence, all of them are candidates.
+    /// `None` if the index has no block of the range. If there are more than `limit` candidates, only their
+    /// number is returned.
     pub(super) fn candidates(
         &self,
         query: &CompiledQuery,
@@ -146,22 +149,23 @@ impl FilterIndex {
         Ok(Some(Indexed { blocks: from..=to, count, candidates }))
     }
 
-    /// Returns the reason why the index could not be read, if it is another one than before.
+    /// Returns the reason why the index could not be read, if it differs from the previous reason.
     pub(super) fn unreadable(&self, why: String) -> Option<String> {
         let mut before = lock(&self.unreadable);
         (before.replace(why.clone()).as_ref() != Some(&why)).then_some(why)
     }
 
-    /// Stops the use of the index until it is compared with the chain again, because the chain gave up
-    /// blocks.
+    /// Stops the use of the index until it is compared with the chain again, because blocks left the
+    /// chain.
     pub(super) fn distrust(&self) {
         let mut reader = self.write();
         reader.verified = None;
         reader.reorganisations += 1;
     }
 
-    /// Notes that the block is part of the verified chain, and reads what was written. Returns `true`
-    /// if no block was known to be one before. Does nothing if the chain gave up blocks since then.
+    /// Records that the block is part of the verified chain, and reads the newly written blocks.
+    /// Returns `true` if no block was known to be part of it before. Does nothing if blocks left the
+    /// chain since the count `since`.
     fn verified(&self, block: BlockRef, since: u64) -> Result<bool, String> {
         let mut reader = self.write();
         if reader.reorganisations != since {
@@ -174,7 +178,7 @@ impl FilterIndex {
                 *index = Some(opened.map_err(|error| self.failed(error))?);
             }
         }
-        // Whoever replaced the files wrote another index.
+        // The files were replaced by another index.
         match reader.hash(block.number) {
             Some(own) if own == block.hash => Ok(reader.verified.replace(block).is_none()),
             own => {
@@ -185,14 +189,14 @@ impl FilterIndex {
     }
 }
 
-/// What an index has of a range.
+/// The indexed part of a range.
 #[derive(Debug)]
 pub(super) struct Indexed {
     /// The part of the range.
     pub(super) blocks: RangeInclusive<u64>,
-    /// Number of candidates in it.
+    /// Number of candidates in this part.
     pub(super) count: u64,
-    /// The candidates; none if there are more than were asked for.
+    /// The candidates; empty if there are more than the limit.
     pub(super) candidates: Vec<BlockRef>,
 }
 

@@ -28,7 +28,7 @@ fn unknown(block: BlockRef, why: &str) -> Refusal {
     Refusal::not_proven("unknown_type", format!("block {}: {why}", block.number))
 }
 
-/// Returns a header as `newHeads` has it.
+/// Returns a header in the form of `newHeads`.
 pub(super) fn head(block: &BlockHeader) -> Result<Value, Refusal> {
     let rlp = block.header.rlp();
     let fields = Header::decode(&mut &rlp[..]).ok();
@@ -63,7 +63,8 @@ fn decoded(at: BlockRef, encoding: &[u8]) -> Result<Decoded, Refusal> {
     Ok(Decoded::Signed(Box::new(Recovered::new_unchecked(transaction, sender))))
 }
 
-/// A log as clients get it: if a node only claims the hash of the transaction, the hash is marked.
+/// A log in the form that clients receive: if a node only claims the hash of the transaction, the
+/// hash is marked.
 #[derive(serde::Serialize)]
 #[serde(untagged)]
 pub(super) enum WrittenLog<'a> {
@@ -77,7 +78,7 @@ pub(super) enum WrittenLog<'a> {
     },
 }
 
-/// Returns logs as clients get them.
+/// Returns logs in the form that clients receive.
 pub(super) fn logs(logs: &[LocatedLog]) -> Vec<WrittenLog<'_>> {
     let written = |log: &'_ LocatedLog| match log.claimed_transaction_hash {
         None => None,
@@ -91,8 +92,8 @@ pub(super) fn logs(logs: &[LocatedLog]) -> Vec<WrittenLog<'_>> {
 }
 
 impl Proven {
-    /// Returns a block as `eth_getBlockByHash` has it, with its transactions if `is_full`, and with
-    /// their hashes otherwise.
+    /// Returns a block in the form of `eth_getBlockByHash`, with its transactions if `is_full`, and
+    /// otherwise with their hashes.
     pub(super) fn block_json(&self, block: &BlockHeader, is_full: bool) -> Result<Value, Refusal> {
         let mut json = head(block)?;
         let Body { transactions, ommers, withdrawals } = self.blocks.body(block)?;
@@ -113,8 +114,8 @@ impl Proven {
         Ok(json)
     }
 
-    /// Returns a transaction of a block as `eth_getTransactionByHash` has it. For the nonce of a deposit, the
-    /// receipts are needed.
+    /// Returns a transaction of a block in the form of `eth_getTransactionByHash`. The nonce of a deposit
+    /// needs the receipts.
     pub(super) fn transaction_of(
         &self,
         block: &BlockHeader,
@@ -130,7 +131,7 @@ impl Proven {
         transaction(Some((block, index)), encoding, nonce)
     }
 
-    /// Returns a block as it is sent between nodes.
+    /// Returns a block in the encoding that nodes send to each other.
     pub(super) fn raw_block(&self, block: &BlockHeader) -> Result<Bytes, Refusal> {
         let Body { transactions, ommers, withdrawals } = self.blocks.body(block)?;
         Ok(encoded(&block.header, &transactions, &ommers, withdrawals.as_deref()).into())
@@ -146,7 +147,7 @@ impl Proven {
 }
 
 impl Call {
-    /// Writes all receipts of a block as `eth_getBlockReceipts` has them.
+    /// Writes all receipts of a block in the form of `eth_getBlockReceipts`.
     pub(super) fn receipts_json(&self, block: &BlockHeader) -> Answer {
         let header = ChainBlock::from(block);
         let receipts = self.blocks.receipts(&header)?;
@@ -188,8 +189,9 @@ fn encoded(
     list(&block)
 }
 
-/// Returns a transaction as `eth_getTransactionByHash` has it, with its block and its index there, or
-/// without both while it waits for a block. `deposit_nonce` is that of a deposit, if it is proven.
+/// Returns a transaction in the form of `eth_getTransactionByHash`, with its block and its index in
+/// the block, or without both while it is pending. `deposit_nonce` is the nonce of a deposit, if it
+/// is proven.
 pub(super) fn transaction(
     place: Option<(&BlockHeader, usize)>,
     encoding: &[u8],
@@ -225,7 +227,7 @@ pub(super) fn transaction(
     }
 }
 
-/// Returns the header of an ommer as `eth_getUncleByBlockHashAndIndex` has it: that of a block without
+/// Returns the header of an ommer in the form of `eth_getUncleByBlockHashAndIndex`: a block without
 /// contents.
 pub(super) fn ommer(header: &HeaderBuf) -> Result<Value, Refusal> {
     let mut json = head(&BlockHeader::new(header.clone()))?;
@@ -235,7 +237,7 @@ pub(super) fn ommer(header: &HeaderBuf) -> Result<Value, Refusal> {
     Ok(json)
 }
 
-/// What a receipt in JSON has of its transaction.
+/// The fields of a transaction that its receipt in JSON contains.
 struct Payer {
     transaction_type: u8,
     from: Address,
@@ -243,7 +245,7 @@ struct Payer {
     /// `None` if it is not proven.
     nonce: Option<u64>,
     gas_price: u128,
-    /// Number of blobs; `None` if the type has none.
+    /// Number of blobs; `None` if transactions of this type have no blobs.
     blobs: Option<u64>,
 }
 
@@ -270,8 +272,8 @@ impl Payer {
     }
 }
 
-/// Returns a receipt with its logs. Members that receipt, transaction and header do not determine are
-/// left out: `blobGasPrice` depends on the fork's schedule.
+/// Returns a receipt with its logs. Members that do not follow from the receipt, the transaction and
+/// the header are left out: for example, `blobGasPrice` depends on the schedule of forks.
 fn receipt(
     block: &BlockHeader,
     receipts: &BlockReceipts,
@@ -339,7 +341,7 @@ fn receipt(
     Ok(Value::Object(json))
 }
 
-/// A deposit.
+/// A deposit transaction of the OP stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Deposit {
     source_hash: B256,
@@ -357,7 +359,8 @@ pub(super) fn is_deposit(encoding: &[u8]) -> bool {
     encoding.first() == Some(&DEPOSIT_TYPE)
 }
 
-/// Returns the nonce of a deposit, if its receipt proves it: before Canyon, the receipts root covers none.
+/// Returns the nonce of a deposit, if its receipt proves it: before Canyon, the receipts root does not
+/// cover the nonce.
 pub(super) fn proven_nonce(receipt: &Receipt) -> Option<u64> {
     receipt.deposit_nonce.filter(|_| receipt.deposit_receipt_version.is_some())
 }

@@ -1,4 +1,4 @@
-//! Accepts connections of clients, and ends those that read or write too slowly.
+//! Accepts connections of clients, and ends connections whose clients read or write too slowly.
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -20,13 +20,14 @@ use super::http::Front;
 use super::operator::Metrics;
 use super::websocket::Input;
 
-/// Time in which a client must take [`LEAST`] bytes of what is sent to it, unless it takes all of it.
+/// Time in which a client must read [`LEAST`] bytes, unless fewer bytes wait for it.
 const PACE: Duration = Duration::from_secs(30);
-/// The system tells of progress in steps of about a third of the buffer, which it doubles. So this is less than
-/// what 8 KiB a second are in the time.
+/// Minimum number of bytes that a client must read in this time. The system reports progress in steps of about
+/// a third of the buffer, whose size it doubles. So this number is smaller than 8 KiB a second in this time.
 const LEAST: u64 = 64 << 10;
 const SEND_BUFFER: usize = 256 << 10;
-/// Bytes by which an incomplete message may be longer than a request: the heads of its frames.
+/// Number of bytes by which an incomplete message may be longer than a request, for the headers of
+/// its frames.
 const HEADS: u64 = 64 << 10;
 /// Size of the buffers of a connection.
 const BUFFER: usize = 64 << 10;
@@ -34,7 +35,7 @@ const BUFFER: usize = 64 << 10;
 const MOST_HEADERS: usize = 64;
 /// Pause after a connection could not be accepted, for example without a free file descriptor.
 const PAUSE: Duration = Duration::from_millis(50);
-/// What a client gets that has too many connections.
+/// The answer to a client that has too many connections.
 const TOO_MANY: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nConnection: close\r\n\
     Content-Length: 21\r\nContent-Type: text/plain\r\n\r\ntoo many connections\n";
@@ -57,7 +58,7 @@ fn begin(stream: TcpStream, address: SocketAddr, front: &Arc<Front>) {
         Ok(open) => Arc::new(open),
         Err(limit) => {
             proven.metrics.limit_reached(limit);
-            // A full buffer of a new connection is not to be expected, and loses only a hint.
+            // The buffer of a new connection is hardly ever full. If it is, only this hint is lost.
             if let Ok(mut stream) = stream.into_std() {
                 let _ = stream.write(TOO_MANY);
             }
@@ -85,17 +86,19 @@ fn begin(stream: TcpStream, address: SocketAddr, front: &Arc<Front>) {
     });
 }
 
-/// A connection whose other end must take what is sent to it.
+/// A connection whose client must read at a minimum pace.
 struct Paced {
     stream: TcpStream,
     input: Arc<Input>,
-    /// Since when the other end has taken only a part, and how many bytes it took since then.
+    /// The deadline since the client last blocked the connection, and the number of bytes that it
+    /// has read since then.
     blocked: Option<(Pin<Box<Sleep>>, u64)>,
     metrics: Arc<Metrics>,
 }
 
 impl Paced {
-    /// Notes how much of `length` bytes was taken. Returns an error if that is too little for too long.
+    /// Records how many of `length` bytes were read. Returns an error if the client has read too slowly
+    /// for too long.
     fn paced(
         &mut self,
         context: &mut Context<'_>,

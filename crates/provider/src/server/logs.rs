@@ -1,4 +1,4 @@
-//! Logs of a query: the proven ones of the verified chain, or an error.
+//! Logs of a query: the proven logs of the verified chain, or an error.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -29,28 +29,28 @@ use crate::stop::Stop;
 
 /// The rules by which logs match: those of go-ethereum.
 pub(super) const SEMANTICS: Semantics = Semantics::Geth;
-/// What is limited, beside blocks and logs.
+/// Name of the limit for candidates in errors.
 const CANDIDATES: &str = "blocks that may contain a log";
-/// If the index names more than one in so many blocks of those whose headers are missing, all of these
-/// headers are fetched, many at once, instead of those of the candidates one by one.
+/// If the index names more than one in `MANY` of the blocks whose headers are missing, all of these
+/// headers are fetched, many at once, instead of only the candidates' headers one by one.
 const MANY: u64 = 8;
-/// Most blocks that are fetched in one request. One of the main network has about a megabyte of receipts
-/// and transactions.
+/// Maximum number of blocks that are fetched in one request. A mainnet block has about a megabyte of
+/// receipts and transactions.
 const TOGETHER: usize = 4;
-/// After so many blocks that could not be proven, no further ones are asked for.
+/// After this number of blocks that could not be proven, no further blocks are requested.
 const MOST_MISSING: usize = 8;
 
-/// Where the filters of a part of a range are.
+/// The source of the filters of a part of a range.
 enum Span {
     Headers(Headers),
-    /// In the index. These blocks may contain a matching log.
+    /// The index: these blocks may contain a matching log.
     Index(Vec<BlockRef>),
 }
 
 /// A block that may contain a matching log.
 enum Candidate<'a> {
     Header(ChainBlock<'a>),
-    /// The index has its hash; its header is fetched.
+    /// A block whose hash is in the index. Its header is fetched.
     Index(BlockRef),
 }
 
@@ -69,14 +69,14 @@ impl Found<'_> {
     }
 }
 
-/// Why no further block of a question is read.
+/// Reason why no further block of a query is read.
 enum Ended {
-    /// Many are missing, up to this one.
+    /// Too many blocks could not be proven; this is the last one of them.
     Missing(BlockRef),
     Refused(Refusal),
 }
 
-/// Counts the blocks of a question, and those that have a matching log.
+/// Counts the blocks of a query, and the blocks that have a matching log.
 #[derive(Debug, Default)]
 struct Matches {
     blocks: AtomicU64,
@@ -89,7 +89,8 @@ impl Matches {
         self.matching.fetch_add(is_matching.into(), Ordering::Relaxed);
     }
 
-    /// Returns `true` if most of the blocks so far have a match, so that the next ones may have one, too.
+    /// Returns `true` if most of the blocks so far have a match, so that the next blocks probably match,
+    /// too.
     fn are_most(&self) -> bool {
         self.matching.load(Ordering::Relaxed) * 2 > self.blocks.load(Ordering::Relaxed)
     }
@@ -105,14 +106,14 @@ impl Candidate<'_> {
 }
 
 impl Proven {
-    /// Returns the blocks that tags name: those of the verified chain.
+    /// Returns the blocks of the verified chain that tags name.
     pub(super) fn heads(&self) -> Result<Heads, Refusal> {
         let head = self.chain.head().ok_or(Refusal::NotReady)?;
         let finalized = self.chain.finalized().map(|block| block.number);
         Ok(Heads { earliest: 0, latest: head.number, safe: finalized, finalized })
     }
 
-    /// Returns the headers of a range of the verified chain. What is missing is fetched.
+    /// Returns the headers of a range of the verified chain. Missing headers are fetched.
     pub(super) fn headers(
         &self,
         range: RangeInclusive<u64>,
@@ -136,8 +137,8 @@ impl Call {
         self.while_filters_hold(|| self.logs_now(query))
     }
 
-    /// Asks once more if filters turned out to prove nothing meanwhile, because the answer may rest on
-    /// them.
+    /// Calls `ask`, and calls it once more if filters were refuted meanwhile, because the first answer
+    /// may rest on them.
     fn while_filters_hold<T>(&self, ask: impl Fn() -> T) -> T {
         let are_refuted = self.blocks.filters.are_refuted();
         let answer = ask();
@@ -168,7 +169,7 @@ impl Call {
         self.logs_in(query, &candidates, &range)
     }
 
-    /// Divides a range into the blocks of the index, and those of which the headers are needed.
+    /// Divides a range into blocks of the index and blocks whose headers are needed.
     fn spans(
         &self,
         compiled: &CompiledQuery,
@@ -271,7 +272,7 @@ impl Call {
                 // The others may be missing too.
                 let others = candidates.iter().filter(|block| block.at().number > last.number);
                 missing.extend(others.map(|block| {
-                    let why = "not asked for, because others are missing".to_owned();
+                    let why = "not requested, because other blocks are missing".to_owned();
                     Missing::of(block.at(), Part::Receipts, vec![why])
                 }));
                 return Err(Refusal::missing(range, missing));
@@ -288,8 +289,8 @@ impl Call {
         Ok(logs)
     }
 
-    /// Returns the matching logs of each block. `matches` counts those of the same question, unless all
-    /// of its blocks are in memory.
+    /// Returns the matching logs of each block. `matches` counts the matching blocks of the same query,
+    /// unless all blocks of the group are in memory.
     fn logs_of_group(
         &self,
         query: &LogQuery,
@@ -352,7 +353,7 @@ impl Call {
 }
 
 impl Proven {
-    /// Returns an error if the receipts of any of these blocks need not have all logs.
+    /// Returns an error if logs may be missing in the receipts of one of these blocks.
     pub(super) fn check_profile(&self, blocks: &RangeInclusive<u64>) -> Result<(), Refusal> {
         let profile = &self.blocks.filters.profile;
         if profile.within(blocks).iter().all(|range| range.receipts == ReceiptsScope::EveryLog) {
@@ -362,8 +363,8 @@ impl Proven {
         Err(Refusal::not_proven("chain_profile", why))
     }
 
-    /// Returns the header of a block of the verified chain by its hash; `None` if the verified chain
-    /// does not have it. `exists` states whether a node names the block.
+    /// Returns the header of a block of the verified chain by its hash; `None` if the block is not
+    /// on the verified chain. `exists` is `true` if a node names the block.
     pub(super) fn block_of(
         &self,
         hash: B256,
@@ -389,7 +390,8 @@ impl Proven {
         Ok(self.hash_at(block.number, stop)? == Some(block.hash))
     }
 
-    /// Returns the hash of the verified chain's block with this number, at most that of the head.
+    /// Returns the hash of the verified chain's block with this number, which must not be above the
+    /// head.
     pub(super) fn hash_at(&self, number: u64, stop: &Stop) -> Result<Option<B256>, HeadersError> {
         let known = self.chain.hash(number);
         match known.or_else(|| self.index.as_ref()?.hash(number)) {
@@ -461,7 +463,8 @@ impl Call {
     }
 }
 
-/// Returns the changes without blocks that joined the chain and left it again.
+/// Returns the changes, without pairs of changes by which a block joined the chain and left it
+/// again.
 fn without_pairs(changes: &[Change]) -> Vec<&Change> {
     let mut left: Vec<&Change> = Vec::new();
     for change in changes {

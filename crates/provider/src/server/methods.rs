@@ -43,17 +43,18 @@ const METHODS: [(&str, Method); 7] = [
     ("eth_getTransactionReceipt", get_transaction_receipt),
 ];
 
-/// Returns a method whose answer takes no time, so that it waits for no other call.
+/// Returns a method that answers at once, so that its calls do not wait for other calls.
 pub(super) fn find_instant(name: &str) -> Option<(&'static str, Method)> {
     INSTANT.into_iter().find(|(own, _)| *own == name)
 }
 
-/// Returns one of the other methods, but for subscriptions.
+/// Returns a proven method that may wait for other calls. The methods of subscriptions are not
+/// among them.
 pub(super) fn find(name: &str) -> Option<(&'static str, Method)> {
     METHODS.into_iter().chain(PARTS).find(|(own, _)| *own == name)
 }
 
-/// More parameters than any method has.
+/// Maximum number of parameters, which is more than any method has.
 const MOST_PARAMS: usize = 16;
 
 /// Returns the list of parameters in a text.
@@ -97,7 +98,7 @@ fn new_block_filter(call: &Call, _: &[&RawValue]) -> Answer {
     installed(call, &call.new_block_filter()?)
 }
 
-/// Writes the id of a filter, which is of no use if nobody learns it.
+/// Writes the id of a filter. If the id cannot be sent to the client, the filter is removed.
 fn installed(call: &Call, id: &str) -> Answer {
     call.written(id).inspect_err(|_| {
         call.uninstall_filter(id);
@@ -167,8 +168,8 @@ fn block(call: &Call, block: Option<&BlockHeader>, params: &[&RawValue]) -> Answ
     }
 }
 
-/// A block as `eth_getBlockReceipts` takes it: a tag, a number, a hash, or an object with one of the
-/// last two (EIP-1898).
+/// A block in the form that `eth_getBlockReceipts` accepts: a tag, a number, a hash, or an object
+/// with a number or a hash (EIP-1898).
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum BlockId {
@@ -282,21 +283,21 @@ const PARTS: [(&str, Method); 18] = [
     }),
 ];
 
-/// Gives a transaction and its block.
+/// Name of the method that returns a transaction and its block.
 const BY_HASH: &str = "eth_getTransactionByHash";
 
 /// A block of the verified chain, and the index of a transaction there.
 pub(super) type InBlock = (Arc<BlockHeader>, usize);
 
-/// A transaction under its hash.
+/// A transaction that is proven by its hash.
 #[derive(Debug, Clone)]
 struct FoundTransaction {
     encoding: Bytes,
-    /// `None` if it waits for a block, as a node says.
+    /// `None` if the transaction is pending, as a node claims.
     block: Option<InBlock>,
 }
 
-/// Transactions that are looked for now, by their hash.
+/// Running searches for transactions, by the hash of the transaction.
 #[derive(Debug)]
 pub(super) struct Lookups {
     transactions: Flights<B256, Result<Option<FoundTransaction>, Refusal>>,
@@ -326,7 +327,8 @@ impl Call {
         self.written(&block.map(|block| part(self, &block)).transpose()?)
     }
 
-    /// Writes the element of a block whose index is the second parameter; `null` also if there is none.
+    /// Writes the element of a block whose index is the second parameter; `null` if there is no such
+    /// block or no such element.
     fn element<T: Serialize>(
         &self,
         find: Find,
@@ -375,8 +377,8 @@ impl Proven {
 }
 
 impl Call {
-    /// Returns a transaction by its hash: with its block, which proves that it is there, or as one that waits
-    /// for a block. The latter is bound by its hash alone.
+    /// Returns a transaction by its hash: either with the block that proves its place, or as a pending
+    /// transaction, which is proven by its hash alone.
     fn find_transaction(&self, hash: B256) -> Result<Option<FoundTransaction>, Refusal> {
         if let Some((block, index)) = self.remembered(hash)? {
             return self.found_in(block, index).map(Some);
@@ -408,8 +410,8 @@ impl Call {
         Ok(FoundTransaction { encoding, block: Some((block, index)) })
     }
 
-    /// Returns the block of the verified chain that has a transaction, and its index there. Upstreams say
-    /// where it is; only the block proves it.
+    /// Returns the block of the verified chain that contains a transaction, and the index of the
+    /// transaction in the block. Upstreams claim the place; only the block proves it.
     pub(super) fn place_of(&self, hash: B256) -> Result<Option<InBlock>, Refusal> {
         if let Some(found) = self.remembered(hash)? {
             return Ok(Some(found));
@@ -430,7 +432,7 @@ impl Call {
         })
     }
 
-    /// Returns where a transaction was found before, if its block is still on the chain.
+    /// Returns the place where a transaction was found before, if its block is still on the chain.
     fn remembered(&self, transaction: B256) -> Result<Option<InBlock>, Refusal> {
         match self.blocks.places.get(transaction) {
             Some(block_hash) => self.index_in(block_hash, transaction),
@@ -450,9 +452,9 @@ impl Call {
         Ok(index.map(|index| (block, index)))
     }
 
-    /// Asks the upstreams in turn until one names what proves a result. `None` is what a node says: that a
-    /// transaction is in no block cannot be proven. Where one names a block of the chain whose contents
-    /// nobody has, the result is not `None`.
+    /// Asks the upstreams in turn until one of them names a block that proves a result. `None` is only the
+    /// claim of a node: nothing proves that a transaction is in no block. If a node names a block of the
+    /// chain whose contents no node has, the result is an error, not `None`.
     fn first_named<T>(
         &self,
         mut name: impl FnMut(&Node) -> Result<Result<Option<T>, Refusal>, Unaccepted>,
@@ -482,11 +484,11 @@ impl Call {
     }
 }
 
-/// Where a node says that a transaction is.
+/// The place of a transaction, as a node claims.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Place {
-    /// `None` if the transaction waits for a block.
+    /// `None` if the transaction is pending.
     #[serde(default)]
     block_hash: Option<B256>,
 }

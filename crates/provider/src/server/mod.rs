@@ -1,4 +1,4 @@
-//! A JSON-RPC endpoint for clients that cannot verify: an answer leaves only if it is proven.
+//! A JSON-RPC endpoint for clients that cannot verify: an answer is sent only if it is proven.
 //!
 //! | file | contents |
 //! |---|---|
@@ -10,9 +10,9 @@
 //! | `clients` | the limits, and what each client holds |
 //! | `rpc`, `call`, `methods`, `json`, `error` | JSON-RPC: calls, methods, results, errors |
 //! | `alloy_layer` | the same methods for alloy's provider, in one process |
-//! | `compare`, `operator` | what upstreams left out, and what the operator is told |
+//! | `compare`, `operator` | the logs that upstreams left out, and the reports to the operator |
 //!
-//! The blocks themselves, in memory, on disk and from the nodes, are those of `crate::proven`.
+//! `crate::proven` provides the blocks themselves, from memory, the disk and the nodes.
 
 #[cfg(feature = "alloy-layer")]
 mod alloy_layer;
@@ -53,14 +53,14 @@ pub use clients::RpcServerLimits;
 pub use error::RpcServerError;
 pub use operator::{LogDifferences, RpcServerEvent};
 
-/// What all calls share.
+/// The state that all calls share.
 #[derive(Debug)]
 struct Proven {
     chain_id: u64,
     chain: chain::Chain,
     /// The blocks that the anchor trusts.
     trusted: head::TrustedBlocks,
-    /// Index of the node that named the head; 0 if an anchor did.
+    /// Index of the node that named the head; 0 if an anchor named it.
     head_named_by: AtomicUsize,
     /// Why the last attempt to move the head failed; `None` if it did not fail.
     head_failure: Mutex<Option<String>>,
@@ -83,14 +83,14 @@ struct Proven {
     standing: Arc<clients::Budget>,
     connections: Arc<AtomicU64>,
     subscriptions: Arc<AtomicU64>,
-    /// A permit for each call that may be worked on at the same time.
+    /// A permit for each call that may be processed at the same time.
     calls: Arc<Semaphore>,
     /// Permits for the work of subscriptions, and for calls that are passed on.
     background: Arc<Semaphore>,
     passed: Arc<Semaphore>,
     limits: RpcServerLimits,
     stop: Stop,
-    /// New blocks, of which is fetched what filters will ask for.
+    /// New blocks whose data for installed filters is fetched in advance.
     ahead: SyncSender<Arc<chain::BlockHeader>>,
     /// Wakes the thread that writes the index, after a block became final or left the chain.
     newly_final: SyncSender<()>,
@@ -98,7 +98,7 @@ struct Proven {
     stopped: Arc<Notify>,
 }
 
-/// Creates a folder unless it is there. The error names it.
+/// Creates a folder unless it exists. The error names the folder.
 fn create_folder(folder: &Path) -> Result<(), String> {
     let shown = folder.display();
     std::fs::create_dir_all(folder).map_err(|error| {
@@ -111,13 +111,14 @@ fn create_folder(folder: &Path) -> Result<(), String> {
 }
 
 impl Proven {
-    /// Returns what the answers rest on, in words.
+    /// Returns the basis of trust of the answers, in words.
     fn trust(&self) -> &'static str {
         if self.anchor.is_some() { "anchor" } else { "head named by the nodes" }
     }
 
-    /// Sets the gauges: the blocks that are known now, and what clients hold. Each figure is asked of the part that
-    /// decides it, so that no gauge lags behind it.
+    /// Sets the gauges: the known blocks, and the memory and the numbers of things that clients
+    /// hold. Each figure is read from the part of the program that changes it, so that no gauge is
+    /// outdated.
     fn measure(&self) {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let metrics = &self.metrics;

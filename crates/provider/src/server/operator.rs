@@ -1,4 +1,4 @@
-//! What the operator is told while the endpoint runs: events for a log, and counters in the text format of
+//! Reports to the operator while the endpoint runs: events for a log, and counters in the text format of
 //! Prometheus.
 
 use std::borrow::Cow;
@@ -20,19 +20,19 @@ use super::chain::Journal;
 use crate::nodes::Node;
 use crate::proven::{Found, Observer, Wrong};
 
-/// How an answer of `eth_getLogs` of an upstream differs from the proven logs.
+/// Differences between an upstream's answer to `eth_getLogs` and the proven logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct LogDifferences {
     /// Number of logs that the answer lacks.
     pub omitted: u64,
-    /// Number of logs with another member than the proven one.
+    /// Number of logs of which a member differs from the proven log.
     pub altered: u64,
     /// Number of logs that are in no block of the range.
     pub invented: u64,
 }
 
 /// An event for a log. Its `Display` is a line of text; `serde` writes an object whose member `kind`
-/// names it.
+/// names the event.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -51,26 +51,27 @@ pub enum RpcServerEvent {
         /// Numbers of the first and the last block.
         blocks: RangeInclusive<u64>,
     },
-    /// Blocks could not be added to the index, or it is not one of the verified chain. It is tried again.
+    /// Blocks could not be added to the index, or the index does not belong to the verified chain. The
+    /// endpoint tries again.
     IndexFailed {
         /// The reason.
         why: String,
     },
-    /// No newer head could be verified. It is tried again.
+    /// No newer head could be verified. The endpoint tries again.
     HeadFailed {
         /// The reason.
         why: String,
     },
-    /// The filter in the header of a block lacks bits of a log that its receipts have. What the operator
-    /// assumed of the chain is wrong: from now on, filters prove nothing, and the receipts of every block
-    /// are read. Installed filters and subscriptions end, because they may have missed logs.
+    /// The filter in the header of a block lacks bits of a log in the block's receipts. The operator's
+    /// assumption about the chain is wrong: from now on, filters prove nothing, and the receipts of every
+    /// block are read. Installed filters and subscriptions end, because they may have missed logs.
     FiltersRefuted {
         /// The block.
         block: BlockRef,
         /// Index of the first such log in the block.
         log_index: u64,
     },
-    /// An upstream's answer of `eth_getLogs` differs from the proven logs.
+    /// An upstream's answer to `eth_getLogs` differs from the proven logs.
     WrongLogs {
         /// Scheme, host and port of the upstream.
         upstream: String,
@@ -125,7 +126,7 @@ impl fmt::Display for RpcServerEvent {
 
 type OnEvent = dyn Fn(&RpcServerEvent) + Send + Sync;
 
-/// Where events go.
+/// The callback for events.
 #[derive(Clone, Default)]
 pub(super) struct Events(pub(super) Option<Arc<OnEvent>>);
 
@@ -169,7 +170,7 @@ impl Default for Durations {
 type Counts<const N: usize> = Family<Labels<N>, Counter>;
 type Level = Gauge<u64, AtomicU64>;
 
-/// Defines the counters: each with its name and its help for whoever reads them.
+/// Defines the counters, each with its name and its help text.
 macro_rules! metrics {
     ($($visible:vis $member:ident: $type:ty = $name:literal, $help:literal;)+) => {
         #[derive(Debug, Default)]
@@ -194,7 +195,7 @@ macro_rules! metrics {
 metrics! {
     requests: Counts<2> = "requests", "Calls of clients, by method and outcome";
     omitted: Counts<1> = "upstream_omitted_logs", "Logs that an answer of eth_getLogs of the node lacked";
-    altered: Counts<1> = "upstream_altered_logs", "Logs of the node with a member that is not the proven one";
+    altered: Counts<1> = "upstream_altered_logs", "Logs of the node with a member that differs from the proven log";
     invented: Counts<1> = "upstream_invented_logs", "Logs of the node that are in no block";
     compared: Counts<1> = "upstream_compared_answers",
         "Answers of the node to eth_getLogs that were compared with the proven logs";
@@ -222,7 +223,8 @@ metrics! {
 }
 
 impl Metrics {
-    /// The counters of each upstream begin at 0, so that an increase shows from the first one on.
+    /// Creates the counters. Those of each upstream begin at 0, so that the first increase is
+    /// visible.
     pub(super) fn new(nodes: &[Node]) -> Self {
         let registry = Registry::with_prefix("chainsieve");
         let mut metrics = Self { registry, ..Self::default() };
@@ -254,7 +256,8 @@ impl Metrics {
         self.durations.0.get_or_create(&of("method", method)).observe(took.as_secs_f64());
     }
 
-    /// Counts a call of a method that is not proven. Names that clients choose do not become labels.
+    /// Counts a call of a method that is not proven. Method names that clients choose do not become
+    /// labels.
     pub(super) fn refused(&self, outcome: &'static str) {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let labels = [("method", "other".into()), ("outcome", outcome.into())];
@@ -302,7 +305,8 @@ impl Metrics {
 pub(super) struct Observed {
     pub(super) metrics: Arc<Metrics>,
     pub(super) events: Events,
-    /// Told when filters are refuted, because what was sent by them may lack logs.
+    /// The journal, which records that filters were refuted: filters and subscriptions may have
+    /// missed logs.
     pub(super) journal: Arc<Journal>,
 }
 

@@ -19,16 +19,16 @@ use crate::nodes::ask::in_turn;
 use crate::nodes::bounded;
 use crate::stop::Stop;
 
-/// Number of calls of a batch that are worked on at the same time.
+/// Number of calls of a batch that are processed at the same time.
 const AT_ONCE: usize = 8;
 /// Maximum length of an id in bytes, because each answer repeats it.
 const LONGEST_ID: usize = 1024;
-/// Errors from this size on count as unread bytes.
+/// Minimum size of an error that counts as unread bytes.
 const LONG_ERROR: usize = 1024;
 /// Answers up to this size are copied into one piece.
 const SMALL: usize = 16 << 10;
 
-/// Who calls.
+/// The sender of a request.
 #[derive(Debug, Clone)]
 pub(super) struct Caller {
     pub(super) proven: Arc<Proven>,
@@ -37,17 +37,17 @@ pub(super) struct Caller {
     pub(super) subscriptions: Option<Arc<Subscriptions>>,
 }
 
-/// A permit of the client, and one of all clients.
+/// A permit of the client, and a permit of all clients together.
 type Permits = [OwnedSemaphorePermit; 2];
 
-/// What is sent for a request.
+/// The reply to a request.
 #[derive(Debug, Default)]
 pub(super) struct Reply {
     /// The text, in pieces.
     pub(super) parts: Vec<Bytes>,
-    /// `true` if a part of it was passed on without a proof.
+    /// `true` if a part of the reply comes from a node without a proof.
     pub(super) is_unverified: bool,
-    /// Subscriptions that begin after the text was sent.
+    /// Ids of subscriptions that begin after the text was sent.
     pub(super) subscribed: Vec<String>,
 }
 
@@ -63,12 +63,12 @@ struct Request<'a> {
     params: Option<&'a RawValue>,
 }
 
-/// A member that is `null` is there, too.
+/// Reads a member that may be `null`: `Some` if the member is present.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// JSON and its part of the budget, which ends with the last use of the bytes.
+/// JSON and its part of the budget, which is released together with the last clone of the bytes.
 struct Piece {
     json: Vec<u8>,
     _held: Held,
@@ -80,11 +80,11 @@ impl AsRef<[u8]> for Piece {
     }
 }
 
-/// Stops the work for a call when nobody waits for it any more.
+/// Stops the work for a call when no client waits for the answer any more.
 pub(super) struct Waiting(Option<Stop>);
 
 impl Waiting {
-    /// Notes that the work is done.
+    /// Records that the work is done.
     pub(super) fn is_over(&mut self) {
         self.0 = None;
     }
@@ -129,7 +129,7 @@ impl Reply {
 }
 
 impl Caller {
-    /// Answers a request. `None` if it has only notifications.
+    /// Answers a request. Returns `None` if the request contains only notifications.
     pub(super) async fn answer(&self, text: &[u8]) -> Option<Reply> {
         let Ok(text) = str::from_utf8(text) else { return Some(not_json()) };
         let text = text.trim_ascii();
@@ -255,7 +255,8 @@ impl Caller {
         }
     }
 
-    /// Returns the answer of a refusal. A long one counts as unread bytes, or says less.
+    /// Returns the answer of a refusal. A long answer counts as unread bytes; if there is no room
+    /// for these bytes, a shorter error is returned.
     fn refused(&self, id: &str, refusal: Refusal) -> Reply {
         let error = ErrorObject::from(refusal);
         let mut reply = Reply::error(id, &error);
@@ -276,7 +277,7 @@ impl Caller {
         self.subscriptions.as_deref().ok_or(Refusal::NeedsWebSocket)
     }
 
-    /// Returns a call, and what stops its work when it is dropped.
+    /// Returns a call, and a guard that stops the work for the call when the guard is dropped.
     pub(super) fn begin(&self, room: Arc<Room>) -> (Call, Waiting) {
         let stop = self.proven.stop.child();
         let waiting = Waiting(Some(stop.clone()));
@@ -296,7 +297,7 @@ impl Caller {
         method(&call.instant(), &params)
     }
 
-    /// Calls a method on a thread that may wait.
+    /// Calls a method on a thread that is allowed to block.
     async fn work(&self, method: Method, params: &str, room: Arc<Room>) -> Answer {
         let permits = self.permits(&self.proven.calls).await?;
         let params = params.to_owned();
@@ -304,7 +305,7 @@ impl Caller {
         self.on_thread(permits, room, work).await
     }
 
-    /// Does the work for a call on a thread that may wait.
+    /// Does the work for a call on a thread that is allowed to block.
     async fn on_thread<E: From<Refusal> + Send + 'static>(
         &self,
         permits: Permits,
@@ -326,7 +327,7 @@ impl Caller {
         answer.unwrap_or_else(|_| Err(Refusal::Internal.into()))
     }
 
-    /// Waits for a permit of the client, and for one of all clients.
+    /// Waits for a permit of the client, and for a permit of all clients together.
     async fn permits(&self, all: &Arc<Semaphore>) -> Result<Permits, Refusal> {
         let limits = &self.proven.limits;
         let mut limit = ("calls of yours at once", "calls_of_client", limits.max_calls_of_client);
@@ -364,7 +365,7 @@ impl Caller {
     }
 }
 
-/// Returns the answer to what is no call.
+/// Returns the answer to a text that is not a valid call.
 fn invalid(code: i32, why: impl Into<String>) -> Reply {
     Reply::error("null", &ErrorObject::new(code, why))
 }
@@ -373,9 +374,9 @@ fn not_json() -> Reply {
     invalid(PARSE_ERROR, "the request is not JSON")
 }
 
-/// Returns `true` if a method that is not proven is never passed on: it reads, searches or watches blocks, headers,
-/// transactions, receipts or logs in a way that is not proven here, and its answer could be taken for one
-/// that is.
+/// Returns `true` if a method that is not proven is never passed on: it reads, searches or watches
+/// blocks, headers, transactions, receipts or logs in a way that is not proven here, and its answer could
+/// be mistaken for a proven answer.
 pub(super) fn is_never_passed(method: &str) -> bool {
     let name = method.split_once('_').map_or(method, |(_, name)| name).to_ascii_lowercase();
     if name == "gettransactioncount" {

@@ -1,4 +1,4 @@
-//! A WebSocket of a client: its calls, and what its subscriptions send.
+//! A WebSocket of a client: its calls, and the messages of its subscriptions.
 
 use std::future::Future;
 use std::io;
@@ -25,23 +25,23 @@ use super::filters::{Messages, Unsent};
 use super::rpc::{Caller, Reply};
 use crate::stop::lock;
 
-/// Number of calls that one connection may have open. No further one is read meanwhile.
+/// Maximum number of calls in progress on one connection. No further call is read meanwhile.
 const MOST_CALLS: usize = 64;
 /// Interval of pings.
 const PING: Duration = Duration::from_secs(30);
 /// Number of pings without any sign of life after which the connection ends.
 const UNANSWERED: u32 = 2;
-/// Maximum size of a frame that is sent. A longer text is sent in several ones, so that the buffer of the
-/// connection stays small.
+/// Maximum size of a frame that is sent. A longer text is sent in several frames, so that the buffer of
+/// the connection stays small.
 const FRAME: usize = 64 << 10;
-/// Number of bytes of a control frame of a client beside its payload.
+/// Number of bytes of a client's control frame in addition to its payload.
 const CONTROL: u64 = 6;
-/// Time in which a connection ends.
+/// Time limit for the end of a connection.
 const AT_THE_END: Duration = Duration::from_secs(2);
-/// Size of the buffer for what is read.
+/// Size of the read buffer.
 const READ: usize = 8 << 10;
 
-/// What was read of a message over a WebSocket that is not complete yet.
+/// The bytes that were read of an incomplete message over a WebSocket.
 #[derive(Debug)]
 pub(super) struct Input {
     limit: u64,
@@ -52,22 +52,22 @@ pub(super) struct Input {
 #[derive(Debug)]
 struct Reading {
     held: Held,
-    /// When the first of these bytes was read.
+    /// The time at which the first of these bytes was read.
     begun: Option<Instant>,
 }
 
 impl Input {
-    /// `limit` is the maximum number of bytes of a message, with the heads of its frames.
+    /// `limit` is the maximum number of bytes of a message, including the headers of its frames.
     pub(super) fn new(limit: u64) -> Self {
         Self { limit, reading: Mutex::default() }
     }
 
-    /// Counts what is read from now on.
+    /// Counts the bytes that are read from now on.
     pub(super) fn begin(&self, held: Held) {
         *lock(&self.reading) = Some(Reading { held, begun: None });
     }
 
-    /// Returns what was counted, for a message that is complete.
+    /// Returns the counted bytes, for a message that is complete.
     pub(super) fn take(&self) -> Option<Held> {
         let mut reading = lock(&self.reading);
         let reading = reading.as_mut()?;
@@ -76,7 +76,7 @@ impl Input {
         Some(std::mem::replace(&mut reading.held, next))
     }
 
-    /// Counts some bytes no longer, which belong to no message.
+    /// Subtracts bytes that belong to no message.
     pub(super) fn give_back(&self, bytes: u64) {
         if let Some(reading) = &mut *lock(&self.reading) {
             let left = reading.held.bytes().saturating_sub(bytes);
@@ -87,7 +87,7 @@ impl Input {
         }
     }
 
-    /// Returns `true` if a message is not complete after so long.
+    /// Returns `true` if a message is still incomplete after this time.
     pub(super) fn is_late(&self, limit: Duration) -> bool {
         let reading = lock(&self.reading);
         let begun = reading.as_ref().and_then(|reading| reading.begun);
@@ -120,7 +120,7 @@ struct Connection {
     unanswered: u32,
 }
 
-/// Serves a connection until one of the two ends leaves.
+/// Serves a connection until the client or the endpoint closes it.
 pub(super) async fn serve(upgraded: Upgraded, caller: Caller, input: Arc<Input>) {
     let most = Some(caller.proven.limits.max_request as usize);
     let config = WebSocketConfig::default()
@@ -134,7 +134,7 @@ pub(super) async fn serve(upgraded: Upgraded, caller: Caller, input: Arc<Input>)
     let socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
     let (calls, messages) = (Work::new(), Work::new());
     let mut connection = Connection { socket, caller, input, calls, messages, unanswered: 0 };
-    // Whoever was cut off learns nothing more.
+    // A client that was cut off gets no further message.
     let _ = connection.run().await;
 }
 
@@ -244,7 +244,7 @@ impl Connection {
         ControlFlow::Continue(())
     }
 
-    /// Sends a text, in frames. Each is written before the next one is made.
+    /// Sends a text in frames. Each frame is written before the next frame is built.
     async fn send(&mut self, parts: &[Bytes]) -> Result<(), Error> {
         let mut left = parts.iter().map(Bytes::len).sum::<usize>();
         let mut kind = Data::Text;
@@ -266,7 +266,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends the connection, because something is lost: clients connect again, and read what they missed.
+    /// Ends the connection, because changes are lost: clients connect again, and read the missed blocks.
     async fn end_with_gap(&mut self) -> Result<(), Error> {
         self.end(
             CloseCode::Error,

@@ -408,12 +408,12 @@ pub enum ProofError {
     /// A merkle path does not lead to the header's merkle root.
     #[error("the path's root is {path}, but the header's root is {header}")]
     OtherRoot {
-        /// The merkle root that the path leads to.
+        /// The merkle root to which the path leads.
         path: TxMerkleNode,
         /// The merkle root in the block's header.
         header: TxMerkleNode,
     },
-    /// A transaction contains a witness that nothing commits to.
+    /// A transaction contains a witness to which nothing commits.
     #[error("transaction {0} has a witness that the proof does not cover")]
     UnprovenWitness(Txid),
     /// The transaction has no output at this index.
@@ -429,7 +429,7 @@ pub enum ProofError {
     #[error("no filter has this script: it is empty, or an output that begins with OP_RETURN")]
     NotAnElement,
     /// The given previous transaction is not the transaction that the input spends from.
-    #[error("the input spends {outpoint}, the given transaction is {txid}")]
+    #[error("the input spends {outpoint}, but the given transaction is {txid}")]
     OtherPrevious {
         /// The outpoint that the input spends.
         outpoint: OutPoint,
@@ -448,7 +448,7 @@ pub enum ProofError {
         transaction: u32,
     },
     /// The witness is not the witness that the coinbase commits to.
-    #[error("the witness is not the one that the coinbase transaction commits to")]
+    #[error("the witness is not the witness to which the coinbase transaction commits")]
     WitnessCommitment,
     /// The filter may contain the script that the evidence claims to be missing.
     #[error("the filter may contain the script")]
@@ -463,7 +463,7 @@ pub enum ProofError {
     #[error("the filter is consistent with the block, as far as the scripts are known")]
     Consistent,
     /// The version is unknown.
-    #[error("version {0}, only {VERSION} is known")]
+    #[error("version {0}, but only {VERSION} is known")]
     Version(u8),
     /// The kind of evidence is unknown.
     #[error("evidence kind {0}, the highest known is 4")]

@@ -36,8 +36,8 @@
 //! | 36 + `n` | 4 | CRC of the block's height, as 4 bytes, followed by all bytes before in the record |
 //!
 //! The CRC detects accidental damage, not malicious changes. To check that the filters are the true
-//! ones, their hashes are compared with filter headers ([`Header::commitment`]). Filter headers do
-//! not commit to block hashes, and the true filter matches nothing under a false block hash. The
+//! filters, their hashes are compared with filter headers ([`Header::commitment`]). Filter headers
+//! do not commit to block hashes, and the true filter matches nothing under a false block hash. The
 //! block hashes of a file from someone else must therefore be compared with a chain of block
 //! headers.
 //!
@@ -74,7 +74,7 @@ pub struct Header {
     pub network_magic: [u8; 4],
     /// The height of the first filter.
     pub start_height: u32,
-    /// The filter header of the block before the first one; all zeros before block 0.
+    /// The filter header of the block before the first block; all zeros before block 0.
     pub previous_filter_header: FilterHeader,
 }
 

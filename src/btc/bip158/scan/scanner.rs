@@ -89,7 +89,7 @@ impl FilterScan {
         Self { backend, ..self }
     }
 
-    /// Returns the wallets that are scanned for.
+    /// Returns the wallets of the scan.
     pub fn wallets(&self) -> &Wallets {
         &self.wallets
     }
@@ -146,10 +146,10 @@ impl FilterScan {
     ///
     /// # Cost
     /// Decodes each filter and hashes all scripts for it. A commitment adds a double SHA-256 of the
-    /// filter, which costs less than half when it is computed in SIMD lanes. Memory is reused. When
-    /// scripts are added, filters that were matched ahead are decoded again and matched with the
-    /// new scripts only. The number of filters matched ahead then shrinks, and grows again while no
-    /// scripts are added.
+    /// filter. In SIMD lanes, this hash takes less than half of the time that it takes without
+    /// lanes. Memory is reused. When scripts are added, filters that were matched ahead are decoded
+    /// again and matched with the new scripts only. The number of filters matched ahead then
+    /// shrinks, and grows again while no scripts are added.
     pub fn scan<'a, B>(
         &mut self,
         items: impl IntoIterator<Item = FilterItem<'a>>,
@@ -190,7 +190,7 @@ impl FilterScan {
     /// Returns an error if a filter does not have the expected height.
     ///
     /// # Cost
-    /// Decodes each filter again, and hashes the scripts that it was not matched with.
+    /// Decodes each filter again, and hashes the scripts with which it was not matched yet.
     ///
     /// # Examples
     /// ```

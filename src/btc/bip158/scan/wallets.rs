@@ -5,8 +5,8 @@ use core::ops::Range;
 
 use crate::btc::bip158::PreparedScripts;
 
-/// Wallets that are scanned for together. The scripts of the wallets form one set, so that each
-/// filter is decoded once.
+/// The wallets of one scan. The scripts of the wallets form one set, so that each filter is decoded
+/// once.
 #[derive(Debug, Clone)]
 pub struct Wallets {
     members: Vec<Wallet>,
@@ -28,7 +28,7 @@ pub struct Wallets {
 struct Repeat {
     /// The next height of the pass.
     next: u32,
-    /// The scripts that the present window of filters is matched with.
+    /// The scripts with which the current window of filters is matched.
     asked: Asked,
     /// `true` while the pass reports filters: scripts that are added then are matched from its
     /// position on.
@@ -49,7 +49,7 @@ struct Wallet {
 struct Missed {
     /// End (exclusive) of the heights, from the birthday on, that are left to a later pass.
     later: u32,
-    /// End (exclusive) of the heights, from the position of the present pass on, at which that pass
+    /// End (exclusive) of the heights, from the position of the current pass on, at which that pass
     /// matches the script.
     now: u32,
 }
@@ -118,8 +118,8 @@ impl Wallets {
     pub fn push(&mut self, wallet: usize, script: &[u8]) -> usize {
         let &mut Wallet { birthday, ref mut scripts, ref mut missed } = &mut self.members[wallet];
         let index = scripts.push(script);
-        // The height from which the script is matched, and the end of the heights that the running
-        // pass still matches it with.
+        // The height from which the script is matched, and the end of the heights at which the
+        // running pass still matches the script.
         let (from, now) = match (self.has_begun, self.repeat.is_running) {
             // The caller begins with these scripts, so the blocks below the cursor are not searched
             // for them.
@@ -165,7 +165,7 @@ impl Wallets {
         self.members.is_empty()
     }
 
-    /// Returns the scripts that filters are matched with: those of all active wallets, or those of
+    /// Returns the scripts with which filters are matched: those of all active wallets, or those of
     /// the window of the repeated pass. Scripts are only appended while a window is reported.
     pub(super) fn asked(&self, pass: Pass) -> &PreparedScripts {
         match pass {
@@ -182,7 +182,7 @@ impl Wallets {
         }
     }
 
-    /// Notes that the scan reports a filter.
+    /// Records that the scan reports a filter.
     pub(super) fn begin(&mut self) {
         self.has_begun = true;
     }
@@ -230,19 +230,20 @@ impl Wallets {
         self.next_birthday = birthdays.filter(|&birthday| birthday > self.height).min();
     }
 
-    /// Returns the heights at which scripts are still to be matched: of the present pass if it is
-    /// not finished, otherwise of the next one.
+    /// Returns the heights at which scripts are still to be matched: the heights of the current
+    /// pass if this pass is not finished, otherwise those of the next pass.
     pub(super) fn missed(&self) -> Option<Range<u32>> {
         self.left().or_else(|| self.span(|birthday, missed| birthday..missed.later))
     }
 
-    /// Returns the heights that are left of the present pass.
+    /// Returns the heights that are left of the current pass.
     fn left(&self) -> Option<Range<u32>> {
         let next = self.repeat.next;
         self.span(|birthday, missed| birthday.max(next)..missed.now)
     }
 
-    /// Returns the smallest range that contains the ranges of all scripts, without the empty ones.
+    /// Returns the smallest range that contains the ranges of all scripts, without the empty
+    /// ranges.
     fn span(&self, heights: impl Fn(u32, Missed) -> Range<u32>) -> Option<Range<u32>> {
         let ranges = self.members.iter().flat_map(|Wallet { birthday, missed, .. }| {
             missed.iter().map(|missed| heights(*birthday, *missed))
@@ -273,8 +274,8 @@ impl Wallets {
         self.repeat.asked.clear();
     }
 
-    /// Selects the scripts that at most `size` filters from the position of the repeated pass on
-    /// are matched with. Returns the number of filters; 0 if the pass is finished.
+    /// Selects the scripts with which at most `size` filters are matched, from the position of the
+    /// repeated pass on. Returns the number of filters; 0 if the pass is finished.
     pub(super) fn select(&mut self, size: usize) -> usize {
         let end = self.left().map_or(0, |heights| heights.end);
         let Repeat { next, asked, .. } = &mut self.repeat;
@@ -299,7 +300,7 @@ impl Wallets {
         pass == Pass::Onward || (*birthday..missed[index].now).contains(&height)
     }
 
-    /// Returns the number of scripts that the filter of this height is matched with.
+    /// Returns the number of scripts with which the filter of this height is matched.
     pub(super) fn num_asked(&self, pass: Pass, height: u32) -> usize {
         match pass {
             Pass::Onward => self.asked.scripts.len(),

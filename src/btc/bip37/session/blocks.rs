@@ -121,7 +121,8 @@ impl Requests {
         Some(from)
     }
 
-    /// Returns `true` if an answer is outstanding that will not count.
+    /// Returns `true` if the answer to some request is outstanding and will be ignored because the
+    /// request is superseded.
     pub(super) fn has_superseded(&self) -> bool {
         self.sent().any(|request| !request.counts)
     }
@@ -130,8 +131,9 @@ impl Requests {
     /// `generation` and before this fence.
     ///
     /// Returns no block while less than half of the limit is free. Otherwise, the session would
-    /// send one message for each block. It returns none either while superseded answers are
-    /// outstanding: they may show coins that the node has inserted into an earlier filter only.
+    /// send one message for each block. Also returns no block while superseded answers are
+    /// outstanding: such answers may show coins that the node has inserted into an earlier filter
+    /// only.
     pub(super) fn send(&mut self, generation: u64, fence: u64, now: Duration) -> Vec<BlockHash> {
         let room = self.max_in_flight.saturating_sub(self.in_flight.len());
         let mut blocks = Vec::new();
@@ -190,7 +192,7 @@ impl Requests {
     }
 }
 
-/// A block that was requested on the present connection and is not completely answered.
+/// A block that was requested on the current connection and is not completely answered.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Request {
     pub(super) block: BlockAt,
@@ -424,8 +426,8 @@ pub(super) struct Advance {
     awaiting: BTreeMap<u32, Option<BlockAt>>,
     /// The lowest block that was answered.
     first: Option<BlockAt>,
-    /// `true` if scripts came after blocks were answered that no [`scripts_came`] returned. By the
-    /// gap limit, these blocks may pay to the scripts too.
+    /// `true` if scripts were added after blocks were answered, and [`scripts_came`] has not
+    /// returned these blocks yet. By the gap limit, these blocks may pay to the scripts too.
     ///
     /// [`scripts_came`]: Self::scripts_came
     pub(super) is_behind: bool,

@@ -111,7 +111,7 @@ pub enum Finding {
     Block {
         /// The proof of the answer.
         proof: Box<Proof>,
-        /// The block, with the height that it was requested with.
+        /// The block, with the height that its request gave.
         block: BlockAt,
         /// `true` if the answer is valid.
         ///
@@ -171,7 +171,7 @@ pub enum Finding {
     /// left out if the answer would be invalid anyway, because the block will then be requested
     /// again.
     Unanswered(BlockHash),
-    /// The oldest request is overdue: it has waited for this long.
+    /// The oldest request is overdue: it has waited for this time.
     Stalled(BlockHash, Duration),
     /// A script with a higher index than all used scripts of its keychain was used. Derive further
     /// scripts of the keychain and add them.
@@ -184,9 +184,9 @@ pub enum Finding {
     /// Transactions may have been missed from this block on. Request this block and all blocks
     /// after it. Requests that are not answered yet are dropped.
     Refilter(BlockAt),
-    /// Scripts of a keychain came after blocks were answered, of which this is the lowest. By the gap
-    /// limit, these blocks may pay to the scripts too: request them again, from the wallet's birthday
-    /// on. Reported once no request is pending.
+    /// Scripts of a keychain were added after blocks were answered. This is the lowest of these
+    /// blocks. By the gap limit, the blocks may pay to the scripts too: request the blocks again,
+    /// from the wallet's birthday on. Reported once no request is pending.
     RefilterEarlier(BlockAt),
     /// A new filter should be loaded ([`Event::Refresh`]).
     RefreshAdvised(RefreshReason),
@@ -201,7 +201,7 @@ pub enum Finding {
     /// No filter is large enough for all watched elements. The earlier filter stays loaded, and no block is
     /// requested until a filter fits: remove watched items, and load one ([`Event::Refresh`]).
     NoFilter(FilterError),
-    /// This many outputs or requests exceeded a limit and were dropped.
+    /// The number of outputs or requests that exceeded a limit and were dropped.
     LimitReached(usize),
 }
 

@@ -23,7 +23,7 @@ use crate::btc::wallet::{Relevance, WatchItem, WatchedItems};
 pub struct FilterPolicy {
     /// Random number of this wallet's filters, which is added to the seed of each hash function.
     pub tweak: u32,
-    /// Number of elements that the last filter was sized for; 0 for a new wallet. When more
+    /// Number of elements for which the last filter was sized; 0 for a new wallet. When more
     /// elements are needed, the capacity grows to their number plus [`spare`](Self::spare). The
     /// capacity never shrinks.
     pub capacity: u32,
@@ -66,7 +66,7 @@ impl FilterPolicy {
 }
 
 /// Returns the element by which BIP37 watches `script`: the longest non-empty data push, or the
-/// last one of several with that length.
+/// last of several pushes with that length.
 ///
 /// Returns `None` if the script pushes no data. No BIP37 filter can watch such a script.
 ///
@@ -210,7 +210,8 @@ impl FilterElements {
     }
 }
 
-/// The filter that is loaded on the present connection, and the policy by which it is built.
+/// The filter that is loaded on the current connection, and the policy by which the filter is
+/// built.
 #[derive(Debug, Clone)]
 pub(super) struct NodeFilter {
     pub(super) policy: FilterPolicy,
@@ -223,21 +224,21 @@ pub(super) struct NodeFilter {
     pub(super) generation: u64,
     /// `No` unless the node's filter lacks some of the wallet's elements, or may do so.
     pub(super) behind: Behind,
-    /// `false` if no filter is large enough for the wallet's elements. No answer to the earlier filter
-    /// counts then.
+    /// `false` if no filter is large enough for the wallet's elements. Answers to the earlier filter
+    /// are then ignored.
     pub(super) fits: bool,
     /// Size in bytes and number of hash functions of the last filter.
     last_parameters: Option<(usize, u32)>,
 }
 
-/// What is known of elements that the node's filter lacks.
+/// The state of the node's filter, compared with the wallet's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Behind {
     No,
     /// There are new elements, which the filter may contain by chance.
     Unknown,
-    /// The filter lacks elements. They are sent once no superseded answer is outstanding: such an answer may
-    /// show further coins, which the node has inserted into an earlier filter only.
+    /// The filter lacks elements. The elements are sent once no superseded answer is outstanding: such an
+    /// answer may show further coins, which the node has inserted into an earlier filter only.
     Yes,
 }
 
@@ -267,7 +268,7 @@ impl NodeFilter {
         self.mirror.as_ref().is_some_and(lacks)
     }
 
-    /// Returns `true` if no filter is loaded, or one that lacks an element.
+    /// Returns `true` if no filter is loaded, or if the loaded filter lacks an element.
     pub(super) fn lacks_any(&self, elements: &FilterElements) -> bool {
         let lacks = |mirror: &BloomFilter| elements.iter().any(|it| !mirror.contains(it));
         self.mirror.as_ref().is_none_or(lacks)

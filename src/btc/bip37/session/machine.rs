@@ -72,7 +72,7 @@ struct Confirmed {
     is_in_chain: bool,
 }
 
-/// The actions that an event leads to, in order.
+/// The actions that result from an event, in order.
 type Actions = Vec<Action>;
 
 fn report(actions: &mut Actions, finding: Finding) {
@@ -107,7 +107,7 @@ impl Session {
         &self.watch
     }
 
-    /// Returns the filter policy with its present capacity. Store tweak and capacity with the
+    /// Returns the filter policy with its current capacity. Store tweak and capacity with the
     /// wallet.
     pub fn filter_policy(&self) -> &FilterPolicy {
         &self.filter.policy

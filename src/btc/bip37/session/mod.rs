@@ -38,8 +38,8 @@
 //! - The node answers a block without the outpoint of an output of the wallet in its filter.
 //!
 //! Answers in flight are then superseded. Until all of them have arrived, no block is requested: they may
-//! show further coins. The next filter has what they have shown, whether or not the node answers their
-//! blocks again.
+//! show further coins. The next filter contains the coins that they have shown, whether or not the node
+//! answers their blocks again.
 //!
 //! A session knows only the blocks that it was asked for. If the wallet was searched by an earlier
 //! session, the caller itself must request the blocks from the wallet's birthday on again whenever

@@ -1,4 +1,4 @@
-//! What a session reports about its filter: how many foreign transactions match, when a new filter
+//! The report of a session about its filter: how many foreign transactions match, when a new filter
 //! should be loaded, and an estimate of what the filter reveals to an observer.
 
 use core::fmt;

@@ -1,4 +1,4 @@
-//! What a verifier knows of the past before it is given a proof of a header.
+//! The roots of past blocks that a verifier knows before it receives a proof of a header.
 
 use alloc::vec::Vec;
 
@@ -63,15 +63,15 @@ impl ForkSlots {
     }
 }
 
-/// What a verifier knows of the past: the lists that it embeds, and the summaries that a light
-/// client has shown.
+/// The roots of past blocks that a verifier knows: the lists that it embeds, and the summaries that
+/// a light client has proven.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct History {
     forks: ForkSlots,
     epoch_roots: &'static [[u8; 32]],
     historical_roots: &'static [[u8; 32]],
     merge: u64,
-    /// Summaries of all periods since Capella, and how far a block that they show can be believed.
+    /// Summaries of all periods since Capella, and the grade of a block that is proven by them.
     pub(super) summaries: Vec<HistoricalSummary>,
     pub(super) grade: Grade,
 }
@@ -110,10 +110,10 @@ impl History {
         }
     }
 
-    /// Adds the summaries of all periods since Capella, which replace earlier ones.
+    /// Adds the summaries of all periods since Capella, which replace the earlier summaries.
     ///
-    /// `grade` says how far a block under these summaries can be believed: what [`SummariesProof::verify`]
-    /// returned, or the caller's own reason to believe the list.
+    /// `grade` is the grade of a block that is proven by these summaries: the result of
+    /// [`SummariesProof::verify`], or the caller's own reason to believe the list.
     #[must_use]
     pub fn with_summaries(mut self, summaries: Vec<HistoricalSummary>, grade: Grade) -> Self {
         self.set_summaries(summaries, grade);
@@ -231,7 +231,7 @@ pub struct HistoricalSummary {
     pub state_summary_root: B256,
 }
 
-/// Historical summaries with their Merkle branch in a beacon state. Not verified.
+/// Historical summaries with their Merkle branch in a beacon state, not verified.
 ///
 /// The list has one summary for each period since Capella. It grows by one every 8,192 slots, and
 /// never changes otherwise.
@@ -305,8 +305,8 @@ impl SummariesProof {
         })
     }
 
-    /// Verifies that the state with this root has the summaries, and returns how far a block under these
-    /// summaries can be believed.
+    /// Verifies that the state with this root has the summaries, and returns the grade of a block that
+    /// is proven by these summaries.
     ///
     /// `grade` says why the state root is believed. The length of the branch tells the fork of the
     /// state: 5 nodes are generalised index 59 (Capella, Deneb), 6 are 91 (Electra, Fulu), 11 are

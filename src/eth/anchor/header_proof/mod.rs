@@ -2,7 +2,7 @@
 //!
 //! A [`HeaderProof`] leads by Merkle branches from a block's hash to a root that the verifier
 //! knows. [`History`] holds these roots: two lists that no longer grow are embedded, and a light
-//! client shows the third under a beacon state.
+//! client proves the third list under a beacon state.
 //!
 //! | kind | blocks | bytes | branches |
 //! |---|---|---|---|
@@ -16,8 +16,8 @@
 //! of the execution block's hash, slot (u64, little-endian). The nodes of a branch have 32 bytes,
 //! the lowest first. The first kind is only a branch.
 //!
-//! The [grade](crate::eth::anchor::Grade) of a proven block is that of the root: the
-//! embedded lists are published with this library, the summaries are as good as their state root.
+//! The [grade](crate::eth::anchor::Grade) of a proven block is that of the root: the embedded lists
+//! are published with this library, and the summaries are as reliable as their state root.
 //!
 //! Sources: portal-network-specs at 01a5ab8c51a9, `legacy/history/history-network.md` (layouts);
 //! e2store-format-specs at 021d5e198ab5, `formats/ere.md` (records); EIP-7643 (accumulator);
@@ -128,7 +128,7 @@ impl ProofKind {
 /// Depth of a block's hash in its epoch: 8,192 records of two fields, and the length of the list.
 const ACCUMULATOR_DEPTH: usize = 15;
 
-/// A proof that a block is part of the chain. Not verified.
+/// A proof that a block is part of the chain, not verified.
 ///
 /// # JSON
 /// `serde` writes and reads `{"kind", "ssz"}`: the name of the kind, and the proof in hex with
@@ -256,7 +256,7 @@ impl HeaderProof {
         }
     }
 
-    /// Verifies that the header's block is part of the chain, and returns how far it can be believed.
+    /// Verifies that the header's block is part of the chain, and returns the grade of the block.
     ///
     /// The header is hashed as received. For a beacon block from before Gloas, the slot in the
     /// proof must be that of the header's timestamp. Otherwise, the slot after a block could take
@@ -316,7 +316,7 @@ impl HeaderProof {
 
     /// Verifies that a block with this hash is part of the chain, without its header.
     ///
-    /// Nothing is shown about the block's number or time. The slot in the proof may be a slot
+    /// Nothing is proven about the block's number or time. The slot in the proof may be a slot
     /// without a block that follows the block's own.
     ///
     /// # Errors
@@ -390,7 +390,7 @@ impl From<HeaderProof> for Wire {
     }
 }
 
-/// Error of reading or verifying a proof of a header, or the summaries that it starts from.
+/// Error of reading or verifying a proof of a header, or the summaries on which it relies.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderProofError {
@@ -403,7 +403,7 @@ pub enum HeaderProofError {
         merge: u64,
     },
     /// A block of this slot has another kind of proof.
-    #[error("a proof of the kind {kind} cannot be of slot {slot}, which is in another fork")]
+    #[error("a proof of the kind {kind} cannot be about slot {slot}, which is in another fork")]
     WrongFork {
         /// The kind of the proof.
         kind: ProofKind,
@@ -411,7 +411,7 @@ pub enum HeaderProofError {
         slot: u64,
     },
     /// The slot of the proof is not the slot of the header's timestamp.
-    #[error("the proof is of slot {slot}, whose time is not the header's time {timestamp}")]
+    #[error("the proof is about slot {slot}, whose time is not the header's time {timestamp}")]
     Time {
         /// The slot in the proof.
         slot: u64,
@@ -440,11 +440,11 @@ pub enum HeaderProofError {
     },
     /// The root of the slot's period is not known. The proof may be valid: with a later list of
     /// summaries, or on a network with embedded roots, it can be decided.
-    #[error("the root of the period of slot {slot} is not known, {known} periods are")]
+    #[error("the root of the period of slot {slot} is not known: {known} periods are known")]
     UnknownPeriod {
         /// The slot in the proof.
         slot: u64,
-        /// Number of roots in the list that would have it.
+        /// Number of known roots in the list to which the period belongs.
         known: usize,
     },
     /// The verifier knows no slot for the fork of this kind of proof.
@@ -494,7 +494,7 @@ pub enum HeaderProofError {
         found: usize,
     },
     /// There are more summaries than the state's list can have.
-    #[error("{found} summaries, the list has at most {limit}")]
+    #[error("{found} summaries, but the list has at most {limit}")]
     TooManySummaries {
         /// Number of summaries.
         found: usize,

@@ -59,13 +59,14 @@ impl SyncCommittee {
         B256::new(merkle_branch::parent(&merkle_root(&keys), &leaf(&self.aggregate)))
     }
 
-    /// Returns `true` if all keys are zero: the committee is not there.
+    /// Returns `true` if all keys are zero, which means that the committee is absent.
     pub(super) fn is_empty(&self) -> bool {
         self.keys.iter().chain([&self.aggregate]).all(FixedBytes::is_zero)
     }
 }
 
-/// A sync committee whose keys are decompressed, so that a period pays for it once.
+/// A sync committee with decompressed keys, so that the cost of decompression is paid once for each
+/// period.
 #[derive(Clone)]
 pub(super) struct Committee {
     pub(super) listed: Arc<SyncCommittee>,

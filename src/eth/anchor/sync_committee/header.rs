@@ -1,4 +1,5 @@
-//! Headers: of the beacon chain, of the execution chain, and the proof that binds one to the other.
+//! Headers of the beacon chain and of the execution chain, and the proof that binds an execution
+//! header to a beacon header.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -196,7 +197,7 @@ impl ExecutionHeader {
     }
 }
 
-/// What a light-client header says of the execution chain, with its proof.
+/// The part of a light-client header about the execution chain, with its proof.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum ExecutionProof {
     /// Nothing: the containers of Altair and Bellatrix.
@@ -211,7 +212,7 @@ pub enum ExecutionProof {
 }
 
 impl ExecutionProof {
-    /// Returns `true` if all fields are zero, as in a header that is not there.
+    /// Returns `true` if all fields are zero, which means that the header is absent.
     fn is_empty(&self) -> bool {
         match self {
             Self::Absent => true,
@@ -226,7 +227,7 @@ impl ExecutionProof {
     }
 }
 
-/// `LightClientHeader`: a beacon header, and what it says of the execution chain.
+/// `LightClientHeader`: a beacon header, and the part of it about the execution chain.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LightClientHeader {
     /// Header of the beacon block.
@@ -238,10 +239,10 @@ pub struct LightClientHeader {
 /// The execution block that a beacon header commits to.
 ///
 /// # The lag of Gloas
-/// From Gloas on, a beacon block commits to its own execution block only as a promise. What it
-/// commits to is the last execution block that the chain has accepted before it: that of its parent
-/// or of an earlier ancestor. So several beacon headers can bind the same hash, and the newest
-/// execution block is not bound yet. The type keeps these cases apart.
+/// From Gloas on, a beacon block only promises its own execution block. It commits to the last
+/// execution block that the chain has accepted before it: the execution block of its parent or of
+/// an earlier ancestor. So several beacon headers can bind the same hash, and the newest execution
+/// block is not bound yet. The type keeps these cases apart.
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -259,8 +260,8 @@ pub enum BoundExecution {
 }
 
 impl BoundExecution {
-    /// Returns the hash of the execution block that is bound, the block's own or, from Gloas on,
-    /// that of an earlier block. Returns `None` before Capella.
+    /// Returns the hash of the bound execution block: the beacon block's own execution block or,
+    /// from Gloas on, an earlier execution block. Returns `None` before Capella.
     pub fn bound_hash(&self) -> Option<B256> {
         match self {
             Self::Nothing => None,
@@ -367,7 +368,7 @@ impl LightClientHeader {
         Ok(Self { beacon, execution })
     }
 
-    /// Returns `true` if all fields are zero: the header is not there.
+    /// Returns `true` if all fields are zero, which means that the header is absent.
     pub(super) fn is_empty(&self) -> bool {
         self.beacon == BeaconHeader::default() && self.execution.is_empty()
     }
@@ -375,12 +376,12 @@ impl LightClientHeader {
     /// Returns the execution block that the header binds, after checking the proof:
     /// `is_valid_light_client_header`.
     ///
-    /// A container of a later fork may hold a header of an earlier one. Its fields and branches
-    /// are those of the fork of the header's own slot.
+    /// A container of a later fork may hold a header of an earlier fork. The fields and branches
+    /// are then those of the fork of the header's own slot.
     ///
     /// # Errors
     /// Returns a [`LightClientError`] if the container lacks a field of the header's fork, has a field
-    /// of a later one, or if the branch is wrong.
+    /// of a later fork, or if the branch is wrong.
     pub fn bound_execution(&self, network: &Network) -> Result<BoundExecution, LightClientError> {
         let slot = self.beacon.slot;
         let fork = network.fork_at_slot(slot);

@@ -1,4 +1,5 @@
-//! The light client: what is known, how updates change it, and its text, to go on later.
+//! The light client: the known headers and committees, their change by updates, and the text by
+//! which a light client is stored.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -32,8 +33,8 @@ pub struct LightClient {
     trust: Trust,
     finalized: Anchor,
     optimistic: Anchor,
-    /// Newest header that two thirds of the committee signed, which may be older than the finalised one;
-    /// `None` if there was none since the start.
+    /// Newest header that two thirds of the committee signed, which may be older than the finalised
+    /// header; `None` if there was none since the start.
     supermajority: Option<Anchor>,
     /// Committee of the finalised header's period.
     current: Committee,
@@ -52,8 +53,8 @@ impl LightClient {
     ///
     /// The root must be that of a *finalised* block. [`Checkpoint::is_stale`] of
     /// [`trust`](Self::trust) is `true` if the block is older than the weak-subjectivity period:
-    /// what follows is then as good as the validators of that time are honest still, although most
-    /// of them may have left. `now` is the [current time](crate#time).
+    /// all results then rely on the honesty of the validators of that time, although most of them
+    /// may have left. `now` is the [current time](crate#time).
     ///
     /// # Errors
     /// Returns a [`LightClientError`] if the bootstrap is not proven by the root.
@@ -95,8 +96,8 @@ impl LightClient {
     /// Processes an event. `now` is the [current time](crate#time).
     ///
     /// # Errors
-    /// Returns a [`LightClientError`] if an update is refused. What is known is then unchanged, but for a
-    /// best update that cannot be forced: it is dropped.
+    /// Returns a [`LightClientError`] if an update is refused. The light client is then unchanged, except
+    /// that a best update that cannot be forced is dropped.
     ///
     /// # Cost
     /// For an update about 3 ms: one hash to the curve and two pairings. An update with a sync
@@ -122,7 +123,7 @@ impl LightClient {
         &self.network
     }
 
-    /// Returns what everything rests on: the checkpoint, and forced updates since.
+    /// Returns the basis of all results: the checkpoint, and forced updates since then.
     pub const fn trust(&self) -> Trust {
         self.trust
     }
@@ -133,24 +134,24 @@ impl LightClient {
     }
 
     /// Returns the newest header that enough members of the sync committee signed, see
-    /// [`safety_threshold`](Self::safety_threshold). It is at least as new as the finalised one.
+    /// [`safety_threshold`](Self::safety_threshold). It is at least as new as the finalised header.
     ///
-    /// A newer header by fewer members replaces one by more. [`supermajority`](Self::supermajority) is
-    /// not replaced so.
+    /// A newer header replaces it even if fewer members signed the newer header. This does not hold
+    /// for [`supermajority`](Self::supermajority).
     pub const fn optimistic(&self) -> &Anchor {
         &self.optimistic
     }
 
     /// Returns the newest header that at least two thirds of the sync committee signed, or the finalised
-    /// one if that is newer.
+    /// header if that is newer.
     ///
     /// Its slot never decreases while the client runs: headers that fewer members signed have no effect
-    /// on it. If two thirds signed two headers of which neither descends from the other, the one of the
-    /// later slot is returned. Either the chain was reorganised, or members signed both branches. For the
-    /// same slot, it is the header with more signatures.
+    /// on it. If two thirds signed two headers of which neither descends from the other, the header of
+    /// the later slot is returned. In this case, either the chain was reorganised, or members signed both
+    /// branches. For the same slot, the header with more signatures is returned.
     ///
-    /// No [`Action`] announces it. It is often the [`optimistic`](Self::optimistic) header, and never
-    /// newer than that.
+    /// No [`Action`] announces this header. It is often the [`optimistic`](Self::optimistic) header,
+    /// and it is never newer than that header.
     pub fn supermajority(&self) -> &Anchor {
         let is_newer = |signed: &&Anchor| signed.beacon.slot > self.finalized.beacon.slot;
         self.supermajority.as_ref().filter(is_newer).unwrap_or(&self.finalized)
@@ -163,16 +164,17 @@ impl LightClient {
     }
 
     /// Returns the number of participants above which a signature moves the optimistic header: half
-    /// of the most that signed in this period or the one before. `get_safety_threshold`.
+    /// of the largest number of participants in this period or the previous period
+    /// (`get_safety_threshold`).
     pub fn safety_threshold(&self) -> usize {
         self.previous_max.max(self.current_max) / 2
     }
 
     /// Returns the next object to request. `now` is the [current time](crate#time).
     ///
-    /// A server's update for a period may not make progress if it was made early in that period.
-    /// The same request then has another answer later, or at another server, so the caller waits
-    /// before it repeats a request.
+    /// A server's update for a period may bring no progress if it was made early in that period.
+    /// Later, or at another server, the same request has another answer. So the caller waits before
+    /// it repeats a request.
     pub fn request(&self, now: Duration) -> Request {
         let current = self.network.period_of_slot(self.network.slot_at(now).unwrap_or(0));
         let finalized = self.network.period_of_slot(self.finalized.beacon.slot);
@@ -268,8 +270,8 @@ impl LightClient {
         Ok(actions)
     }
 
-    /// Notes the age of the state from which the client goes on, if it is too old. Its committees may
-    /// have withdrawn their stake by now, as those of an old checkpoint.
+    /// Records the age of the state from which the client continues, if it is too old. The members of
+    /// its committees may have withdrawn their stake by now, like those of an old checkpoint.
     fn note_age(&mut self, now: Duration) {
         let age = now.saturating_sub(self.network.time_of_slot(self.finalized.beacon.slot));
         let checkpoint = &mut self.trust.checkpoint;
@@ -337,17 +339,18 @@ enum Step {
     Stay,
     /// The next committee was unknown, and is taken from the update if the update contains it.
     Learn(Option<Committee>),
-    /// The next committee becomes the current one, and that of the update the next one.
+    /// The next committee becomes the current committee, and the committee of the update becomes
+    /// the next committee.
     Advance(Option<Committee>),
 }
 
-/// Returns `true` if a header of this slot with these signatures takes the place of a known one: it is
-/// newer, or of the same slot with more signatures.
+/// Returns `true` if a header of this slot with these signatures replaces a known header: it is newer,
+/// or it is of the same slot and has more signatures.
 ///
-/// The specification compares the slots alone. By that, one server that leaves signatures out of an
-/// update would hide the same header with all of them. An update with more signatures has passed the
+/// The specification compares the slots alone. By that rule, a server that leaves signatures out of an
+/// update would hide the same header with all signatures. An update with more signatures has passed the
 /// same checks, so that it is at least as good. A checkpoint and a finalised header are more than signed:
-/// nothing of their slot takes their place.
+/// no header of their slot replaces them.
 fn replaces(slot: u64, by: Participation, known: &Anchor) -> bool {
     let has_more = match known.evidence {
         Evidence::Optimistic(known) => by.signed > known.signed,
@@ -377,7 +380,7 @@ struct Client {
     finalized: Anchor,
     optimistic: Anchor,
     current_committee: Keys,
-    // A missing member is an error, so that a cut text is never read as an older one.
+    // A missing member is an error, so that a cut text is never read as an older state.
     #[serde(deserialize_with = "Option::deserialize")]
     next_committee: Option<Keys>,
     previous_max_participants: usize,
@@ -414,13 +417,13 @@ impl Keys {
 }
 
 impl LightClient {
-    /// Returns the light client as JSON, to go on later with [`from_json`](Self::from_json): about
-    /// 200 kB.
+    /// Returns the light client as JSON of about 200 kB, from which [`from_json`](Self::from_json)
+    /// continues.
     ///
-    /// The text holds no proof: it is as good as the place where it is kept. Its checksum shows
-    /// damage, and does not protect it from someone who may write to that place. The best update
-    /// that could be [forced](super::Event::Force) is left out, and so is a
-    /// [`supermajority`](Self::supermajority) header that is older than the optimistic one.
+    /// The text contains no proof: it is as reliable as the place where it is stored. Its checksum
+    /// detects damage, but does not protect against someone who may write to that place. The best
+    /// update that could be [forced](super::Event::Force) is left out, and so is a
+    /// [`supermajority`](Self::supermajority) header that is older than the optimistic header.
     pub fn to_json(&self) -> String {
         let client = Client {
             network: self.network.name().into(),
@@ -439,11 +442,11 @@ impl LightClient {
         serde_json::to_string(&Wire { version: STORED_VERSION, sha256, client }).expect("JSON")
     }
 
-    /// Reads what [`to_json`](Self::to_json) wrote. `network` may have a newer fork schedule. `now`
-    /// is the [current time](crate#time).
+    /// Reads the text that [`to_json`](Self::to_json) wrote. `network` may have a newer fork
+    /// schedule. `now` is the [current time](crate#time).
     ///
-    /// To go on after a long pause is like a start from an old checkpoint: if the newest finalised
-    /// header is older than the weak-subjectivity period,
+    /// Continuing after a long pause is like a start from an old checkpoint: if the newest
+    /// finalised header is older than the weak-subjectivity period,
     /// [`Checkpoint::age`](super::Checkpoint::age) becomes at least the age of that header.
     ///
     /// # Errors
@@ -473,7 +476,7 @@ impl LightClient {
             }
         }
         if client.optimistic.beacon.slot < client.finalized.beacon.slot {
-            let words = "the optimistic header is older than the finalised one";
+            let words = "the optimistic header is older than the finalised header";
             return Err(DecodeError::Contradiction(words));
         }
         let current = client.current_committee.read(&network)?;

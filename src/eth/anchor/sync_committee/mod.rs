@@ -3,22 +3,23 @@
 //!
 //! A sync committee is drawn for each period of 8,192 slots, about 27 hours. Its 512 members sign
 //! the head of every slot. A beacon state commits to the committees of its own period and of the
-//! next one, and to the finalised block. So from a trusted block on, each period's signatures vouch
-//! for the next committee, and for finalised blocks.
+//! next period, and to the finalised block. So from a trusted block on, each period's signatures
+//! vouch for the next committee, and for finalised blocks.
 //!
 //! # How to drive it
-//! 1. Choose a [`Network`](super::network::Network) and the root of a *finalised* block, best the
-//!    first one of an epoch: servers promise bootstraps only for these.
+//! 1. Choose a [`Network`](super::network::Network) and the root of a *finalised* block, preferably
+//!    the first block of an epoch: servers promise bootstraps only for these.
 //! 2. Request the bootstrap of this root, decode it with [`Bootstrap::from_ssz`] or
 //!    [`Bootstrap::from_json`], and call [`LightClient::new`].
 //! 3. Request what [`LightClient::request`] returns. Pass each decoded update to
 //!    [`LightClient::handle`], and carry out the returned [`Action`]s. An optimistic update is
 //!    optional at any time.
-//! 4. Repeat: until the next sync committee is known and the last period is reached at once, then
-//!    as often as a newer block is wanted, at least once a period.
+//! 4. Repeat step 3. Until the next sync committee is known and the last period is reached, repeat
+//!    it at once. After that, repeat it as often as a newer block is wanted, at least once a
+//!    period.
 //!
-//! To go on later, store [`LightClient::to_json`]. [`Syncer`](super::sync::Syncer) drives a light
-//! client over several servers that may be silent or false.
+//! To continue later, store [`LightClient::to_json`]. [`Syncer`](super::sync::Syncer) drives a
+//! light client over several servers that may be silent or false.
 //!
 //! ```
 //! use core::time::Duration;
@@ -93,22 +94,22 @@ pub enum Event<'a> {
     /// The caller accepts the best update although it is not final.
     ///
     /// This has an effect only after a period without progress, see [`LightClient::force_from`].
-    /// The evidence is then [`Evidence::Forced`], and [`Trust::forced`] is set from then on. Where
-    /// there is another server or a newer checkpoint, that is the better choice.
+    /// The evidence is then [`Evidence::Forced`], and [`Trust::forced`] is set from then on. If
+    /// there is another server or a newer checkpoint, use that instead.
     Force,
 }
 
-/// Output of a [`LightClient`]: what became known.
+/// Output of a [`LightClient`]: the newly known facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
     /// A newer header is finalised, or forced.
     Finalized(Box<Anchor>),
-    /// A newer header is signed, or one of the same slot with more signatures than before.
+    /// A newer header is signed, or a header of the same slot has more signatures than before.
     Optimistic(Box<Anchor>),
     /// The sync committee of this period is known.
     NextCommittee {
-        /// The period, the one after that of the finalised header.
+        /// The number of the period, which follows the period of the finalised header.
         period: u64,
     },
 }
@@ -134,10 +135,10 @@ pub enum Request {
     Optimistic,
 }
 
-/// A beacon header that is believed, the execution block that it binds, and why it is believed.
+/// A believed beacon header, the execution block that it binds, and the reason to believe it.
 ///
-/// An anchor holds no proof. One that is read from JSON is as good as the place where it was kept:
-/// never take it from another party.
+/// An anchor contains no proof. An anchor that is read from JSON is as reliable as the place where
+/// it was stored: never accept it from another party.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Anchor {
     /// The beacon header. Its state root is the start of further proofs.
@@ -148,15 +149,15 @@ pub struct Anchor {
     pub execution: BoundExecution,
     /// The signatures for the header.
     pub evidence: Evidence,
-    /// What the signatures rest on.
+    /// The basis of the signatures: the checkpoint and forced updates.
     pub trust: Trust,
 }
 
 impl Anchor {
     /// Returns how far the header can be believed.
     ///
-    /// The checkpoint is the caller's own word. What follows a forced update is not better than that
-    /// update.
+    /// The checkpoint is the caller's own word. Headers after a forced update are not more reliable
+    /// than that update.
     pub fn grade(&self) -> Grade {
         let grade = match self.evidence {
             Evidence::Checkpoint => Grade::OwnWord,
@@ -180,12 +181,13 @@ pub enum Evidence {
     /// finalised. No attestations were counted, and members of a sync committee are not slashed for
     /// a false signature.
     Finalized(Participation),
-    /// So many members of the sync committee signed this header that they are more than half of the
-    /// most that signed lately. It can still be reorganised away. After a start, nobody signed
-    /// lately, and one signature is enough: [`LightClient::supermajority`] needs two thirds.
+    /// The number of members that signed this header is more than half of the largest number of
+    /// recent signers. The header can still be reorganised away. After a start, there are no recent
+    /// signers, and one signature is enough. In contrast, [`LightClient::supermajority`] needs two
+    /// thirds.
     Optimistic(Participation),
-    /// Some members signed, and the caller accepted that for lack of progress. The header need not
-    /// be finalised.
+    /// Some members signed, and the caller accepted the header for lack of progress. The header may
+    /// not be finalised.
     Forced(Participation),
 }
 
@@ -224,36 +226,38 @@ impl fmt::Display for Evidence {
     }
 }
 
-/// What all evidence of a light client rests on.
+/// The basis of all evidence of a light client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Trust {
     /// The block that the caller trusts.
     pub checkpoint: Checkpoint,
     /// The weakest forced update since the checkpoint; `None` if no update was forced. The sync
-    /// committees after a forced update are only as good as its signature.
+    /// committees after a forced update are only as reliable as its signature.
     // A missing member is an error: as `None` it would raise the grade.
     #[serde(deserialize_with = "Option::deserialize")]
     pub forced: Option<Participation>,
 }
 
-/// A block whose root the caller trusts, and the oldest state that the client ever went on from.
+/// A block whose root the caller trusts, and the age of the oldest state from which the client ever
+/// continued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Checkpoint {
     /// Root of the beacon block.
     pub root: B256,
     /// Slot of the beacon block.
     pub slot: u64,
-    /// Age of the block when the client started. If the client later went on from a finalised block
-    /// that was older than this and older than the limit by then, the age of that block.
+    /// Age of the block when the client started. If the client later continued from a finalised
+    /// block whose age then exceeded this age and the limit: the age of that block.
     pub age: Duration,
     /// Length of the network's weak-subjectivity period.
     pub limit: Duration,
 }
 
 impl Checkpoint {
-    /// Returns `true` if the client ever went on from a state older than the weak-subjectivity period.
+    /// Returns `true` if the client ever continued from a state that was older than the
+    /// weak-subjectivity period.
     ///
-    /// Validators of that time may since have withdrawn their stake, and can then sign another
+    /// Validators of that time may have withdrawn their stake since then, and can then sign another
     /// chain at no cost. This is a risk, not a fault in a proof.
     pub const fn is_stale(&self) -> bool {
         self.age.as_nanos() > self.limit.as_nanos()

@@ -49,7 +49,7 @@ pub enum LightClientError {
         /// Slot of the caller's clock.
         current_slot: u64,
     },
-    /// Nobody signed.
+    /// No member signed.
     #[error("no member of the sync committee signed")]
     NoParticipants,
     /// The attested header does not bind its execution block.
@@ -90,7 +90,7 @@ pub enum LightClientError {
         /// Period of the last known committee.
         last: u64,
     },
-    /// The update contains nothing that is not known.
+    /// The update contains nothing new.
     #[error("attested in slot {attested}, but slot {finalized} is finalised already")]
     NotNewer {
         /// Slot of the attested header.
@@ -101,8 +101,8 @@ pub enum LightClientError {
     /// The branch does not lead from the finalised header to the attested state.
     #[error("the branch of the finalised header is wrong")]
     FinalityBranch,
-    /// The next sync committee is not the known one.
-    #[error("the next sync committee is not the known one of period {period}")]
+    /// The next sync committee differs from the known next sync committee.
+    #[error("the next sync committee differs from the known committee of period {period}")]
     OtherCommittee {
         /// Period of the committee.
         period: u64,
@@ -122,7 +122,8 @@ pub enum LightClientError {
         /// Index of the key in the committee.
         index: usize,
     },
-    /// A bootstrap was requested and updates were sent, or the other way round.
+    /// A bootstrap was requested and updates were sent, or updates were requested and a bootstrap
+    /// was sent.
     #[error("an object of another kind than requested")]
     OtherKind,
 }
@@ -131,8 +132,9 @@ impl LightClientError {
     /// Returns `true` if an honest server can have sent the object: it may be valid for a client
     /// with another clock, or with more or less progress.
     ///
-    /// If `false`, the object is invalid for every client of this network. The network's fork
-    /// schedule must be up to date for that: after a fork that it lacks, every update is invalid.
+    /// If `false`, the object is invalid for every client of this network. This holds only if the
+    /// network's fork schedule is up to date: after a fork that the schedule lacks, every update is
+    /// invalid.
     pub const fn is_about_progress(&self) -> bool {
         matches!(
             self,

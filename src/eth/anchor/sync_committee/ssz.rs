@@ -1,8 +1,8 @@
 //! SSZ: reading of containers, and roots of vectors and lists.
 //!
-//! A container is its fixed part, followed by the fields of variable size. The fixed part holds a
-//! 4-byte little-endian offset in the place of each of these. Source: `ssz/simple-serialize.md` of
-//! consensus-specs.
+//! A container is its fixed part, followed by the fields of variable size. In place of each field
+//! of variable size, the fixed part holds a 4-byte little-endian offset. Source:
+//! `ssz/simple-serialize.md` of consensus-specs.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -41,11 +41,11 @@ pub enum DecodeError {
         what: &'static str,
         /// The offset.
         found: usize,
-        /// The only valid offset, or the smallest one.
+        /// The only valid offset, or the smallest valid offset.
         expected: usize,
     },
     /// A list is longer than its limit.
-    #[error("{what}: {found} bytes, at most {limit} are allowed")]
+    #[error("{what}: {found} bytes, but at most {limit} are allowed")]
     TooLong {
         /// The list.
         what: &'static str,
@@ -54,10 +54,10 @@ pub enum DecodeError {
         /// Maximum number of bytes.
         limit: usize,
     },
-    /// A next sync committee comes without its branch.
+    /// The object has a next sync committee without its branch.
     #[error("a next sync committee without a branch")]
     CommitteeWithoutBranch,
-    /// A finalised header comes without its branch.
+    /// The object has a finalised header without its branch.
     #[error("a finalised header without a branch")]
     FinalizedWithoutBranch,
     /// The finalised header is in slot 0 but not empty. A state commits to the genesis block as a
@@ -99,7 +99,7 @@ pub enum DecodeError {
     /// The digest is that of no fork of the network.
     #[error("fork digest {0} is unknown on this network")]
     UnknownDigest(FixedBytes<4>),
-    /// An update of an answer with several is malformed.
+    /// One of several updates in an answer is malformed.
     #[error("update {index} of the answer: {problem}")]
     InList {
         /// Index of the update.
@@ -110,7 +110,7 @@ pub enum DecodeError {
     /// The text of a stored light client is not JSON, or a member is missing or malformed.
     #[error("not a stored light client: {0}")]
     Stored(String),
-    /// A format version of a stored light client that this library cannot read.
+    /// The stored light client has a format version that this library cannot read.
     #[error("the light client has format version {0}; this library reads version {STORED_VERSION}")]
     Version(u32),
     /// The text of a stored light client was changed after it was written.
@@ -121,7 +121,7 @@ pub enum DecodeError {
         /// The value that the text states.
         stated: B256,
     },
-    /// The stored light client is of another network.
+    /// The stored light client belongs to another network.
     #[error("the light client is of the network with validators root {stored}, not {expected}")]
     OtherNetwork {
         /// Genesis validators root in the text.
@@ -206,8 +206,8 @@ impl<'a> Container<'a> {
 
     /// Ends the fixed part, and returns the bytes of each field of variable size.
     ///
-    /// The first of these fields starts at the end of the fixed part, each one ends where the next
-    /// one starts, and the last one ends with the container.
+    /// The first of these fields starts at the end of the fixed part, each field ends where the
+    /// next field starts, and the last field ends with the container.
     pub(super) fn end(self) -> Result<Vec<&'a [u8]>, DecodeError> {
         let (what, found) = (self.what, self.bytes.len());
         let mut start = self.position();
@@ -238,7 +238,7 @@ pub(super) fn uint64_leaf(value: u64) -> [u8; 32] {
     leaf
 }
 
-/// Returns the leaves of a byte vector: chunks of 32 bytes, the last one padded with zeros.
+/// Returns the leaves of a byte vector: chunks of 32 bytes, the last chunk padded with zeros.
 pub(super) fn byte_leaves(bytes: &[u8]) -> Vec<[u8; 32]> {
     let leaf = |chunk: &[u8]| {
         let mut leaf = [0; 32];

@@ -36,8 +36,8 @@ pub struct Update {
     pub finality: Option<Finality>,
     /// Signature of the attested header.
     pub aggregate: SyncAggregate,
-    /// Slot in which the signature was made. Nothing proves it, but it chooses the committee and
-    /// the fork version, so that a false slot invalidates the signature.
+    /// Slot in which the signature was made. Nothing proves this slot, but it determines the
+    /// committee and the fork version, so that a false slot invalidates the signature.
     pub signature_slot: u64,
 }
 
@@ -180,7 +180,7 @@ impl Update {
         Self::assemble(attested, next, finalized, aggregate, signature_slot)
     }
 
-    /// Makes an update of its fields. In a container, a field that is not there has only zeros.
+    /// Creates an update from its fields. In a container, a field with only zeros is absent.
     pub(super) fn assemble(
         attested: LightClientHeader,
         next: Option<(SyncCommittee, Vec<B256>)>,
@@ -213,12 +213,13 @@ impl Update {
     }
 }
 
-/// Value of an update, to choose between several of one period: the greater one is better.
+/// Value of an update, for the choice among several updates of one period: the update with the
+/// greatest value is the best.
 ///
 /// The order is that of `is_better_update`: a signature by two thirds of the committee; without
-/// one, more participants; a next sync committee of the signature's period; any finalised header; a
-/// finalised header in the attested period; more participants; an older attested header; an earlier
-/// signature.
+/// such a signature, more participants; a next sync committee of the signature's period; any
+/// finalised header; a finalised header in the attested period; more participants; an older
+/// attested header; an earlier signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(clippy::struct_excessive_bools, reason = "each one is a criterion of the specification")]
 pub(super) struct Rank {
@@ -241,7 +242,7 @@ impl Update {
         self.rank(preset) > other.rank(preset)
     }
 
-    /// Returns the value of the update among others of its period.
+    /// Returns the rank of the update, by which updates of one period are compared.
     pub(super) fn rank(&self, preset: Preset) -> Rank {
         let period = |slot: u64| slot / preset.slots_per_period();
         let attested_period = period(self.attested.beacon.slot);
@@ -263,8 +264,8 @@ impl Update {
 }
 
 impl Update {
-    /// Decodes the answer to `/eth/v1/beacon/light_client/updates` as SSZ: updates that are one after the
-    /// other. The digests are those of `network`.
+    /// Decodes the answer to `/eth/v1/beacon/light_client/updates` as SSZ: updates one after the other.
+    /// The digests are those of `network`.
     ///
     /// | bytes | field |
     /// |---|---|

@@ -94,7 +94,7 @@ pub(super) fn bootstrap(
     Ok((header, committee.map_err(|index| LightClientError::Key { index })?))
 }
 
-/// What a light client knows when an update arrives.
+/// The facts that a light client knows when an update arrives.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known<'a> {
     pub(super) network: &'a Network,
@@ -109,8 +109,8 @@ pub(super) struct Known<'a> {
 impl Known<'_> {
     /// Verifies an update: `validate_light_client_update`.
     ///
-    /// The checks are those of the specification, with the cheap ones first: the signature is the
-    /// last one.
+    /// The checks are those of the specification, with the cheap checks first: the signature is
+    /// checked last.
     pub(super) fn verify(
         self,
         update: &Update,

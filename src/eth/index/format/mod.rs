@@ -32,7 +32,7 @@
 //! interrupted writer or are about to be removed.
 //!
 //! Checksums detect accidental damage, not forgery. An index is a cache of headers that its builder
-//! verified, and proves nothing to anybody else.
+//! verified, and proves nothing to others.
 
 #[cfg(test)]
 mod bytes_tests;

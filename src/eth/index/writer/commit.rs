@@ -33,7 +33,7 @@ pub(super) struct Disk<A> {
     /// Number of blocks in the tail.
     pub(super) rows: usize,
     /// Number of blocks that were written to the tail and not rolled back since. These blocks are
-    /// the first ones of the tail.
+    /// the first blocks of the tail.
     pub(super) kept: usize,
     /// `true` if the tail can be appended to: no bytes follow its slots, and all slots are durable.
     pub(super) whole: bool,

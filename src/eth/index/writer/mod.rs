@@ -140,8 +140,8 @@ impl<S: WriteStorage> Writer<S> {
     ///
     /// The first block added to an empty index is the index's first block. The chain may start with
     /// blocks that the index already has: they are skipped if the index has the same hashes. Of the
-    /// sealed blocks, only the last one is compared, because its hash commits to all its ancestors.
-    /// If the chain ends before the last sealed block, no hash is compared.
+    /// sealed blocks, only the last block is compared, because its hash commits to all its
+    /// ancestors. If the chain ends before the last sealed block, no hash is compared.
     ///
     /// # Errors
     /// After these errors the index is unchanged:
@@ -270,7 +270,7 @@ impl<S: WriteStorage> Writer<S> {
     ///
     /// # Errors
     /// Returns errors of the storage, and damage of sealed segments that are merged into a larger
-    /// one. After an error, the content on disk is unknown, except for the changes that were
+    /// segment. After an error, the content on disk is unknown, except for the changes that were
     /// acknowledged before. All further calls return [`IndexError::Failed`], and the index must be
     /// opened again.
     ///
@@ -334,7 +334,7 @@ fn check_number(first: u64, number: u64) -> Result<(), IndexError> {
 const LOCK: &str = "lock";
 
 impl<S: WriteStorage> Writer<S> {
-    /// Opens an index for writing, or prepares a new one if the folder contains none.
+    /// Opens an index for writing, or prepares a new index if the folder contains none.
     ///
     /// A new index is written by the first [`sync`](Self::sync) with blocks; until then only the
     /// lock file is created. Complete changes that an interrupted writer left in the tail are kept.

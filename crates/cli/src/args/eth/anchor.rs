@@ -18,10 +18,10 @@ macro_rules! beacon_help {
         "\
 With --beacon and --checkpoint, or with --data of `eth anchor sync`, the anchor comes from a light client: the
 newest finalised block, signed by two thirds of a sync committee, which follows from a checkpoint of yours. The
-range then ends at that block unless --to or --unfinalized says otherwise; what comes after it is not anchored. A
-block far below it is linked to it by the history contract (EIP-2935), if the provider serves eth_getProof;
+range then ends at that block unless --to or --unfinalized is given; later blocks are not anchored. A block far
+below the anchor is linked to it by the history contract (EIP-2935), if the provider serves eth_getProof;
 otherwise all headers in between are fetched. With --data and without --beacon, the folder is used as it is.
-Neither beacon node nor provider is trusted. See `eth anchor sync --help` for checkpoints, and for what a sync
+The beacon nodes and the provider are not trusted. See `eth anchor sync --help` for checkpoints, and for what a sync
 committee does not prove."
     };
 }
@@ -41,13 +41,14 @@ pub(super) fn needs_rpc(arg: Arg) -> Arg {
 pub(crate) struct BeaconArgs {
     /// The URL of a beacon node (http or https), or @FILE that contains it; may be given again
     ///
-    /// Beacon nodes are not trusted: what they send is proven from --checkpoint. Each is asked, so
-    /// that none can hide newer blocks. URLs are secrets: only the host is ever shown
+    /// Beacon nodes are not trusted: their answers are proven from --checkpoint. Every node is
+    /// asked, so that a single node cannot hide newer blocks. URLs are secrets: only the host is
+    /// ever shown
     #[arg(long, value_name = "URL")]
     pub(crate) beacon: Vec<Secret>,
     /// An HTTP header for the beacon nodes, 'Name: value'; may be given again
     ///
-    /// The header is never shown. It is sent to each of them
+    /// The header is never shown. It is sent to every beacon node
     #[arg(long, value_name = "HEADER", requires = "beacon", hide_short_help = true)]
     pub(crate) beacon_header: Vec<Secret>,
     /// The folder in which `eth anchor sync` keeps its light client
@@ -97,18 +98,18 @@ pub(crate) enum AnchorCommand {
 macro_rules! checkpoint_help {
     () => {
         "\
-A checkpoint is the root of a beacon block that is finalised, best of the first block of an epoch. Everything
-else follows from it, so it must come from sources that you trust, and no default is built in. Take it from a
-beacon node of your own (/eth/v1/beacon/headers/finalized, or the root that it prints), from public
-checkpoint pages and explorers, or from a friend who runs a node. Compare at least two or three sources that
-do not copy from each other: pages of one operator, or behind one provider, count as one source. A
-checkpoint should be younger than the weak-subjectivity period: 15.7 days on mainnet, 27 hours on Sepolia
-and Hoodi. An older one is a risk: validators of that time may have withdrawn their stake, and can then sign
-another chain at no cost."
+A checkpoint is the root of a finalised beacon block, preferably of the first block of an epoch. Everything
+else is proven from the checkpoint, so it must come from sources that you trust, and no default is built in.
+Take it from a beacon node of your own (/eth/v1/beacon/headers/finalized, or the root that the node prints),
+from public checkpoint pages and explorers, or from a friend who runs a node. Compare at least two or three
+sources that do not copy from each other: pages of one operator, or behind one provider, count as one source.
+A checkpoint should be younger than the weak-subjectivity period: 15.7 days on mainnet, 27 hours on Sepolia
+and Hoodi. An older checkpoint is a risk: validators of that time may have withdrawn their stake, and can then
+sign another chain at no cost."
     };
 }
 
-/// The block from which everything follows.
+/// The block from which everything is proven.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What you trust")]
 pub(crate) struct CheckpointArgs {
@@ -121,7 +122,7 @@ pub(crate) struct CheckpointArgs {
 }
 
 const NETWORK: &str = "\
-The beacon chain: mainnet, sepolia, hoodi, or a JSON file that describes another one
+The beacon chain: mainnet, sepolia, hoodi, or a JSON file that describes another chain
 
 Members of the file: name, preset (mainnet | minimal), genesis_time, genesis_validators_root,
 forks[{name, version, epoch (null if not scheduled)}] from phase0 on; optional: seconds_per_slot,
@@ -131,7 +132,7 @@ blob_schedule[{epoch, max_blobs_per_block}], max_blobs_per_block_electra, weak_s
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What you trust")]
 pub(crate) struct NetworkArgs {
-    /// The beacon chain: mainnet, sepolia, hoodi, or a JSON file that describes another one
+    /// The beacon chain: mainnet, sepolia, hoodi, or a JSON file that describes another chain
     #[arg(long, value_name = "NETWORK", default_value = "mainnet", long_help = NETWORK)]
     pub(crate) network: String,
 }
@@ -144,22 +145,23 @@ Exit codes: 0 proven: the execution block follows from the checkpoint
             5 malformed input, or an I/O error
 
 The files are answers of /eth/v1/beacon/light_client/ of any beacon node: one bootstrap, and any number of
-updates, of lists of updates, of finality updates and of optimistic updates. Nobody needs to be trusted for
-them. A file is JSON, with version and data or a list of these.
+updates, of lists of updates, of finality updates and of optimistic updates. The source of the files need not
+be trusted. A file is a JSON object with version and data, or a list of such objects.
 
-The order of the files does not matter: the bootstrap comes first, then the updates by the slot in which they
-were signed, and in one slot the one with most contents first. The sync committee of each period must be
-known before its signatures count, so an update for each period in between is needed. An update that is older
-than what is finalised already is not needed, and its signature is not checked. No update is ever forced.
+The order of the files does not matter: the bootstrap is read first, then the updates in the order of the slots
+in which they were signed; of updates of one slot, the update with the most contents is read first. The sync
+committee of each period must be known before its signatures count, so an update for each period in between is
+needed. An update that is older than the finalised block is not needed, and its signature is not checked. No
+update is forced (a light client may force an update that is not final after a long time without finality).
 
 ",
     checkpoint_help!(),
     "
 
-Proven is that at least two thirds of a sync committee signed a header whose state calls the block finalised.
-This is less than full consensus: no attestations are counted, and members of a sync committee are not slashed
-for a false signature. After a fork that the network's schedule lacks, every update seems wrong. From Gloas
-on, a beacon block binds the last execution block before it, by hash: `lags` is then true."
+The proof shows that at least two thirds of a sync committee signed a header whose state calls the block
+finalised. This is less than full consensus: no attestations are counted, and members of a sync committee are
+not slashed for a false signature. After a fork that the network's schedule lacks, every update seems wrong.
+From Gloas on, a beacon block binds the last execution block before it, by hash: `lags` is then true."
 );
 
 /// Parses a time: seconds since 1970, or a day, which means its first second in UTC.
@@ -189,16 +191,17 @@ pub(crate) struct VerifyAnchorArgs {
 
 const SYNC_HELP: &str = concat!(
     "\
-Exit codes: 0 the light client is as new as the newest answer of a beacon node; without --beacon: it is shown
-            3 no beacon node has a bootstrap that fits the checkpoint, and one is proven wrong
+Exit codes: 0 the light client is as new as the newest answer of a beacon node; without --beacon: the light
+              client is shown
+            3 no beacon node has a bootstrap that fits the checkpoint, and at least one node is proven wrong
             5 no beacon node can be reached or has the checkpoint; or --data cannot be used, or, without
               --beacon, has no light client
 
-The first run needs --checkpoint. A later run goes on from --data, also weeks later. The folder survives kills
-at any time. With several --beacon, each is asked in each round: an answer that is false is refused and noted,
-and a beacon node that hides newer blocks is outvoted by any honest one. Nothing but the checkpoint is
-trusted. To start from another checkpoint, give --restart. Without --beacon, no request is sent, and the light
-client in the folder is shown; the folder may be in use.
+The first run needs --checkpoint. A later run continues from --data, even weeks later. The folder stays intact
+if the command is killed at any time. With several --beacon, each node is asked in each round: a false answer is
+refused and noted, and one honest node is enough to learn of blocks that another node hides. Only the
+checkpoint is trusted. To start from another checkpoint, give --restart. Without --beacon, no request is sent,
+and the light client in the folder is shown; the folder may be in use.
 
 ",
     checkpoint_help!(),
@@ -208,8 +211,9 @@ With --watch, the beacon nodes are asked every two minutes until Ctrl-C, and a l
 finalised block.
 
 With --optimistic, each round also asks for the newest signed block, and --watch prints a line when that block
-changes. It is usually a few slots old. It is not final: it may leave the chain again, and no command takes it
-as an anchor. The line says how many members signed it; right after a start, one is enough."
+changes. This block is usually a few slots old. It is not final: it may leave the chain again, and no command
+takes it as an anchor. The line says how many members of the sync committee signed the block; right after a
+start, one signature is enough."
 );
 
 /// Follow the beacon chain from a checkpoint to its newest finalised block, and keep the state.
@@ -225,10 +229,10 @@ pub(crate) struct SyncAnchorArgs {
     /// Start from --checkpoint again, and replace the light client in the folder
     #[arg(long, requires_all = ["checkpoint", "beacon"])]
     pub(crate) restart: bool,
-    /// Go on until Ctrl-C, and print each newer finalised block
+    /// Continue until Ctrl-C, and print each newer finalised block
     #[arg(long, requires = "beacon")]
     pub(crate) watch: bool,
-    /// Ask for the newest signed block too: it is newer, but not final
+    /// Also ask for the newest signed block, which is newer than the finalised block, but not final
     #[arg(long, requires = "beacon")]
     pub(crate) optimistic: bool,
     #[command(flatten)]
@@ -251,15 +255,15 @@ Exit codes: 0 proven: the block is an ancestor of the newest finalised block, or
             5 malformed input, an I/O error, or an unreachable provider
 
 The light client comes from --data, or from --checkpoint and --beacon: then it is only kept if --data is given.
-With --beacon, it is advanced first.
-From its finalised block, the cheapest way is taken that the sources can serve:
+With --beacon, the light client is advanced first.
+The block is linked to the finalised block in the cheapest way that the sources allow:
   parent hashes      all headers in between, from --rpc
-  history contract   EIP-2935: eth_getProof of --rpc shows any of the last 8,191 block hashes
-  more such steps    for blocks further back, if --rpc serves the state of old blocks (an archive node)
-  header proof       on mainnet, from an ere archive (--archive); from Capella on, it needs the list of
-                     historical summaries, which Lodestar and Nimbus serve (--beacon)
-Every link is verified. With --out, the links are written to a file: whoever believes the same finalised block
-can verify them again, with this command and without any source.";
+  history contract   EIP-2935: eth_getProof of --rpc proves any of the last 8,191 block hashes
+  several such steps for blocks further back, if --rpc serves the state of old blocks (an archive node)
+  header proof       on mainnet, from an ere archive (--archive); from Capella on, the proof needs the list
+                     of historical summaries, which Lodestar and Nimbus serve (--beacon)
+Every link is verified. With --out, the links are written to a file: everyone who trusts the same finalised
+block can verify the links again, with this command and without any source.";
 
 /// Prove that a block of any age is on the chain of the newest finalised block.
 #[derive(Debug, Args)]

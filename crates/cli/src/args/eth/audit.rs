@@ -1,4 +1,4 @@
-//! Arguments of `eth audit` and `eth verify-certificate`, and what the user trusts.
+//! Arguments of `eth audit` and `eth verify-certificate`, and arguments for what the user trusts.
 
 use std::path::PathBuf;
 
@@ -28,11 +28,11 @@ Exit codes: 0 complete: proven to be exactly the logs of these blocks that match
 macro_rules! receipts_help {
     () => {
         "\
-All receipts of a block are needed: some of them prove nothing. Sources: files of one block in RLP (as in
+All receipts of a block are needed: a part of them proves nothing. Sources: files of one block in RLP (as in
 eth/68, or the slim form of eth/69); replies of eth_getBlockReceipts, debug_getRawReceipts, or
 eth_getTransactionReceipt for each transaction; era1 and ere archives; folders, from which archives and
 files with \"receipts\" in their name are read. Receipts need no trusted source: the receipts root in the
-header proves whether they are the block's."
+header proves whether receipts belong to the block."
     };
 }
 
@@ -44,22 +44,23 @@ const AUDIT_HELP: &str = concat!(
     receipts_help!(),
     "
 
-A trusted hash authenticates its block and all earlier blocks. So trust, with --anchor, the hash of the
-last block of the range or of a later one (finalised, from your own node or a light client), and give the
-headers up to it. You also vouch for the chain's profile: headers do not contain the chain id, or whether
-their filters are sound. The verdict is about these logs, not about who sent them: replies are not signed.
+A trusted hash authenticates its block and all earlier blocks. Therefore pass with --anchor the hash of the
+last block of the range or of a later block (finalised, from your own node or a light client), and give the
+headers up to that block. You also vouch for the chain's profile: headers do not contain the chain id, and do
+not show whether their filters are sound. The verdict is about these logs, not about their sender: replies are
+not signed.
 
 With --rpc, logs, headers and receipts are fetched. The range starts at --from and ends at the finalised
-block: --to selects an earlier end, --unfinalized allows a later one. Logs of blocks up to the finalised
-one are requested by number, in as many eth_getLogs as the provider needs; later blocks are requested one
-by one, by hash. Headers are requested with debug_getRawHeader if the node serves it, otherwise as JSON
-that must hash to the block hash. Receipts are requested with eth_getBlockReceipts or another method that
-the node serves. The chain id is the provider's claim, unless you give --chain or --assume-bloom. Without
---anchor, the hash of the last block is the provider's claim too: the verdict, exit code 0 included, holds
-only if that block is on the chain, and a warning says so.
+block: --to selects an earlier end, --unfinalized allows a later end. Logs of blocks up to the finalised
+block are requested by number, in as many calls of eth_getLogs as the provider needs; logs of later blocks
+are requested block by block, by hash. Headers are requested with debug_getRawHeader if the node serves it,
+otherwise as JSON that must hash to the block hash. Receipts are requested with eth_getBlockReceipts or
+another method that the node serves. The chain id is the provider's claim, unless you give --chain or
+--assume-bloom. Without --anchor, the hash of the last block is the provider's claim too: the verdict, exit
+code 0 included, is then valid only if that block is on the chain, and a warning says so.
 
-With --rpc and --logs, the provider is not asked for logs: the answer in the files is audited against its
-headers and receipts.
+With --rpc and --logs, the provider is not asked for logs: the answer in the files is audited against the
+headers and receipts of the provider.
 
 ",
     beacon_help!(),
@@ -69,7 +70,7 @@ With --rpc given twice, each answer is audited over the same chain, and the answ
 and receipts are taken from whichever provider has authentic ones. Exit code 3 means that at least one
 answer is wrong. Exit code 4 means that the providers are on different chains and no --anchor decides
 between them. Exit code 5 means that a provider cannot be reached. Blocks whose receipts cannot be fetched
-are undecided, and the rest is reported. If no receipts of any block can be fetched, the exit code is 5,
+are undecided, and all other blocks are reported. If no receipts of any block can be fetched, the exit code is 5,
 unless an answer is proven wrong. URLs and HTTP headers are secrets: only the host is ever shown."
 );
 
@@ -113,7 +114,8 @@ pub(crate) struct AuditArgs {
     /// The certificate can then be verified without other files
     #[arg(long, requires = "certificate")]
     pub(crate) embed: bool,
-    /// A file to write the blocks without receipts to: number and hash, one block per line
+    /// Write the blocks whose receipts are missing to this file: number and hash, one block per
+    /// line
     #[arg(long, value_name = "FILE")]
     pub(crate) wanted: Option<PathBuf>,
     // These arguments come before the groups, because the heading of a group applies to all
@@ -139,7 +141,7 @@ pub(crate) struct AskingArgs {
     /// An HTTP header for the second provider; --rpc-header is for the first
     #[arg(long, value_name = "HEADER", requires = "rpc", hide_short_help = true)]
     pub(crate) rpc2_header: Vec<Secret>,
-    /// Include blocks after the finalised one, which a reorganisation may still remove
+    /// Include blocks after the finalised block, which a reorganisation may still remove
     #[arg(long, requires = "rpc")]
     pub(crate) unfinalized: bool,
     /// Maximum number of blocks whose receipts are fetched

@@ -17,49 +17,51 @@ const FOLLOW_HELP: &str = "\
 Prints the logs of a query block by block: from the first block (--from, by default the provider's newest)
 through past blocks, then new blocks as they appear. Each header is hashed locally and must be the child of
 the previous one. Blocks whose filter rules out a match are skipped. For every other block, all receipts are
-fetched, must match the receipts root of the header, and the logs are read from them. eth_getLogs is never
-called. Where a log matches, all transactions of the block are fetched too, and must match the transactions
-root: they prove transactionHash. If the provider does not have them, transactionHash is missing, and
-claimedTransactionHash is the provider's claim. A log is therefore as reliable as the chain of headers. That chain is the provider's claim; --anchor
-compares it with a hash that you trust. With --beacon and --checkpoint, or with --data, these hashes come from a
-light client: each newer finalised block, as long as the command runs (see `eth anchor sync --help`). Headers
-do not decide which of two branches is the better one.
+fetched and compared with the receipts root of the header, and the logs are read from the receipts. eth_getLogs
+is never called. If a log matches, all transactions of the block are fetched too, and compared with the
+transactions root: they prove transactionHash. If the provider does not have them, transactionHash is missing, and
+claimedTransactionHash is the provider's claim. A log is therefore as reliable as the chain of headers. That
+chain is the provider's claim; --anchor compares it with a hash that you trust. With --beacon and --checkpoint,
+or with --data, the trusted hashes come from a light client: each newer finalised block, as long as the command
+runs (see `eth anchor sync --help`). Headers do not show which of two branches is the better one.
 
 If the filters of a chain prove nothing (see --chain and --assume-bloom; this includes unknown chains), the
 receipts of every block are fetched.
 
 With --index, the candidates up to the end of the index, minus --keep blocks, are read from the index. Only
-their headers are fetched, by the hashes in the index. The index is a cache of whoever built it: the builder
-checked that its blocks form one chain, and its last block is compared with the provider's.
+their headers are fetched, by the hashes in the index. The index is a cache of its builder: the builder checked
+that the blocks of the index form one chain. The last block of the index is compared with the provider's.
 
 Reorganisations: the logs of removed blocks are printed again with removed: true, the last log first, then
 the logs of the new blocks. A reorganisation deeper than --keep blocks, or below the block that the provider
 called finalised, ends the command with an error. If the provider's head moves back on the same branch, the
 provider lags, and the command waits for it.
 
-Blocks that the provider does not have yet, and receipts that are not the block's, are requested again with
-increasing waits. Receipts are requested with each method that the provider serves. Transactions that are
-missing are requested three times; then the logs are printed without them. After 2 * --retries + 2
-failures in a row, the command ends with an error. A provider that cannot be reached is waited for, except
-with --once.
+Blocks that the provider does not have yet, and receipts that do not belong to their block, are requested again
+with increasing waits. Receipts are requested with each method that the provider serves. Transactions that are
+missing are requested three times; then the logs are printed without the proven transaction hash. After
+2 * --retries + 2 failures in a row, the command ends with an error. If the provider cannot be reached, the
+command waits for it, except with --once.
 
 With --cursor, the position is stored in a file. After Ctrl-C, a kill or a power cut, the same command
-continues from there. The file is written before the first line and contains the first block: if that is the
-newest block or a tag, its number at the first start is stored. The file is written again before and after
-lines are printed, so no log is lost. Lines of the last blocks may be printed twice, also removed lines, even
-for a log that was never printed. For each blockHash and logIndex, the last line is valid.
+continues from there. The file is written before the first line and contains the number of the first block; if
+--from is a tag or missing, that number is determined once, at the first start. The file is written again before
+and after lines are printed, so no log is lost. Lines of the last blocks may be printed twice, and so may lines
+with removed: true, even for a log that was never printed. For each blockHash and logIndex, the last line is
+valid.
 
-Memory: header data of 8,192 blocks; receipts of about 32 MB at a time, estimated from gas and filters, or of
-one block if that is more; hashes and logs of the last --keep blocks; of final blocks only the last hash.
+Memory: header data of 8,192 blocks; about 32 MB of receipts at a time, estimated from gas and filters, or the
+receipts of one block if these are larger; hashes and logs of the last --keep blocks; of the final blocks, only
+the hash of the last one.
 
-Exit code 0: after Ctrl-C or SIGTERM; when --to is reached, and also the anchor if it is a later block; with
+Exit code 0: after Ctrl-C or SIGTERM; when --to is reached (and the anchor, if the anchor is a later block); with
 --once, at the provider's head.
 
 CSV: block_number, block_hash, transaction_index, transaction_hash (empty if it is not proven), log_index,
 removed, address, topic0 to topic3, data, claimed_transaction_hash (only if nothing proves it), event and
 arguments (a JSON object; both empty unless --abi decodes the log).";
 
-/// Follow the logs of a query: first in past blocks, then in new ones
+/// Follow the logs of a query: first in past blocks, then in new blocks
 #[derive(Debug, Args)]
 #[command(mut_arg("rpc", |rpc| rpc.required(true)), after_long_help = FOLLOW_HELP)]
 pub(crate) struct FollowArgs {
@@ -124,39 +126,41 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
 }
 
 const SERVE_HELP: &str = "\
-Listens for JSON-RPC over HTTP and WebSocket. An answer leaves only if it is proven: its blocks lead to a hash
-that you trust, and its logs are read from all receipts of each block that may have one, under the receipts root
-of the block's header. What a node leaves out is therefore in the answer all the same, and is counted.
-Transaction hashes are bound by the transactions root. If something cannot be proven, the answer is an error that
-says what is missing.
+Listens for JSON-RPC over HTTP and WebSocket. An answer is sent only if it is proven: its blocks are linked to a
+hash that you trust, and its logs are read from all receipts of each block that may have a matching log. The
+receipts root of the block's header proves the receipts. If a node omits a log, the answer therefore still
+contains it, and the omission is counted. The transactions root proves transaction hashes. If something cannot be
+proven, the answer is an error that says what is missing.
 
 Proven: eth_getLogs, eth_newFilter, eth_newBlockFilter, eth_getFilterChanges, eth_getFilterLogs,
 eth_uninstallFilter, eth_subscribe (logs, newHeads), eth_getBlockReceipts, eth_getTransactionReceipt,
 eth_getBlockByNumber, eth_getBlockByHash, eth_getHeaderByNumber, eth_getHeaderByHash, eth_getTransactionByHash and
 the other methods for transactions, ommers and encodings of blocks (docs/endpoint.md lists them), eth_blockNumber,
-eth_chainId, net_version; web3_clientVersion names this program. `latest` is the newest verified block, `safe` and `finalized` are the newest final one. Any other
-method is refused, or passed on without a proof (--unverified pass): such an answer has the member `unverified`,
-and over HTTP the header chainsieve-unverified.
-What cannot be proven of these methods: that a transaction or hash is in no block (null), and blobGasPrice (left out).
+eth_chainId, net_version; web3_clientVersion names this program. `latest` is the newest verified block, `safe`
+and `finalized` are the newest final block. Any other method is refused, or passed to a node without a proof
+(--unverified pass): such an answer has the member `unverified`, and over HTTP the header chainsieve-unverified.
+Two results of these methods cannot be proven: that a transaction or hash is in no block (the answer is null), and
+blobGasPrice (it is left out).
 
 The head comes from --beacon and --checkpoint (a light client: the newest block that two thirds of a sync committee
-signed), from --anchor (that block, and no newer one), or with --trust-head from the nodes: then all answers are
-only as authentic as the head that they name.
+signed), from --anchor (that block, and no newer block), or with --trust-head from the nodes: then all answers are
+only as authentic as the head that the nodes name.
 
 Also served: GET /health (503 until a block is verified, or while the head is too old), GET /metrics (for
-Prometheus). Errors have the codes of EIP-1474 and data.reason: not_ready, beyond_verified_head, limit (never
-granted), busy (later), abandoned (took too long), unknown_block, unverified_method, no_receipts,
-no_transactions, no_withdrawals, no_ommers, unknown_type, no_headers, chain_profile, gap, upstream (no node
-answered). An error for lack of receipts has data.proven (ranges that are proven) and data.missing.
+Prometheus). Errors have the codes of EIP-1474 and data.reason: not_ready, beyond_verified_head, limit (the same
+call always exceeds it), busy (call again later), abandoned (the call took too long), unknown_block,
+unverified_method, no_receipts, no_transactions, no_withdrawals, no_ommers, unknown_type, no_headers,
+chain_profile, gap, upstream (no node answered). An error for lack of receipts has data.proven (ranges that are
+proven) and data.missing.
 
 Ends at Ctrl-C or SIGTERM with exit code 0.";
 
-/// What happens to calls whose answers cannot be proven.
+/// The treatment of calls whose answers cannot be proven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Unverified {
-    /// They get an error.
+    /// Such calls get an error.
     Refuse,
-    /// They are passed to a node, and the answer is marked.
+    /// Such calls are passed to a node, and the answer is marked.
     Pass,
 }
 
@@ -169,44 +173,46 @@ pub(crate) struct ServeArgs {
     pub(crate) listen: SocketAddr,
     /// Allow an address that other machines can reach
     ///
-    /// Whoever reaches it can use the nodes at your cost
+    /// Everyone who can reach the address can use the nodes at your cost
     #[arg(long)]
     pub(crate) listen_anywhere: bool,
-    /// Answer only requests for this host, as in their Host header, for example `localhost:*`
+    /// Answer only requests whose Host header names this host, for example `localhost:*`
     ///
-    /// Unless given, an address of this machine answers only requests for this machine, so that no web
-    /// page can ask through a name of its own; with --listen-anywhere, every host is answered
+    /// By default, an endpoint on a loopback address answers only requests for this machine, so that
+    /// no web page can use it through a host name of its own (DNS rebinding). With --listen-anywhere,
+    /// requests for every host are answered
     #[arg(long, value_name = "HOST")]
     pub(crate) allow_host: Vec<String>,
     /// Let pages of this origin use the endpoint from a browser, for example `https://app.example`; `*` for all
     #[arg(long, value_name = "ORIGIN")]
     pub(crate) allow_origin: Vec<String>,
-    /// Keep proven receipts, transactions and headers in this folder, for later questions and runs
+    /// Store proven receipts, transactions and headers in this folder, for later queries and runs
     #[arg(long, value_name = "DIR")]
     pub(crate) cache: Option<PathBuf>,
-    /// Maximum size of the folder's contents in MiB; the oldest are removed
+    /// Maximum size of the folder's contents in MiB; the oldest contents are removed first
     #[arg(long, value_name = "MIB", default_value_t = 4096, value_parser = count(1..=1_u64 << 24), requires = "cache")]
     pub(crate) cache_size: u64,
-    /// Keep the filters of final blocks in an index in this folder, so that questions about past blocks
+    /// Store the filters of final blocks in an index in this folder, so that queries for past blocks
     /// need few headers
     ///
-    /// An empty folder gets an index; one that `eth index build --block-hashes` made is continued
+    /// In an empty folder, a new index is made. An index that `eth index build --block-hashes` made
+    /// is continued
     #[arg(long, value_name = "DIR")]
     pub(crate) index: Option<PathBuf>,
-    /// First block of a new index; the newest final block unless given
+    /// First block of a new index [default: the newest final block]
     #[arg(long, value_name = "BLOCK", requires = "index")]
     pub(crate) index_from: Option<u64>,
     /// What happens to calls whose answers cannot be proven
     #[arg(long, value_enum, default_value_t = Unverified::Refuse)]
     pub(crate) unverified: Unverified,
-    /// Do not ask the nodes for logs to count what they leave out
+    /// Do not compare the nodes' own answers to eth_getLogs with the proven logs
     #[arg(long)]
     pub(crate) no_compare: bool,
     /// Seconds between requests for a newer head
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = super::follow::seconds)]
     pub(crate) poll: f64,
-    /// Seconds: with an older head, /health says that the endpoint is not ready (600 with --beacon or --data, and otherwise
-    /// any age will do, unless given)
+    /// Maximum age of the head in seconds: with an older head, /health says that the endpoint is
+    /// not ready [default: 600 with --beacon or --data, otherwise no maximum]
     #[arg(long, value_name = "SECONDS", value_parser = count(1..=u64::MAX))]
     pub(crate) max_head_age: Option<u64>,
     /// Trust the head that the nodes name
@@ -229,13 +235,14 @@ pub(crate) struct ServeArgs {
     next_help_heading = "Limits (a client is an IPv4 address, or an IPv6 network of 64 bits)"
 )]
 pub(crate) struct LimitArgs {
-    /// Take the last address in X-Forwarded-For as the client, because a proxy stands in front
+    /// Take the last address in X-Forwarded-For as the client, because the endpoint is behind a
+    /// proxy
     #[arg(long, hide_short_help = true)]
     pub(crate) behind_proxy: bool,
     /// Maximum number of blocks in a query
     #[arg(long, value_name = "BLOCKS", default_value_t = 100_000, value_parser = count(1..=u64::MAX), hide_short_help = true)]
     pub(crate) max_blocks: u64,
-    /// Maximum number of blocks of a query whose filter does not rule a match out
+    /// Maximum number of blocks in a query whose filters do not rule a match out
     #[arg(long, value_name = "BLOCKS", default_value_t = 10_000, value_parser = count(1..=u64::MAX), hide_short_help = true)]
     pub(crate) max_candidates: u64,
     /// Maximum number of logs in an answer
@@ -247,8 +254,8 @@ pub(crate) struct LimitArgs {
     /// Maximum size in MiB of proven headers, receipts and bodies in memory
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = count(1..=1_u64 << 20), hide_short_help = true)]
     pub(crate) memory: u64,
-    /// Maximum size in MiB of the requests and answers that are worked on or not read yet; one client may have a
-    /// quarter
+    /// Maximum size in MiB of all requests and answers that are processed or not read yet; one
+    /// client may use a quarter of this size
     #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = count(1..=1_u64 << 20), hide_short_help = true)]
     pub(crate) answer_memory: u64,
     /// Maximum size in MiB of an answer
@@ -260,13 +267,13 @@ pub(crate) struct LimitArgs {
     /// Maximum number of calls in a batch
     #[arg(long, value_name = "CALLS", default_value_t = 1000, value_parser = count(1..=100_000_u64), hide_short_help = true)]
     pub(crate) max_batch: u64,
-    /// Maximum number of calls that are worked on at the same time
+    /// Maximum number of calls that are processed at the same time
     #[arg(long, value_name = "CALLS", default_value_t = 128, value_parser = count(1..=4096_u64), hide_short_help = true)]
     pub(crate) max_calls: u64,
-    /// The same for one client
+    /// Maximum number of calls of one client that are processed at the same time
     #[arg(long, value_name = "CALLS", default_value_t = 32, value_parser = count(1..=4096_u64), hide_short_help = true)]
     pub(crate) max_calls_of_client: u64,
-    /// Maximum time that a call waits for others to end
+    /// Maximum time that a call waits for other calls to end
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = count(0..=86_400_u64), hide_short_help = true)]
     pub(crate) max_wait: u64,
     /// Maximum time for the answer to a call
@@ -275,34 +282,34 @@ pub(crate) struct LimitArgs {
     /// Maximum number of connections
     #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = count(1..=1_000_000_u64), hide_short_help = true)]
     pub(crate) max_connections: u64,
-    /// The same for one client
+    /// Maximum number of connections of one client
     #[arg(long, value_name = "COUNT", default_value_t = 200, value_parser = count(1..=1_000_000_u64), hide_short_help = true)]
     pub(crate) max_connections_of_client: u64,
-    /// Maximum time until a request was sent
+    /// Maximum time until a request has arrived completely
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = count(1..=86_400_u64), hide_short_help = true)]
     pub(crate) request_timeout: u64,
     /// Maximum number of subscriptions
     #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = count(1..=1_000_000_u64), hide_short_help = true)]
     pub(crate) max_subscriptions: u64,
-    /// The same for one client
+    /// Maximum number of subscriptions of one client
     #[arg(long, value_name = "COUNT", default_value_t = 2000, value_parser = count(1..=1_000_000_u64), hide_short_help = true)]
     pub(crate) max_subscriptions_of_client: u64,
-    /// The same for one connection
+    /// Maximum number of subscriptions of one connection
     #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = count(1..=1_000_000_u64), hide_short_help = true)]
     pub(crate) max_subscriptions_of_connection: u64,
     /// Maximum number of installed filters
     #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = count(1..=1_000_000_u64), hide_short_help = true)]
     pub(crate) max_filters: u64,
-    /// The same for one client
+    /// Maximum number of installed filters of one client
     #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = count(1..=1_000_000_u64), hide_short_help = true)]
     pub(crate) max_filters_of_client: u64,
-    /// Maximum size in MiB of filters and subscriptions; one client may have a quarter
+    /// Maximum size in MiB of filters and subscriptions; one client may use a quarter of this size
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = count(1..=1_u64 << 20), hide_short_help = true)]
     pub(crate) filter_memory: u64,
 }
 
 impl LimitArgs {
-    /// Returns the limits of an endpoint, each as the command says.
+    /// Returns the limits of an endpoint, as the arguments set them.
     pub(crate) fn limits(&self) -> RpcServerLimits {
         let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
         let mut limits = RpcServerLimits::default();

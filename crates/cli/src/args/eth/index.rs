@@ -71,7 +71,8 @@ pub(crate) struct BuildArgs {
     /// With --rpc, the first block of a new index
     #[arg(long, value_name = "BLOCK", requires = "rpc", value_parser = block_number)]
     pub(crate) from: Option<u64>,
-    /// A label for the chain, of 1 to 32 bytes [default: mainnet, or that of an existing index]
+    /// A label for the chain, of 1 to 32 bytes [default: mainnet, or the label of an existing
+    /// index]
     ///
     /// The label of an existing index cannot be changed
     #[arg(long, value_name = "LABEL", value_parser = label)]

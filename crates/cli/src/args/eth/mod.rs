@@ -30,7 +30,7 @@ pub(crate) use scan::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum EthCommand {
-    /// Why a block hash is believed: from a checkpoint to a finalised block
+    /// Derive a trusted block hash: from a checkpoint to a finalised block
     #[command(subcommand, after_long_help = EXIT_CODES)]
     Anchor(AnchorCommand),
     /// Prove whether an answer of eth_getLogs is complete and correct
@@ -39,9 +39,9 @@ pub(crate) enum EthCommand {
     VerifyCertificate(Box<VerifyCertificateArgs>),
     /// Find the blocks that may contain logs of a query
     Scan(Box<ScanArgs>),
-    /// Follow the logs of a query: first in past blocks, then in new ones
+    /// Follow the logs of a query: first in past blocks, then in new blocks
     Follow(Box<FollowArgs>),
-    /// Serve JSON-RPC whose answers are proven, between clients and nodes that nobody trusts
+    /// Serve JSON-RPC whose answers are proven, between clients and nodes that are not trusted
     Serve(Box<ServeArgs>),
     /// Estimate the cost of a query before anything is fetched
     Forecast(Box<ForecastArgs>),
@@ -128,22 +128,23 @@ impl RpcArgs {
         }
     }
 
-    /// Returns any number of providers. HTTP headers may be given for one alone, because a key of one
-    /// provider must not reach another.
+    /// Returns any number of providers. HTTP headers may be given only if there is one provider,
+    /// because the key of one provider must not reach another.
     pub(crate) fn any_number(&self) -> anyhow::Result<Vec<Endpoint>> {
         match self.rpc.as_slice() {
             [] => bail!(MISSING),
             [_] => Ok(vec![self.endpoint()?]),
             _ if !self.rpc_header.is_empty() => {
                 bail!(UsageError(
-                    "--rpc-header with more than one --rpc: it would reach each of them"
+                    "--rpc-header with more than one --rpc: the header would be sent to each provider"
                 ))
             }
             urls => urls.iter().map(|url| with_headers(url, &[])).collect(),
         }
     }
 
-    /// Returns one provider or two; `headers_of_second` are the HTTP headers of the second one.
+    /// Returns one provider or two; `headers_of_second` are the HTTP headers of the second
+    /// provider.
     pub(crate) fn endpoints(&self, headers_of_second: &[Secret]) -> anyhow::Result<Vec<Endpoint>> {
         match self.rpc.as_slice() {
             [] => bail!(MISSING),

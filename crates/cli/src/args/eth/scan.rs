@@ -158,7 +158,7 @@ pub(crate) struct ScanArgs {
     pub(crate) count: bool,
     #[command(flatten)]
     pub(crate) rpc: RpcArgs,
-    /// Include blocks after the finalised one, which a reorganisation may still remove
+    /// Include blocks after the finalised block, which a reorganisation may still remove
     #[arg(long, requires = "rpc", help_heading = "The provider")]
     pub(crate) unfinalized: bool,
     #[command(flatten)]

@@ -147,7 +147,7 @@ impl FilterFiles {
                     }
                     Err(error) if index + 1 == self.files.len() => {
                         let file = named(path);
-                        let damage = format!("{file}: {error}; everything before it is intact");
+                        let damage = format!("{file}: {error}; all records before it are intact");
                         return Ok(Some(damage));
                     }
                     Err(error) => return Err(error).with_context(|| named(path)),
@@ -207,7 +207,7 @@ impl BlockHashes {
         Ok(Some(Self { first: args.block_headers_from, hashes, compared }))
     }
 
-    /// Compares the block hashes of a batch of filters with the trusted ones.
+    /// Compares the block hashes of a batch of filters with the trusted block hashes.
     pub(crate) fn check(&self, batch: &[FilterItem<'_>]) -> anyhow::Result<()> {
         for item in batch.iter().filter(|item| self.compared.contains(&item.height)) {
             let index = item.height.checked_sub(self.first).map(|index| index as usize);

@@ -67,10 +67,10 @@ struct Look<'a> {
     watched: SearchedScripts,
     /// The first height that was read.
     first: Option<u32>,
-    /// The height after the last one that was read.
+    /// The height after the last height that was read.
     next: u32,
     filter_header: Option<FilterHeader>,
-    /// Heights at which the filter header that the user gave equals the computed one.
+    /// Heights at which the filter header that the user gave equals the computed filter header.
     compared: Vec<u32>,
     hits: u64,
     /// The heights of the blocks that were hits.
@@ -79,7 +79,7 @@ struct Look<'a> {
     read: BTreeMap<u32, FilterHeader>,
     /// Number of passes over the filters.
     passes: u32,
-    /// What was not searched because the filters cannot be read again.
+    /// The indices and heights that were not searched, because the filters cannot be read again.
     unsearched: Vec<Unsearched>,
     damage: Option<String>,
     warnings: Vec<String>,
@@ -103,8 +103,8 @@ struct SearchedScripts {
     /// The next index to derive, for each ranged descriptor.
     ranged: HashMap<String, u32>,
     gap_limit: Option<u32>,
-    /// For each ranged descriptor, the first index that the first pass added after its first
-    /// filter, and the highest height that was searched before all of these were added.
+    /// For each ranged descriptor: the first index that the first pass added after its first
+    /// filter, and the highest height that was searched before all added indices were known.
     late: BTreeMap<String, (u32, u32)>,
 }
 
@@ -254,7 +254,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Compares a computed filter header with the trusted ones of its height.
+    /// Compares a computed filter header with the trusted filter headers of its height.
     fn compare(&mut self, height: u32, computed: &FilterHeader) -> anyhow::Result<()> {
         for HeaderAt { header, .. } in
             self.args.header.iter().filter(|given| given.height == height)
@@ -271,8 +271,8 @@ impl<'a> Look<'a> {
         Ok(())
     }
 
-    /// Adds warnings about what was not searched and not compared. `last` is the last height that
-    /// was read, and `compared_to` the highest one with a `--header`.
+    /// Adds warnings about heights that were not searched or not compared. `last` is the last
+    /// height that was read, and `compared_to` is the highest height with a `--header`.
     fn warn(&mut self, last: u32, compared_to: Option<u32>) {
         let searched = |damage| format!("{damage}; nothing after the damage was searched");
         self.warnings.extend(self.damage.iter().map(searched));

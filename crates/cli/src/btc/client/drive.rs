@@ -65,8 +65,8 @@ pub(super) struct Ended {
 }
 
 impl Ended {
-    /// Returns the exit code of the run. A run that caught up has its answer, although a peer was
-    /// proven wrong: the grades tell how reliable the filters of the other peers are.
+    /// Returns the exit code of the run. A run that caught up succeeds even if a peer was proven
+    /// wrong: the grades tell how reliable the filters of the other peers are.
     pub(super) fn exit(&self) -> Exit {
         match self.ending {
             Ending::CaughtUp | Ending::Interrupted | Ending::Closed => Exit::Yes,
@@ -79,7 +79,7 @@ impl Ended {
     }
 }
 
-/// Returns why the run must end, if it must.
+/// Returns the reason why the run must end; `None` if it continues.
 ///
 /// `waited` is the time without progress. `give_up` is the maximum time without progress. A run
 /// with this limit also ends when it has caught up; a run without the limit follows new blocks for

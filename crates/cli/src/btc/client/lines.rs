@@ -292,7 +292,7 @@ impl Printer {
     }
 }
 
-/// Adds the fields of one JSON object to another one.
+/// Adds the fields of one JSON object to another object.
 fn merge(into: &mut Value, from: Value) {
     if let (Value::Object(into), Value::Object(from)) = (into, from) {
         into.extend(from);

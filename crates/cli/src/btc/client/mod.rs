@@ -1,4 +1,4 @@
-//! `btc sync`, and what it shares with `btc watch`: commands that run the light client.
+//! `btc sync`, and the code that it shares with `btc watch`: commands that run the light client.
 
 mod drive;
 mod lines;

@@ -31,7 +31,7 @@ pub(super) fn grades_in_words(runs: &[Graded]) -> Vec<String> {
     counts.into_iter().map(words).collect()
 }
 
-/// Returns what the reports of both commands have, in JSON.
+/// Returns the members that the reports of both commands share, in JSON.
 pub(super) fn json(ended: &Ended, network: Network) -> Value {
     let progress = &ended.status.progress;
     let tip = progress.tip;

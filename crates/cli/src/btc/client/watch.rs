@@ -35,8 +35,8 @@ pub(crate) fn watch(args: &WatchLiveArgs, json: bool) -> anyhow::Result<Report> 
     Job { args, first, is_rescan: args.from.is_some() }.run(json)
 }
 
-/// Returns `true` if earlier runs of `watch` have a folder, and this run, whose folder is `name`, has
-/// none.
+/// Returns `true` if earlier runs of `watch` have a folder, but the folder `name` of this run does
+/// not exist.
 fn is_other_set(data: &Path, name: &str, protocol: Protocol) -> bool {
     let prefix = format!("watch-{protocol}-");
     let is_earlier = |entry: DirEntry| entry.file_name().to_string_lossy().starts_with(&prefix);

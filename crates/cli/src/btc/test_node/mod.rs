@@ -108,7 +108,7 @@ impl Watcher {
     }
 
     /// Polls the folder and updates the chain. The chain is either that of the running node, whose
-    /// peers wait during the update, or the one with which the node will start.
+    /// peers wait during the update, or the chain with which the node will start.
     fn look<C>(&mut self, chain: impl Fn() -> C) -> anyhow::Result<()>
     where
         C: DerefMut<Target = ServedChain>,
@@ -155,7 +155,7 @@ impl Watcher {
         self.waiting = waiting;
     }
 
-    /// Prints an error, unless it is the same as the last one.
+    /// Prints an error, unless it equals the last printed error.
     fn complain(&mut self, complaint: String) {
         if complaint != self.complaint {
             self.log.warning(&complaint);

@@ -18,8 +18,8 @@ use crate::args::platform_folder;
 use crate::eth::Bar;
 use crate::eth::header::decimal;
 
-/// Age of a finalised block from which a warning says that it may not be the newest one. Finality
-/// takes about 15 minutes.
+/// Age of a finalised block from which a warning says that a newer finalised block may exist.
+/// Finality takes about 15 minutes.
 const OLD: Duration = Duration::from_hours(1);
 
 /// Returns `--data`, or the network's folder in the platform's data folder.
@@ -116,8 +116,8 @@ pub(super) fn sync(client: &BeaconClient) -> anyhow::Result<BeaconRound> {
     Ok(round)
 }
 
-/// Asks the beacon nodes for newer blocks, and waits for none that does not answer. Returns the failures
-/// as warnings: what was known before stays true if no beacon node answers.
+/// Asks the beacon nodes for newer blocks, and does not wait for nodes that do not answer. Returns the
+/// failures as warnings: if no beacon node answers, the earlier results remain valid.
 pub(super) fn advance(client: &BeaconClient) -> anyhow::Result<Vec<String>> {
     let round = client.advance().map_err(in_words)?;
     let mut warnings: Vec<_> = round.failures.iter().map(ToString::to_string).collect();
@@ -127,7 +127,7 @@ pub(super) fn advance(client: &BeaconClient) -> anyhow::Result<Vec<String>> {
     Ok(warnings)
 }
 
-/// Returns what remains to be said of everything that follows from a light client.
+/// Returns the warnings about all results that follow from a light client.
 pub(super) fn warnings(client: &LightClient, now: Duration) -> Vec<String> {
     let mut warnings = Vec::new();
     let checkpoint = client.trust().checkpoint;
@@ -136,7 +136,7 @@ pub(super) fn warnings(client: &LightClient, now: Duration) -> Vec<String> {
     }
     if let Some(forced) = client.trust().forced {
         warnings.push(format!(
-            "an update that only {forced} members signed was forced: what follows is not better"
+            "an update that only {forced} members signed was forced: no later result is more reliable than this update"
         ));
     }
     let finalized = client.finalized();
@@ -144,7 +144,7 @@ pub(super) fn warnings(client: &LightClient, now: Duration) -> Vec<String> {
     let since = now.saturating_sub(made);
     if since > OLD {
         warnings.push(format!(
-            "the newest finalised block that is known is {} old: newer ones are not covered",
+            "the newest known finalised block is {} old: newer blocks are not covered",
             age(since)
         ));
     }
@@ -163,7 +163,7 @@ pub(super) fn fields(client: &LightClient) -> Vec<(&'static str, String)> {
     let mut fields = vec![
         ("network", client.network().name().to_owned()),
         ("checkpoint", format!("slot {}, {}", grouped(checkpoint.slot), checkpoint.root)),
-        ("", format!("{} old when the light client went on from it", age(checkpoint.age))),
+        ("", format!("{} old when the light client continued from it", age(checkpoint.age))),
     ];
     fields.extend(anchor_fields(client.finalized(), true));
     fields.push(("committees", format!("known up to period {}", committee_period(client))));
@@ -206,14 +206,14 @@ pub(super) fn line(anchor: &Anchor, network: &Network) -> String {
     format!("{time}: {block}, {}", anchor.evidence)
 }
 
-/// What no sync committee proves.
+/// The facts that no sync committee proves.
 pub(super) const NOT_PROVEN: &str = "\
 full consensus: no attestations were counted, and members of a sync committee are not slashed for a \
 false signature";
 
 /// Returns the fields of an anchor: the beacon block, the execution block, and the evidence.
 ///
-/// `is_trusted` is `false` if nobody vouches for the checkpoint. The anchor then has no grade.
+/// `is_trusted` is `false` if the user did not give the checkpoint. The anchor then has no grade.
 pub(super) fn anchor_fields(anchor: &Anchor, is_trusted: bool) -> Vec<(&'static str, String)> {
     let mut fields =
         vec![("beacon block", format!("slot {}, {}", grouped(anchor.beacon.slot), anchor.root))];
@@ -265,7 +265,7 @@ fn evidence_of(evidence: Evidence) -> (&'static str, Option<Participation>) {
     }
 }
 
-/// Members of an execution header that are written as the library writes them.
+/// Members of an execution header that are printed in the form in which the library writes them.
 const SAME: [&str; 10] = [
     "parent_hash",
     "timestamp",

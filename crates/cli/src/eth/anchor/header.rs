@@ -1,4 +1,4 @@
-//! The command `eth anchor header`: ties one block to the newest finalised one.
+//! The command `eth anchor header`: links one block to the newest finalised block.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use crate::eth;
 use crate::eth::headers::Headers;
 use crate::exit::stop_on_signals;
 
-/// What the argument names.
+/// The kind of the argument.
 enum Wanted {
     Number(u64),
     Header { number: u64, hash: B256 },
@@ -109,7 +109,7 @@ fn light_client(args: &HeaderAnchorArgs, network: Network) -> anyhow::Result<Bea
     builder(beacon, network, folder, limits, stop)?.build().map_err(in_words)
 }
 
-/// Links a block to the newest finalised one.
+/// Links a block to the newest finalised block.
 fn link(
     args: &HeaderAnchorArgs,
     beacon: &BeaconClient,
@@ -138,7 +138,7 @@ fn link(
             return Ok(Verdict { exit: Exit::Yes, why: None, number, shown, links });
         }
         Err(error @ BeaconError::TooManyHeaders { .. }) => {
-            format!("{error}: --max-headers raises it")
+            format!("{error}: --max-headers raises the limit")
         }
         Err(error @ (BeaconError::NotFinal { .. } | BeaconError::Unreachable { .. })) => {
             error.to_string()
@@ -148,7 +148,8 @@ fn link(
     Ok(Verdict { exit: Exit::Undecided, why: Some(why), number, shown: None, links: None })
 }
 
-/// Offers what ere archives have for a block, until the right header and proof are accepted.
+/// Offers the headers and proofs of ere archives for a block, until a header and a proof are
+/// accepted.
 fn find_proof(
     archives: &[PathBuf],
     number: u64,
@@ -184,14 +185,17 @@ fn find_in(
 fn compare(verdict: Verdict, hash: B256) -> Verdict {
     match &verdict.shown {
         Some(shown) if shown.hash != hash => {
-            let why = format!("the chain has block {}, the header is that of {hash}", shown.hash);
+            let why = format!(
+                "the chain has block {}, but the given header is that of block {hash}",
+                shown.hash
+            );
             Verdict { exit: Exit::Wrong, why: Some(why), ..verdict }
         }
         _ => verdict,
     }
 }
 
-/// Verifies links that someone else wrote, from what the own light client knows.
+/// Verifies links that someone else wrote, from the state of this light client.
 fn recheck(linked: &LinkedBlock, client: &LightClient) -> Verdict {
     let own = Origin::from(client.finalized());
     let verdict = |exit, why, shown: Option<Anchored>| {
@@ -203,7 +207,7 @@ fn recheck(linked: &LinkedBlock, client: &LightClient) -> Verdict {
     if starts != (own.block_hash, own.beacon_state) {
         let hash = |hash: Option<B256>| hash.map_or("none".into(), |hash| hash.to_string());
         let why = format!(
-            "the links start from the finalised block {}, the light client has {}",
+            "the links start from the finalised block {}, but the light client has {}",
             hash(linked.origin.block_hash),
             hash(own.block_hash)
         );
@@ -218,7 +222,7 @@ fn recheck(linked: &LinkedBlock, client: &LightClient) -> Verdict {
     }
 }
 
-/// Returns `true` if the links may be valid, but something is missing that they need.
+/// Returns `true` if the links may be valid, but data that they need is missing.
 fn is_undecidable(problem: &LinkProblem) -> bool {
     match problem {
         LinkProblem::NoBlock | LinkProblem::NoBeaconState => true,

@@ -1,5 +1,5 @@
-//! The `eth anchor` commands, and what a command trusts: hashes of the arguments, and what a light
-//! client brings.
+//! The `eth anchor` commands, and the hashes that a command trusts: those of the arguments, and
+//! those of a light client.
 
 pub(crate) mod client;
 mod header;
@@ -69,20 +69,20 @@ const NO_CLIENT: UsageError = UsageError(
 pub(crate) struct Trusted {
     /// The hashes: those of `--anchor`, then those of the light client.
     pub(crate) anchors: Vec<B256>,
-    /// Number of hashes that are of the user.
+    /// Number of hashes that the user gave.
     given: usize,
     brought: Option<Brought>,
 }
 
-/// What a light client brought.
+/// The result of a light client.
 #[derive(Debug)]
 struct Brought {
     beacon: BeaconClient,
     client: LightClient,
-    /// The time at which it was asked.
+    /// The time at which the light client was asked.
     at: Duration,
     finalized: BlockRef,
-    /// The last block of the range, if it was linked to the finalised one.
+    /// The last block of the range, if it was linked to the finalised block.
     linked: Option<Anchored>,
     warnings: Vec<String>,
 }
@@ -116,7 +116,8 @@ pub(crate) fn beacon(
     Ok(Some(client.build().map_err(in_words)?))
 }
 
-/// Returns the chain id of a built-in network. Of any other network, the name tells nothing.
+/// Returns the chain id of a built-in network. The name of any other network does not identify its
+/// chain.
 fn chain_id_of(network: &Network) -> Option<u64> {
     let root = network.genesis_validators_root();
     let is_same = |known: &Network| known.genesis_validators_root() == root;
@@ -152,9 +153,9 @@ impl Trusted {
         Ok(self)
     }
 
-    /// Returns the query with the finalised block as its end, unless it names another end by number.
-    /// If that end is far below the finalised block, the block there is linked to it. Without a light
-    /// client, the query is returned as it is.
+    /// Returns the query with the finalised block as its end, unless the query names another end by
+    /// number. If that end is far below the finalised block, its block is linked to the finalised
+    /// block. Without a light client, the query is returned as it is.
     pub(crate) fn bound(
         &mut self,
         provider: &Provider,
@@ -188,8 +189,8 @@ impl Trusted {
         self.brought.as_ref().map(|brought| brought.finalized)
     }
 
-    /// Returns the name of the source of the trusted hashes, for JSON. `block` is the one on which the
-    /// result rests, if it is known: it may be one of several.
+    /// Returns the name of the source of the trusted hashes, for JSON. `block` is the trusted block on
+    /// which the result rests, if it is known.
     pub(crate) fn source(&self, block: Option<B256>) -> &'static str {
         let is_of_user = block.is_some_and(|block| self.anchors[..self.given].contains(&block));
         match (&self.brought, self.anchors.is_empty()) {
@@ -199,12 +200,12 @@ impl Trusted {
         }
     }
 
-    /// Returns what remains to be said of what the light client brought.
+    /// Returns the warnings about the results of the light client.
     pub(crate) fn warnings(&self) -> Vec<String> {
         self.brought.as_ref().map(|brought| brought.warnings.clone()).unwrap_or_default()
     }
 
-    /// Returns lines for people about what is believed, and why.
+    /// Returns lines for people about the trusted blocks, and the reason for the trust.
     pub(crate) fn lines(&self) -> Vec<String> {
         let Some(brought) = &self.brought else { return Vec::new() };
         let checkpoint = brought.client.trust().checkpoint;
@@ -223,7 +224,7 @@ impl Trusted {
         lines
     }
 
-    /// Returns what the light client brought as JSON; null if there is none.
+    /// Returns the results of the light client as JSON; null without a light client.
     pub(crate) fn json(&self) -> Value {
         let Some(brought) = &self.brought else { return Value::Null };
         let mut json = client::json(&brought.client, brought.at);
@@ -247,8 +248,8 @@ pub(crate) struct Following {
 }
 
 impl Following {
-    /// Asks the beacon nodes for the first time. Returns what is to be said of what they brought, and
-    /// that as JSON; null without a light client.
+    /// Asks the beacon nodes for the first time. Returns the warnings about the result, and the
+    /// result as JSON; null without a light client.
     pub(crate) fn begin(&self) -> anyhow::Result<(Vec<String>, Value)> {
         let Some(beacon) = &self.beacon else { return Ok((Vec::new(), Value::Null)) };
         let failures = client::advance(beacon)?;
@@ -307,15 +308,15 @@ impl Brought {
         }
         let number = number.ok_or_else(|| {
             anyhow::anyhow!(
-                "no provider has the finalised block {hash}: it lags, or is of another chain"
+                "no provider has the finalised block {hash}: the provider lags, or serves another chain"
             )
         })?;
         let finalized = BlockRef { number, hash };
         Ok(Self { beacon, client, at, finalized, linked: None, warnings })
     }
 
-    /// Links a block to the finalised one by few headers, and returns its hash. Without such links,
-    /// the range can still be reached by all headers in between.
+    /// Links a block to the finalised block by few headers, and returns the hash of the linked
+    /// block. Without such a link, all headers in between are fetched instead.
     fn link(&mut self, number: u64, nodes: &[Node]) -> Option<B256> {
         let mut options = LinkOptions::new(nodes);
         options.max_headers = FAR;

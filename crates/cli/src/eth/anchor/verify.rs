@@ -35,7 +35,7 @@ pub(super) fn run(args: &VerifyAnchorArgs) -> anyhow::Result<Report> {
         anyhow::bail!("a bootstrap is missing: nothing follows from updates alone");
     };
     if let Some((second, _)) = bootstraps.next() {
-        anyhow::bail!("two bootstraps, {} and {}: give one", first.name(), second.name());
+        anyhow::bail!("two bootstraps, {} and {}: give only one", first.name(), second.name());
     }
     let given = args.checkpoint.checkpoint;
     let root = given.unwrap_or_else(|| bootstrap.header.beacon.root());
@@ -94,12 +94,12 @@ fn apply(client: &mut LightClient, update: &Update, now: Duration) -> Outcome {
 #[serde(rename_all = "snake_case")]
 enum Ruling {
     Accepted,
-    /// What the update brings was known before, so its signature was not checked.
+    /// The content of the update was known before, so its signature was not checked.
     Older,
-    /// The object may be valid: a committee is unknown, or it is of the future.
+    /// The object may be valid: its committee is unknown, or its slot is in the future.
     Undecided,
     Refused,
-    /// The bootstrap was refused, so nothing is known by which to check the object.
+    /// The bootstrap was refused, so the object cannot be checked.
     Unchecked,
 }
 
@@ -149,7 +149,7 @@ impl Outcome {
     }
 }
 
-/// The objects with their results, and what follows from them.
+/// The objects with their results, and the verdict that follows from them.
 struct Verified<'a> {
     network: &'a Network,
     now: Duration,
@@ -181,7 +181,7 @@ impl Verified<'_> {
         if let Some(why) = find(Ruling::Refused) {
             let why = match (&self.client, self.is_given) {
                 // Under a root that nobody vouches for, either of the two may be the false one.
-                (Some(_), false) => format!("{why}; it, or the bootstrap, is false"),
+                (Some(_), false) => format!("{why}; this object or the bootstrap is false"),
                 _ => why,
             };
             return (Exit::Wrong, Some(why));
@@ -206,7 +206,7 @@ impl Verified<'_> {
         self.client.as_ref().map(|client| client.trust().checkpoint)
     }
 
-    /// Returns the newest signed header, if it is newer than the finalised one.
+    /// Returns the newest signed header, if it is newer than the finalised header.
     fn optimistic(&self) -> Option<&Anchor> {
         let client = self.client.as_ref()?;
         let anchor = client.optimistic();
@@ -375,7 +375,7 @@ impl Object {
         }
     }
 
-    /// Returns the slot of the header, which is the attested one in an update.
+    /// Returns the slot of the header; in an update, the slot of the attested header.
     pub(super) const fn slot(&self) -> u64 {
         match self {
             Self::Bootstrap(bootstrap) => bootstrap.header.beacon.slot,
@@ -384,8 +384,8 @@ impl Object {
     }
 
     /// Returns the key by which objects are ordered before they are applied: the bootstrap first,
-    /// then updates by the slot of their signature, and in one slot the one with most contents
-    /// first, because the others may need the committee that it contains.
+    /// then then updates by the slot of their signature. Within a slot, the update with most
+    /// contents comes first, because other updates may need the committee that it contains.
     pub(super) const fn order(&self) -> (u64, u8) {
         match self {
             Self::Bootstrap(_) => (0, 0),
@@ -438,7 +438,7 @@ pub(super) fn read(
     Ok(vec![Found { source, index: None, object }])
 }
 
-/// The members of an object by which its kind is known.
+/// The members by which the kind of an object is recognised.
 #[derive(Deserialize)]
 #[serde(expecting = "a light-client object")]
 struct Members {
@@ -473,7 +473,7 @@ fn from_json(json: &str, preset: Preset) -> anyhow::Result<Object> {
         Members { next_sync_committee: Some(_), .. } => UpdateKind::Full,
         Members { finalized_header: Some(_), .. } => UpdateKind::Finality,
         Members { attested_header: Some(_), .. } => UpdateKind::Optimistic,
-        _ => bail!("neither a bootstrap nor an update: data has no member of these"),
+        _ => bail!("neither a bootstrap nor an update: data has none of their members"),
     };
     Ok(Object::Update(kind, Box::new(Update::from_json(json, kind, preset)?)))
 }

@@ -23,11 +23,12 @@ const MAX_BODY: u64 = 64 << 20;
 /// Maximum number of files that a warning names.
 const NAMED: usize = 3;
 
-/// Finds the blocks to which receipts belong, among the blocks whose receipts audits of one chain need.
+/// Finds the blocks to which receipts belong. Only blocks are considered whose receipts an audit of the
+/// chain needs.
 struct Missing<'a> {
     chain: &'a LinkedHeaders,
     by_root: HashMap<B256, Vec<B256>>,
-    /// Descriptions of receipts that belong to no block whose receipts are needed.
+    /// Descriptions of receipts that no audit needs.
     strangers: Vec<String>,
 }
 

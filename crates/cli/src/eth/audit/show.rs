@@ -17,7 +17,7 @@ pub(super) const ROWS: usize = 20;
 /// Maximum number of undecided blocks, and of logs, that the JSON lists.
 pub(super) const LISTED: usize = 1000;
 
-/// Everything that the report of an audit is built from.
+/// Everything from which the report of an audit is built.
 pub(crate) struct Shown<'a> {
     pub(crate) report: &'a AuditReport,
     pub(crate) question: &'a AuditQuestion<'a>,

@@ -26,7 +26,7 @@ pub(super) enum Format {
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     pub(super) format: Format,
-    /// The events that logs are decoded with, if `--abi` is given.
+    /// The events by which logs are decoded, if `--abi` is given.
     pub(super) events: Option<EventDecoder>,
 }
 
@@ -167,8 +167,8 @@ fn text_of(log: &LocatedLog, decoded: Option<&DecodedEvent<'_>>) -> String {
     )
 }
 
-/// Formats an argument for people. A string is quoted: a contract can write anything into it, also
-/// the rest of a line and further lines.
+/// Formats an argument for people. A string is quoted, because a contract can write any text into
+/// it, including line breaks.
 fn shown(argument: &Argument<'_>) -> String {
     match argument.to_json() {
         Value::String(text) if argument.solidity_type == "string" => format!("{text:?}"),

@@ -325,7 +325,9 @@ pub(super) fn in_words_of_follow(args: &FollowArgs, error: FollowError) -> anyho
                 .into()
         }
         StartError::OtherChain { cursor, chain } => {
-            anyhow!("--cursor belongs to chain {cursor}, but the provider's is {chain}: {other}")
+            anyhow!(
+                "--cursor belongs to chain {cursor}, but the provider serves chain {chain}: {other}"
+            )
         }
         StartError::OtherQuery(query) => anyhow!("--cursor belongs to the query {query}: {other}"),
         StartError::OtherSemantics(rules) => {

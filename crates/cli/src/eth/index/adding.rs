@@ -71,7 +71,7 @@ impl<'a> Adding<'a> {
         }
     }
 
-    /// Opens the index for writing, or prepares a new one.
+    /// Opens the index for writing, or prepares a new index.
     pub(super) fn open(&mut self) -> anyhow::Result<()> {
         if !self.path.is_dir() {
             create_folder(self.path).with_context(|| named(self.path))?;
@@ -108,7 +108,8 @@ impl<'a> Adding<'a> {
         self.report()
     }
 
-    /// Lists the blocks that were removed before an error, since no report does.
+    /// Lists the blocks that were removed before an error, because the command then prints no
+    /// report.
     pub(super) fn failed(&self, error: anyhow::Error) -> anyhow::Error {
         let Some((last, _)) = self.last().filter(|_| self.removed_blocks > 0) else {
             return error;

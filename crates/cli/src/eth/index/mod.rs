@@ -35,7 +35,7 @@ pub(crate) fn run(command: &IndexCommand, json: bool) -> anyhow::Result<Report> 
     }
 }
 
-/// Builds an index, or adds headers to an existing one.
+/// Builds an index, or adds headers to an existing index.
 fn build(args: &BuildArgs, json: bool) -> anyhow::Result<Report> {
     let existing = match Index::open(Folder::new(&args.index)) {
         Ok(index) => Some(index.settings().clone()),
@@ -81,7 +81,8 @@ pub(crate) fn numbers(index: &MappedIndex) -> RangeInclusive<u64> {
     index.numbers().expect("it has blocks")
 }
 
-/// Hashes of consecutive blocks, which the index stores together.
+/// A cache of block hashes: those of one group of consecutive blocks, which the index stores
+/// together.
 #[derive(Default)]
 pub(crate) struct Hashes {
     /// The number of the first block.

@@ -21,7 +21,7 @@ const BRANCHES: u32 = 8;
 /// Number of headers that are compared at a time to find the last common block.
 const COMPARED: u64 = 64;
 
-/// Why the headers ended early.
+/// The reason why the headers ended early.
 enum Ended {
     /// The headers do not continue the last block of the index.
     OtherBranch(String),

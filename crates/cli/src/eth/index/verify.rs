@@ -127,8 +127,8 @@ fn buckets(index: &MappedIndex) -> Result<Vec<Bucket>, IndexError> {
     (0..rows).map(row).collect()
 }
 
-/// The number of bytes of the index, which were checked, and the blocks and the number of whole sections that
-/// were compared with the given headers, if any.
+/// The number of checked bytes of the index. If headers were given, also the blocks and the number of whole
+/// sections that were compared with them.
 type Outcome = (u64, Option<(RangeInclusive<u64>, u64)>);
 
 pub(super) fn verify(args: &VerifyIndexArgs) -> anyhow::Result<Report> {

@@ -20,13 +20,13 @@ fn indexes_are_checked_against_the_headers() {
     refused("count.era1", &other, &["it has 3 blocks, but 2 headers were read"]);
     let mut other = whole.clone();
     other[at - 8] ^= 1;
-    refused("offset.era1", &other, &["header 1 would be at byte"]);
+    refused("offset.era1", &other, &["it places header 1 at byte"]);
     let mut other = whole.clone();
     other[at - 24] ^= 1;
     refused(
         "first.era1",
         &other,
-        &["starts at block 17686110, the first header is that of block 17686111"],
+        &["starts at block 17686110, but the first header is that of block 17686111"],
     );
     let mut ere = write::ere(&blocks);
     let at = ere.len() - 16;
@@ -44,12 +44,12 @@ fn hostile_records() {
     refused(
         "huge.era1",
         &file(&[huge.clone()]),
-        &["byte 8", "4294967295 bytes, and the input ends after 16"],
+        &["byte 8", "4294967295 bytes, but the input ends after 16"],
     );
     // The archive is read from a pipe, so its total length is unknown.
     let piped = run_with(&["eth", "stats", "-"], &file(&[huge]));
     assert_eq!(piped.code, BAD_INPUT);
-    assert!(piped.stderr.contains("4294967295 bytes, the limit is"), "{}", piped.stderr);
+    assert!(piped.stderr.contains("4294967295 bytes, but the limit is"), "{}", piped.stderr);
     let mut reserved = write::record(3, &[]);
     reserved[6] = 1;
     refused("reserved.era1", &file(&[reserved]), &["byte 8", "0x0001, not 0"]);
@@ -73,7 +73,7 @@ fn hostile_records() {
     let beacon = file(&[write::record(1, &write::snappy(b"a signed beacon block"))]);
     refused("beacon.era", &beacon, &["consensus layer"]);
     refused("nothing.era1", &version, &["no headers"]);
-    refused("head.era1", &file(&[vec![3, 0, 1]]), &["has 8 bytes, and the input ends after 3"]);
+    refused("head.era1", &file(&[vec![3, 0, 1]]), &["has 8 bytes, but the input ends after 3"]);
 }
 
 #[test]

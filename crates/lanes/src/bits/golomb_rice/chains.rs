@@ -191,7 +191,7 @@ impl<'a, L: Lanes, const P: u32> LaneChains<'a, L, P> {
 
     /// Reads two codes with each parser of a group.
     ///
-    /// Each lane of `left` turns negative as soon as one of its codes was longer than its window.
+    /// A lane of `left` turns negative as soon as a code in this lane is longer than its window.
     #[inline(always)]
     fn pair<const CAREFUL: bool>(&mut self, group: usize, left: &mut L::W) -> Pair<L> {
         let lanes = self.lanes;

@@ -163,8 +163,8 @@ struct Parsed<'a, const C: usize> {
 }
 
 impl<const C: usize> Parsed<'_, C> {
-    /// Joins the sums of all parsers: moves each parser's sums to the end of the joined ones, and
-    /// adds the last joined sum to each.
+    /// Joins the sums of all parsers: moves each parser's sums to the end of the joined sums, and
+    /// adds the last joined sum to each of them.
     #[inline(always)]
     fn join(&self, count: usize, sums: &mut Vec<u64>) -> Option<u64> {
         let each = self.plan.each;

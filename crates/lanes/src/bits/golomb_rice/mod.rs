@@ -128,7 +128,7 @@ impl Kernel for TakeAll<'_> {
 /// saturate.
 ///
 /// # Cost
-/// About 7 cycles per code: the position of each code depends on the previous one.
+/// About 7 cycles per code: the position of each code depends on the previous code.
 #[inline(always)]
 fn take_sums(reader: &mut BitReader<'_>, p: u32, count: usize, sums: &mut Vec<u64>) -> Option<()> {
     sums.reserve(count - sums.len());

@@ -47,7 +47,7 @@ fn an_index_is_compared_with_its_headers() {
         let differs = json_of(&[&verify[..], &[&other, "--part"]].concat(), WRONG);
         let error = text(&differs["error"]).to_owned();
         let what = if hashes.is_empty() {
-            "is set in its filter, not set in the index"
+            "is set in its filter, but not set in the index"
         } else {
             "its hash is"
         };

@@ -575,7 +575,7 @@ fn one_block_by_its_number() {
     assert_eq!((&json["by"], &json["hash"]), (&json!(["40 parent hashes"]), &json!(anchor())));
     let json = header("17686112", &forged(), &["--max-headers", "39"], UNDECIDED);
     for words in
-        ["only 40 headers lead to block 17686112", "--max-headers raises it", "eth_getProof"]
+        ["only 40 headers lead to block 17686112", "--max-headers raises the limit", "eth_getProof"]
     {
         assert!(text(&json["why"]).contains(words), "{json:#}");
     }
