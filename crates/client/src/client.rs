@@ -174,11 +174,11 @@ impl Client {
     /// new costs nothing if its birthday is the tip or above it. A program may therefore add its
     /// addresses one by one.
     ///
-    /// The call does not wait for the search, nor for the disk. Once
-    /// [`News::Watched`](crate::News::Watched) names this call or a later call, the items are
-    /// durable: see [`wait_stored`](Self::wait_stored). A crash before that is like a crash before
-    /// the call. Once [`Progress::watched`] of a [`News::CaughtUp`](crate::News::CaughtUp) names this
-    /// call or a later call, the search is complete. The call waits while 4,096 commands are queued.
+    /// The call does not wait for the search, nor for the disk. Once [`News::Watched`](crate::News::Watched)
+    /// names this call or a later call, the items are durable: see [`wait_stored`](Self::wait_stored). If the
+    /// program crashes before the items are durable, the call may have had no effect. Once
+    /// [`Progress::watched`] of a [`News::CaughtUp`](crate::News::CaughtUp) names this call or a later call,
+    /// the search is complete. The call waits while 4,096 commands are queued.
     ///
     /// # Errors
     /// Returns an error if the id is invalid, if the client's protocol cannot watch an item, or if

@@ -188,7 +188,8 @@ impl Folder {
         Self::open_both(path, path)
     }
 
-    /// Opens the folder `name` within the folder `shared`, which holds headers and addresses.
+    /// Opens the folder `name` within the folder `shared`. The folder `shared` holds the headers
+    /// and the addresses of peers.
     ///
     /// If several clients run one after the other, each with its own folder within `shared`, only
     /// the first client has to download all headers. Both folders are created if they do not exist.

@@ -11,10 +11,11 @@ use crate::nodes::Node;
 /// the source of their headers.
 ///
 /// A single hash is an anchor, and so is a list of hashes. An implementation that follows the chain
-/// by itself, such as a light client, returns a newer block each time. A follower calls
-/// [`blocks`](Self::blocks) at its [start](crate::FollowBuilder::start), and then again at the
-/// interval that [`refresh`](Self::refresh) returns. Only the nodes vouch for blocks after the last
-/// trusted block.
+/// by itself, such as a light client, may return a newer block at each call of
+/// [`blocks`](Self::blocks). A follower calls [`blocks`](Self::blocks) at its
+/// [start](crate::FollowBuilder::start), and then again at the interval that
+/// [`refresh`](Self::refresh) returns. Only the nodes vouch for blocks after the last trusted
+/// block.
 pub trait AnchorSource: fmt::Debug + Send + Sync {
     /// Returns the hashes of the blocks that are trusted now.
     ///

@@ -77,8 +77,8 @@ impl Report {
         Ok(self.exit.into())
     }
 
-    /// Writes the warnings, and also the page if standard output has a payload. If the reader has
-    /// closed the pipe, no warnings are written.
+    /// Writes the warnings, and also the page if standard output has a payload. Without a payload,
+    /// nothing is written if the reader of standard output has closed its pipe.
     fn write_stderr(&self, is_read: bool) {
         let mut stderr = io::stderr().lock();
         let colours = colours(&stderr);
@@ -240,7 +240,7 @@ impl Page {
         self.warnings.extend_from_slice(warnings);
     }
 
-    /// Returns everything except the warnings as text.
+    /// Returns, as text, everything except the warnings.
     fn render(&self, colours: bool) -> String {
         let paint = |code: &str, text: &str| paint(colours, code, text);
         let mut out = String::new();

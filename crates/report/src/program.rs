@@ -73,8 +73,8 @@ type Stops = Vec<Box<dyn Fn() + Send>>;
 /// The functions that the first signal calls, and `true` once a signal has come.
 static STOPS: Mutex<(Stops, bool)> = Mutex::new((Vec::new(), false));
 
-/// Calls `stop` at Ctrl-C, SIGTERM or SIGHUP, or at once if such a signal has already come. A second
-/// signal ends the process at once, for a command that does not react to the first signal.
+/// Calls `stop` at Ctrl-C, SIGTERM or SIGHUP, or at once if such a signal has already come. A second signal
+/// always ends the process at once, because a command may not react to the first signal.
 ///
 /// # Errors
 /// Returns an error if the system does not deliver signals.

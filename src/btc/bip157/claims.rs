@@ -24,10 +24,10 @@ use crate::btc::peer::{Grade, PeerId};
 
 /// Core stores heights as `int`: no higher height is wanted, and height arithmetic cannot overflow.
 const MAX_FIRST: u32 = i32::MAX as u32;
-/// Maximum number of refuted hashes that are remembered for each height. The number is an estimate.
-/// The limit bounds the memory, because peers that connect one after another can claim new hashes
-/// without end. A refuted hash beyond this number is not remembered. If a peer claims this hash
-/// again, the block is fetched again to decide.
+/// Maximum number of refuted hashes that are remembered for each height. The value of this limit is
+/// a choice, not a measurement. The limit bounds the memory, because peers that connect one after
+/// another can claim new hashes without end. A refuted hash beyond this number is not remembered.
+/// If a peer claims this hash again, the block is fetched again to decide.
 const MAX_REFUTED: usize = 16;
 
 /// Result of recording the filter hashes that a peer claims.

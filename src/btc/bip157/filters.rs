@@ -1,4 +1,4 @@
-//! Requests for the claims of each peer, the comparison of these claims, and then the requests for
+//! Requests the filter hashes that each peer claims, compares these claims, and then requests the
 //! filters. A filter is handed over once its hash equals the claims.
 //!
 //! Every peer is asked about all intervals of 1,000 blocks in ascending order, from the interval of

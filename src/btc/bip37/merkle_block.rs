@@ -519,8 +519,8 @@ pub enum MerkleBlockError {
     /// The value is the position.
     #[error("the answer contains transaction {0}")]
     NotOmitted(u32),
-    /// The transaction does not match the filter as loaded, or does not match in every
-    /// implementation.
+    /// The transaction does not match the filter as loaded, or it matches only in some
+    /// implementations.
     #[error("the transaction does not match the filter as loaded")]
     NoMatch,
     /// The transaction is not a coinbase transaction at position 0.

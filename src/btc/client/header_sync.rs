@@ -28,10 +28,10 @@ use crate::btc::headers::{Candidate, ChainEvent, HeaderChain, HeaderError, MAX_H
 use crate::btc::peer::PeerId;
 use crate::steady_clock::SteadyClock;
 
-/// Maximum number of headers of one branch that are collected outside the chain: 96 MB, the headers
-/// of more than twenty years. A branch that does not fit among the side branches can only be added
-/// in one piece, so it must be collected first. Its headers are checked as they arrive, and a branch
-/// with much less work than the chain is given up.
+/// Maximum number of headers of one branch that are collected outside the chain: 96 MB, the headers of more
+/// than twenty years. A branch that does not fit among the side branches can only be added in one piece, so it
+/// must be collected first. Its headers are checked as they arrive. The branch is given up if it has less than
+/// a quarter of the work that the chain has from the fork to the same height.
 const MAX_BRANCH: usize = 1_200_000;
 /// Maximum number of full `headers` messages in a row that do not change the chain. This number of
 /// full messages contains [`MAX_BRANCH`] headers.

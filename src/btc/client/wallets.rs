@@ -264,7 +264,7 @@ pub enum ItemCause {
     Descriptor(DescriptorError),
 }
 
-/// A script or coin that results from an item.
+/// A script or coin to watch, derived from an item.
 #[derive(Debug, Clone)]
 struct Expanded {
     script: Option<ScriptBuf>,

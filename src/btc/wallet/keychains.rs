@@ -145,7 +145,8 @@ impl Keychains {
     }
 
     /// Adds the keychain of `descriptor`. Returns its number, and the scripts of the indices in
-    /// `range`. Later, the keychain has at least `gap` indices after each used index.
+    /// `range`. Whenever an index is used, the keychain is extended, so that at least `gap` indices
+    /// follow the used index.
     ///
     /// A descriptor without a wildcard ignores `range`, has one script per alternative and never
     /// advances.

@@ -21,9 +21,9 @@ const MAX_PROOF: u64 = 1024;
 ///
 /// - The headers of an archive must be linked by their parent hashes.
 /// - An accumulator must be the root of the archive's blocks from before the Merge, and of their
-///   total difficulties. If the archive has an epoch that the history knows, the accumulator must
-///   also be the known root of this epoch. All headers of the archive are then shown to be part of
-///   the chain.
+///   total difficulties. If the history knows the root of the epoch of the archive, the accumulator
+///   must also be the known root of this epoch. All headers of the archive are then shown to be
+///   part of the chain.
 /// - Every proof of a header must be valid. Because the headers are linked, a proof of the last
 ///   header shows that all headers are part of the chain.
 ///

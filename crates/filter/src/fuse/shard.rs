@@ -339,7 +339,7 @@ impl Work {
         taken
     }
 
-    /// Fills the cells, in the reverse order of removal.
+    /// Fills the cells for the keys, in the reverse of the order in which the keys were removed.
     fn fingerprints<F: FuseFingerprint>(&self, shape: Segments) -> Result<Vec<F>, NoMemory> {
         let mut cells = zeroed::<F>(shape.cells() as usize)?;
         for (hash, which) in self.order.iter().zip(&self.owned).rev() {

@@ -510,8 +510,8 @@ pub enum WatchError<E> {
     /// filter.
     #[error("the hasher's random key would be published: give an explicit key, or expose this key")]
     SecretKey,
-    /// The set can't be exported, because the key store provides only hashes, which were computed by
-    /// another hasher.
+    /// The set can't be exported, because the key store provides only hashes of its keys, and the filter needs
+    /// hashes of another hasher.
     #[error("the key store has only hashes of its keys, which can't be hashed by another hasher")]
     NoKeys,
     /// There is no memory for the filters, or an exported filter can't be built.

@@ -457,9 +457,9 @@ pub enum BeaconError {
         /// Reasons, at least one for each server that was asked.
         failures: Vec<ServerFailure>,
     },
-    /// The newest finalised header is older than Capella, and binds no execution block.
+    /// The newest finalised header is older than Capella, and commits to no execution block.
     #[error(
-        "the finalised header of slot {slot} is older than Capella, and binds no execution block"
+        "the finalised header of slot {slot} is older than Capella, and commits to no execution block"
     )]
     NoExecution {
         /// Slot of the header.

@@ -115,7 +115,8 @@ impl BeaconBuilder {
         }
     }
 
-    /// Creates the light client. No request is sent yet; the light client in the folder is read.
+    /// Creates the light client, or reads what an earlier run stored in the folder. No request is
+    /// sent yet.
     ///
     /// # Errors
     /// Returns a [`BeaconError`] if a URL is invalid, if there is nothing to start from, or if the

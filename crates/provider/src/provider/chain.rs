@@ -54,9 +54,9 @@ impl FetchedChain {
 
     /// Fetches the headers of these blocks from a node, and links them to the chain.
     ///
-    /// If the node's chain was reorganised meanwhile, or since the earlier headers of this chain
-    /// were fetched, earlier blocks are fetched again, as far back as necessary. `progress` sets
-    /// whether progress is reported by notes.
+    /// If the node's chain was reorganised during the call, or since the earlier headers were
+    /// fetched, headers of earlier blocks are fetched again, as far back as necessary. `progress`
+    /// sets whether progress is reported by notes.
     ///
     /// # Errors
     /// Returns a [`FetchError`] if a request fails, if a limit is exceeded, or if the headers still

@@ -65,7 +65,7 @@ pub struct AuditResult {
 }
 
 impl Provider {
-    /// Returns the nodes, in the order of their URLs.
+    /// Returns the nodes, in the order in which their URLs were given.
     pub fn nodes(&self) -> &[Node] {
         &self.0.list
     }

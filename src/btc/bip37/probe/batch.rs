@@ -1,10 +1,10 @@
 //! Probing of many elements in one filter, with elements in SIMD lanes.
 //!
-//! Elements with the same number of full blocks are probed sixteen at a time. The first two hash
-//! functions are computed for all elements without a branch. With a half-full filter, a quarter of
-//! the elements remain. The remaining elements are compacted into rows. When a row is full, the
-//! next two hash functions are computed for it, and so on until no element or no hash function is
-//! left.
+//! MurmurHash3 reads an element in blocks of four bytes. Elements with the same number of whole
+//! blocks are probed sixteen at a time. The first two hash functions are computed for all elements
+//! without a branch. With a half-full filter, a quarter of the elements remain. The remaining
+//! elements are compacted into rows. When a row is full, the next two hash functions are computed
+//! for it, and so on until no element or no hash function is left.
 
 #![expect(
     clippy::cast_possible_truncation,

@@ -1,9 +1,9 @@
 //! Layout of byte strings for SIMD lanes.
 //!
-//! Strings with the same number of full blocks are grouped into tiles of sixteen. A tile contains
-//! the first sixteen bytes of each string, then the next sixteen bytes of each string, and so on.
-//! Within each such group, the strings are in the order 0, 4, 8, 12, 1, 5, … 15, so that unpack
-//! instructions alone bring them into lanes.
+//! MurmurHash3 reads a string in blocks of four bytes. Strings with the same number of whole blocks
+//! are grouped into tiles of sixteen. A tile contains the first sixteen bytes of each string, then
+//! the next sixteen bytes of each string, and so on. Within each such group, the strings are in the
+//! order 0, 4, 8, 12, 1, 5, … 15, so that unpack instructions alone bring them into lanes.
 
 #![expect(
     clippy::cast_possible_truncation,

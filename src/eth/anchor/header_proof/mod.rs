@@ -90,8 +90,8 @@ impl ProofKind {
         kind.copied().ok_or(HeaderProofError::UnknownKind(code))
     }
 
-    /// Returns `true` if the proof starts from historical summaries, which a light client must
-    /// show; `false` if it starts from an embedded list.
+    /// Returns `true` if the proof starts from historical summaries, which only a light client can
+    /// prove; `false` if it starts from an embedded list.
     pub const fn uses_summaries(self) -> bool {
         !matches!(self, Self::Accumulator | Self::HistoricalRoots)
     }

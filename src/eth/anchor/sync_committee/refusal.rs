@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::eth::anchor::network::Fork;
 
-/// Reason why a bootstrap or an update is refused, or why a header binds no execution block.
+/// Reason why a bootstrap or an update is refused, or why a header commits to no execution block.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LightClientError {
@@ -107,7 +107,7 @@ pub enum LightClientError {
         /// Period of the committee.
         period: u64,
     },
-    /// The branch does not lead from the sync committee to the state of the header.
+    /// The branch does not lead from the sync committee to the header's state root.
     #[error("the Merkle branch of the sync committee does not lead to the header's state root")]
     CommitteeBranch,
     /// The signature is not that of the participants.
@@ -133,8 +133,8 @@ impl LightClientError {
     /// with another clock, or with more or less progress.
     ///
     /// If `false`, the object is invalid for every client of this network. This holds only if the
-    /// network's fork schedule is up to date: after a fork that the schedule lacks, every update is
-    /// invalid.
+    /// network's fork schedule is up to date: after a fork that the schedule lacks, every update
+    /// seems invalid to this client, also if it is valid.
     pub const fn is_about_progress(&self) -> bool {
         matches!(
             self,

@@ -14,7 +14,7 @@ use super::scan::{LinkedHeaderArgs, formats_help, headers_or_rpc};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum IndexCommand {
-    /// Build an index of headers, or add headers to one; a reorganisation removes the old branch
+    /// Build an index of headers, or add headers to an index
     Build(Box<BuildArgs>),
     /// Find the blocks that may contain logs of a query
     Query(Box<QueryIndexArgs>),

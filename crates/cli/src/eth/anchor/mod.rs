@@ -294,7 +294,7 @@ impl Brought {
         let hash = execution.bound_hash();
         ensure!(
             hash.is_some(),
-            "the finalised block is older than Capella, and binds no execution block"
+            "the finalised block is older than Capella, and commits to no execution block"
         );
         let hash = hash.unwrap_or_default();
         let mut number = execution.header().map(|header| header.block_number);
