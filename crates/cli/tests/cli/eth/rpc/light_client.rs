@@ -273,7 +273,7 @@ fn a_provider_that_made_its_chain_up_is_refused() {
             (&json["blocks"]["undecidable"], &json["findings"]),
             (&json!(blocks), &json!([]))
         );
-        let words = format!("no provider has the block of the anchor, {}", final_block());
+        let words = format!("no node has the block of anchor {}", final_block());
         assert!(json["warnings"].to_string().contains(&words), "{}", json["warnings"]);
         assert_eq!(json["light_client"]["linked"], Value::Null);
 
