@@ -6,196 +6,105 @@ use std::fmt::Debug;
 
 use chainsieve::btc::*;
 
+fn shared<T: Send + Sync + Debug>() {}
+fn error<T: Error + Clone + PartialEq + Send + Sync + 'static>() {}
+
+/// Checks types of a module; the arguments of a generic type are in brackets.
+macro_rules! each {
+    ($check:ident, $($module:ident)::+: $($types:tt)+) => {{
+        use chainsieve::btc::$($module)::+ as of;
+        each!(@ $check, of, $($types)+);
+    }};
+    (@ $check:ident, $of:ident, $($type:ident $([$($argument:tt)*])?),+ $(,)?) => {
+        $($check::<$of::$type$(<$($argument)*>)?>();)+
+    };
+}
+
 /// All public types but `bip158::audit::Prevouts`, which may borrow a function.
 #[test]
-#[expect(clippy::too_many_lines, reason = "a list")]
 fn types_are_send_sync_and_debug() {
-    fn check<T: Send + Sync + Debug>() {}
-    check::<RawError>();
-    check::<chainsieve::UnknownName>();
-    check::<bip157::Action>();
-    check::<bip157::Config>();
-    check::<bip157::Event>();
-    check::<bip157::FalseFilter>();
-    check::<bip157::FilterSync>();
-    check::<bip157::Finding>();
-    check::<bip157::Limits>();
-    check::<bip157::Reason>();
-    check::<bip157::RestoreError>();
-    check::<bip157::VerifiedFilter>();
-    check::<bip157::ScanReason>();
-    check::<bip158::Acceptance>();
-    check::<bip158::BindError>();
-    check::<bip158::BlockFilter>();
-    check::<bip158::BoundBlock<'static>>();
-    check::<bip158::BuildError>();
-    check::<bip158::DecodedFilter>();
-    check::<bip158::GcsError>();
-    check::<bip158::GcsFilter<'static>>();
-    check::<bip158::GcsParams>();
-    check::<bip158::Matcher>();
-    check::<bip158::PreparedScripts>();
-    check::<bip158::Witnesses>();
-    check::<bip158::audit::Basis>();
-    check::<bip158::audit::FilterEvidence>();
-    check::<bip158::audit::InvalidFilter>();
-    check::<bip158::audit::ProofError>();
-    check::<bip158::audit::ProvenTransaction>();
-    check::<bip158::audit::Refutation>();
-    check::<bip158::audit::Unknown>();
-    check::<bip158::audit::Verdict>();
-    check::<bip158::container::BatchReader<&'static [u8]>>();
-    check::<bip158::container::ContainerError>();
-    check::<bip158::container::Header>();
-    check::<bip158::container::Intact>();
-    check::<bip158::container::RecordPlace>();
-    check::<bip158::container::Records<'static>>();
-    check::<bip158::container::Writer<Vec<u8>>>();
-    check::<bip158::scan::Candidate>();
-    check::<bip158::scan::Commitment>();
-    check::<bip158::scan::ScanCursor>();
-    check::<bip158::scan::FilterItem<'static>>();
-    check::<bip158::scan::NoAnswer>();
-    check::<bip158::scan::CandidateReason>();
-    check::<bip158::scan::FilterScan>();
-    check::<bip158::scan::ScanError>();
-    check::<bip158::scan::Statistics>();
-    check::<bip158::scan::Wallets>();
-    check::<bip37::AddedData>();
-    check::<bip37::BlockElements>();
-    check::<bip37::BloomFilter>();
-    check::<bip37::Elements>();
-    check::<bip37::HeaderLink>();
-    check::<bip37::Inclusion>();
-    check::<bip37::MatchReason>();
-    check::<bip37::MerkleBlock>();
-    check::<bip37::MerkleBlockError>();
-    check::<bip37::PayloadError>();
-    check::<bip37::Policy>();
-    check::<bip37::Proof>();
-    check::<bip37::FilterError>();
-    check::<bip37::TxMatch>();
-    check::<bip37::UpdateMode>();
-    check::<bip37::session::Action>();
-    check::<bip37::session::Config>();
-    check::<bip37::session::Event>();
-    check::<bip37::session::FilterPolicy>();
-    check::<bip37::session::Finding>();
-    check::<bip37::session::Ground>();
-    check::<bip37::session::HeightEvidence>();
-    check::<bip37::session::MatchStats>();
-    check::<bip37::session::Message>();
-    check::<bip37::session::Omission>();
-    check::<bip37::session::OmissionEvidence>();
-    check::<bip37::session::PrivacyReport>();
-    check::<bip37::session::RefreshReason>();
-    check::<bip37::session::Session>();
-    check::<client::Action>();
-    check::<client::Birthday>();
-    check::<client::BlockError>();
-    check::<client::BroadcastNews>();
-    check::<client::LightClient>();
-    check::<client::Config>();
-    check::<client::Event>();
-    check::<client::InclusionEvidence>();
-    check::<client::File>();
-    check::<client::Finding>();
-    check::<client::Graded>();
-    check::<client::Hit>();
-    check::<client::Item>();
-    check::<client::ItemCause>();
-    check::<client::ItemError>();
-    check::<client::StoredFiles>();
-    check::<client::News>();
-    check::<client::OpenError>();
-    check::<client::Owner>();
-    check::<client::PeerInfo>();
-    check::<client::Progress>();
-    check::<client::Protocol>();
-    check::<client::Reason>();
-    check::<client::OwnedOutput>();
-    check::<client::RestoreError>();
-    check::<client::OwnedSpend>();
-    check::<client::Update>();
-    check::<client::UpdateId>();
-    check::<client::Wallet>();
-    check::<client::WalletId>();
-    check::<client::HitReason>();
-    check::<client::Write>();
-    check::<client::WriteId>();
-    check::<descriptors::DescriptorError>();
-    check::<descriptors::DescriptorScript>();
-    check::<headers::TrustedStart>();
-    check::<headers::BlockAt>();
-    check::<headers::HeaderRules>();
-    check::<headers::ChainEvent>();
-    check::<headers::HeaderChain>();
-    check::<headers::HeaderError>();
-    check::<headers::HeaderChainError>();
-    check::<headers::HeadersError>();
-    check::<merkle_tree::MerklePath>();
-    check::<merkle_tree::PathError>();
-    check::<merkle_tree::TransactionInBlock>();
-    check::<peer::Grade>();
-    check::<peer::PeerId>();
-    check::<proof_of_work::ProofOfWorkError>();
-    check::<script::Op<'static>>();
-    check::<script::ScriptType>();
-    check::<server::Action>();
-    check::<server::Added>();
-    check::<server::BlockError>();
-    check::<server::Config>();
-    check::<server::Event>();
-    check::<server::Mempool>();
-    check::<server::Peer>();
-    check::<server::Reason>();
-    check::<server::ServedChain>();
-    check::<server::TransactionError>();
-    check::<server::filters::FilterResponse>();
-    check::<server::filters::FilterStore>();
-    check::<server::filters::Reply>();
-    check::<wallet::BlockScan>();
-    check::<wallet::History>();
-    check::<wallet::Keychains>();
-    check::<wallet::Label>();
-    check::<wallet::LookAhead>();
-    check::<wallet::Outcome>();
-    check::<wallet::TxPosition>();
-    check::<wallet::Received>();
-    check::<wallet::Relevance>();
-    check::<wallet::RelevantTransaction>();
-    check::<wallet::Spent>();
-    check::<wallet::WatchedItems>();
-    check::<wallet::WatchItem>();
-    check::<wallet::WatchedOutput>();
-    check::<wallet::WatchedScript>();
+    shared::<RawError>();
+    shared::<chainsieve::UnknownName>();
+    each!(
+        shared, bip157:
+        Action, Config, Event, FalseFilter, FilterSync, Finding, Limits, Reason, RestoreError,
+        VerifiedFilter, ScanReason,
+    );
+    each!(
+        shared, bip158:
+        Acceptance, BindError, BlockFilter, BoundBlock['static], BuildError, DecodedFilter,
+        GcsError, GcsFilter['static], GcsParams, Matcher, PreparedScripts, Witnesses,
+    );
+    each!(
+        shared, bip158::audit:
+        Basis, FilterEvidence, InvalidFilter, ProofError, ProvenTransaction, Refutation, Unknown,
+        Verdict,
+    );
+    each!(
+        shared, bip158::container:
+        BatchReader[&'static [u8]], ContainerError, Header, Intact, RecordPlace, Records['static],
+        Writer[Vec<u8>],
+    );
+    each!(
+        shared, bip158::scan:
+        Candidate, Commitment, ScanCursor, FilterItem['static], NoAnswer, CandidateReason,
+        FilterScan, ScanError, Statistics, Wallets,
+    );
+    each!(
+        shared, bip37:
+        AddedData, BlockElements, BloomFilter, Elements, HeaderLink, Inclusion, MatchReason,
+        MerkleBlock, MerkleBlockError, PayloadError, Policy, Proof, FilterError, TxMatch,
+        UpdateMode,
+    );
+    each!(
+        shared, bip37::session:
+        Action, Config, Event, FilterPolicy, Finding, Ground, HeightEvidence, MatchStats, Message,
+        Omission, OmissionEvidence, PrivacyReport, RefreshReason, Session,
+    );
+    each!(
+        shared, client:
+        Action, Birthday, BlockError, BroadcastNews, LightClient, Config, Event, InclusionEvidence,
+        File, Finding, Graded, Hit, Item, ItemCause, ItemError, StoredFiles, News, OpenError, Owner,
+        PeerInfo, Progress, Protocol, Reason, OwnedOutput, RestoreError, OwnedSpend, Update,
+        UpdateId, Wallet, WalletId, HitReason, Write, WriteId,
+    );
+    each!(shared, descriptors: DescriptorError, DescriptorScript);
+    each!(
+        shared, headers:
+        TrustedStart, BlockAt, HeaderRules, ChainEvent, HeaderChain, HeaderError, HeaderChainError,
+        HeadersError,
+    );
+    each!(shared, merkle_tree: MerklePath, PathError, TransactionInBlock);
+    each!(shared, peer: Grade, PeerId);
+    each!(shared, proof_of_work: ProofOfWorkError);
+    each!(shared, script: Op['static], ScriptType);
+    each!(
+        shared, server:
+        Action, Added, BlockError, Config, Event, Mempool, Peer, Reason, ServedChain,
+        TransactionError,
+    );
+    each!(shared, server::filters: FilterResponse, FilterStore, Reply);
+    each!(
+        shared, wallet:
+        BlockScan, History, Keychains, Label, LookAhead, Outcome, TxPosition, Received, Relevance,
+        RelevantTransaction, Spent, WatchedItems, WatchItem, WatchedOutput, WatchedScript,
+    );
 }
 
 #[test]
 fn errors_are_errors() {
-    fn check<T: Error + Clone + PartialEq + Send + Sync + 'static>() {}
-    check::<RawError>();
-    check::<chainsieve::UnknownName>();
-    check::<bip157::RestoreError>();
-    check::<bip158::BindError>();
-    check::<bip158::BuildError>();
-    check::<bip158::GcsError>();
-    check::<bip158::audit::ProofError>();
-    check::<bip158::container::ContainerError>();
-    check::<bip158::scan::ScanError>();
-    check::<bip37::MerkleBlockError>();
-    check::<bip37::PayloadError>();
-    check::<bip37::FilterError>();
-    check::<client::BlockError>();
-    check::<client::ItemError>();
-    check::<client::OpenError>();
-    check::<client::RestoreError>();
-    check::<descriptors::DescriptorError>();
-    check::<headers::HeaderError>();
-    check::<headers::HeaderChainError>();
-    check::<headers::HeadersError>();
-    check::<merkle_tree::PathError>();
-    check::<proof_of_work::ProofOfWorkError>();
-    check::<server::BlockError>();
-    check::<server::TransactionError>();
+    error::<RawError>();
+    error::<chainsieve::UnknownName>();
+    each!(error, bip157: RestoreError);
+    each!(error, bip158: BindError, BuildError, GcsError);
+    each!(error, bip158::audit: ProofError);
+    each!(error, bip158::container: ContainerError);
+    each!(error, bip158::scan: ScanError);
+    each!(error, bip37: MerkleBlockError, PayloadError, FilterError);
+    each!(error, client: BlockError, ItemError, OpenError, RestoreError);
+    each!(error, descriptors: DescriptorError);
+    each!(error, headers: HeaderError, HeaderChainError, HeadersError);
+    each!(error, merkle_tree: PathError);
+    each!(error, proof_of_work: ProofOfWorkError);
+    each!(error, server: BlockError, TransactionError);
 }

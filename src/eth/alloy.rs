@@ -465,27 +465,9 @@ mod header_tests {
         let real = known().into_iter().find(|known| known.fork == "Prague").expect("a header");
         let real = Header::new(Consensus::decode(&mut &real.rlp[..]).expect("a header"));
         assert!(HeaderBuf::try_from(&real).is_ok());
-        let alterations: [Alter; 22] = [
-            |header| header.parent_hash.0[31] ^= 1,
-            |header| header.ommers_hash.0[31] ^= 1,
-            |header| header.beneficiary.0[0] ^= 1,
-            |header| header.state_root.0[31] ^= 1,
-            |header| header.transactions_root.0[31] ^= 1,
-            |header| header.receipts_root.0[31] ^= 1,
-            |header| header.logs_bloom.0[255] ^= 1,
-            |header| header.difficulty += U256::ONE,
+        // `there_and_back` shows that each field is one of those that are hashed.
+        let alterations: [Alter; 3] = [
             |header| header.number += 1,
-            |header| header.gas_limit += 1,
-            |header| header.gas_used += 1,
-            |header| header.timestamp += 1,
-            |header| header.extra_data = Bytes::from_static(b"other"),
-            |header| header.mix_hash.0[31] ^= 1,
-            |header| header.nonce.0[7] ^= 1,
-            |header| header.base_fee_per_gas = Some(1),
-            |header| header.withdrawals_root = Some(B256::ZERO),
-            |header| header.blob_gas_used = Some(1),
-            |header| header.excess_blob_gas = Some(1),
-            |header| header.parent_beacon_block_root = Some(B256::ZERO),
             |header| header.requests_hash = None,
             |header| header.block_access_list_hash = Some(B256::ZERO),
         ];

@@ -1,17 +1,16 @@
 //! Filters of every block whose spent scripts are known, the published filter headers, and Bitcoin
 //! Core's answers about Golomb-coded sets.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-use chainsieve::bitcoin::bip158::{FilterHash, FilterHeader};
+use chainsieve::bitcoin::ScriptBuf;
+use chainsieve::bitcoin::bip158::FilterHeader;
 use chainsieve::bitcoin::hashes::Hash as _;
-use chainsieve::bitcoin::{OutPoint, ScriptBuf};
-use chainsieve::btc::bip158::{Acceptance, BlockFilter, filter_header};
 
 use testkit::btc::corpus::Corpus;
 use testkit::btc::gcs_cases::{self, Mutants, SpentBlock, basic_filter_of};
 use testkit::btc::naive_gcs::{Coding, basic_elements};
-use testkit::btc::oracle::{TestBlock, from_hex};
+use testkit::btc::oracle::from_hex;
 
 /// Returns the scripts of a file of spent outputs. Each record is a value of eight bytes, a length
 /// and the script.
@@ -118,64 +117,4 @@ fn every_block_with_its_spent_scripts_has_its_filter() {
     assert_eq!(with_header, [170, 2_016, 32_256, 32_636]);
     assert_eq!((filters.len(), elements_in_all), (18, 14_662));
     assert!(false_positives < 2, "{false_positives} of about 2,600 at 1 in 784,931");
-}
-
-#[test]
-fn mainnets_first_filters_and_headers() {
-    let Some(corpus) = Corpus::open() else { return };
-    let headers = published_headers(&corpus);
-    let filters = corpus.read("mainnet/chain_0-255/basic_filters_0-255.txt");
-    let filters = String::from_utf8(filters).expect("hex");
-    let mut filters = filters.lines();
-    let bytes = corpus.read("mainnet/chain_0-255/blocks_0-255.bin");
-    let mut rest = &bytes[..];
-    let mut created: HashMap<OutPoint, ScriptBuf> = HashMap::new();
-    let mut previous = FilterHeader::all_zeros();
-    let mut height = 0;
-    while let Some((length, behind)) = rest.split_first_chunk() {
-        let (raw, behind) = behind.split_at(u32::from_le_bytes(*length) as usize);
-        rest = behind;
-        let block = TestBlock::new(raw.to_vec());
-        for tx in &block.block.txdata {
-            let txid = tx.compute_txid();
-            let outputs = tx.output.iter().zip(0..);
-            created.extend(
-                outputs
-                    .map(|(output, vout)| (OutPoint { txid, vout }, output.script_pubkey.clone())),
-            );
-        }
-        let filter = BlockFilter::new(&block.block, |outpoint| created.get(outpoint).cloned());
-        let filter = filter.expect("all spent scripts are known");
-        assert_eq!(Some(hex::encode(&filter.content).as_str()), filters.next(), "{height}");
-        previous = filter.filter_header(&previous);
-        assert_eq!(previous, headers[height], "{height}");
-        height += 1;
-    }
-    assert_eq!((height, filters.next()), (256, None));
-}
-
-/// Checks the BIP's own test vectors. Each row has a height, a block hash, a block, its spent
-/// scripts, the previous header, a filter, its header and a note.
-#[test]
-fn vectors_of_the_bip() {
-    let Some(corpus) = Corpus::open() else { return };
-    let rows = corpus.read("bip158/testnet-19.json");
-    let rows: Vec<serde_json::Value> = serde_json::from_slice(&rows).expect("a list of JSON");
-    let mut count = 0;
-    for row in rows.iter().skip(1) {
-        let text = |at: usize| row[at].as_str().unwrap_or_else(|| panic!("no text at {at}: {row}"));
-        let block = TestBlock::new(from_hex(text(2)));
-        let spent = row[3].as_array().expect("a list").iter();
-        let spent = spent.map(|script| from_hex(script.as_str().expect("hex")));
-        let spent: Vec<_> = spent.map(ScriptBuf::from_bytes).collect();
-        let filter = basic_filter_of(&block, &spent);
-        assert_eq!(filter.block_hash.to_string(), text(1));
-        assert_eq!(hex::encode(&filter.content), text(5), "{}", text(1));
-        assert!(filter.gcs(Acceptance::Strict).is_ok());
-        let previous: FilterHeader = text(4).parse().expect("a header");
-        let hash: FilterHash = filter.filter_hash();
-        assert_eq!(filter_header(&hash, &previous).to_string(), text(6), "{}", text(1));
-        count += 1;
-    }
-    assert_eq!(count, 10);
 }

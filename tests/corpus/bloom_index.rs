@@ -1,8 +1,5 @@
 //! An index of real blooms: those of the corpus, each used many times.
 
-use std::fs;
-use std::path::Path;
-
 use alloy_primitives::{B256, Bloom};
 use chainsieve::eth::bloom::FillHistogram;
 use chainsieve::eth::index::{Folder, Index, Settings, Writer};
@@ -10,9 +7,9 @@ use chainsieve::eth::scan;
 use chainsieve::simd::Backend;
 
 use crate::eth_scans;
-use testkit::Rng;
 use testkit::eth::corpus::EthCorpus;
 use testkit::eth::linked_headers::linked_headers;
+use testkit::{Rng, TestFolder};
 
 /// Number of the first block.
 const FIRST: u64 = 17_000_000;
@@ -28,14 +25,12 @@ fn sections_full_of_real_values() {
     let chain = linked_headers(FIRST, B256::ZERO, 0, &blooms);
     let last = FIRST + blooms.len() as u64 - 1;
 
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("index-of-real-values");
-    drop(fs::remove_dir_all(&path));
-    fs::create_dir_all(&path).expect("a folder");
+    let folder = TestFolder::new("index-of-real-values");
     let settings = Settings::new("repeated").expect("a label").with_block_hashes();
-    let mut writer = Writer::open(Folder::new(&path), &settings).expect("a writer");
+    let mut writer = Writer::open(Folder::new(folder.path()), &settings).expect("a writer");
     writer.append(&chain).expect("linked");
     writer.sync().expect("synced");
-    let index = Index::open(Folder::new(&path)).expect("an index");
+    let index = Index::open(Folder::new(folder.path())).expect("an index");
     assert_eq!(index.numbers(), Some(FIRST..=last));
     assert_eq!(index.sealed(), 2 * 8_192);
     index.check(|_, _| ()).expect("nothing damaged");
@@ -68,5 +63,4 @@ fn sections_full_of_real_values() {
     let mut fills = FillHistogram::default();
     fills.add(chain.blooms());
     assert_eq!(index.fills(FIRST..=last), Ok(fills));
-    fs::remove_dir_all(&path).expect("removed");
 }

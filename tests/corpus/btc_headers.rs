@@ -246,32 +246,6 @@ fn one_byte_changed() {
     assert_eq!(counts.len(), 4);
 }
 
-#[test]
-fn order_and_clock() {
-    let Some(corpus) = Corpus::open() else { return };
-    let run = headers(&corpus, "mainnet/headers/headers_0-10236.bin");
-    let mut chain = HeaderChain::new(Network::Bitcoin);
-    let message = [run[1], run[2], run[4], run[5]];
-    let error = chain.accept(&message, Duration::MAX).expect_err("3 is missing");
-    assert_eq!(error.index, 2);
-    assert_eq!(error.cause, HeaderError::Orphan { parent: run[3].block_hash() });
-    assert_eq!((error.events.len(), chain.tip().height), (2, 2));
-    // The time of a header may be at most two hours ahead of the clock.
-    let time = run[3].time;
-    let error = chain.accept(&run[3..4], seconds(time - 7_201)).expect_err("early");
-    let cause = HeaderError::TimeTooNew { height: 3, time, latest: time - 1 };
-    assert_eq!((error.index, error.cause), (0, cause));
-    assert_eq!(chain.accept(&run[3..4], seconds(time - 7_200)).expect("in time").len(), 1);
-    // Headers that the chain already has are skipped. Of an overlapping message, only the new
-    // headers are added.
-    assert_eq!(chain.accept(&run[..4], seconds(time)), Ok(vec![]));
-    assert_eq!(chain.accept(&run[2..6], Duration::MAX).expect("two are new").len(), 2);
-    // The parent of another network's header is unknown.
-    let error =
-        HeaderChain::new(Network::Signet).accept(&run[1..2], Duration::MAX).expect_err("easy");
-    assert!(matches!(error.cause, HeaderError::Orphan { .. }), "{error}");
-}
-
 /// If one byte of a file is changed, the error gives the length of the intact part, and the intact
 /// part decodes.
 #[test]

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use alloy_consensus::ReceiptEnvelope;
 use alloy_consensus::private::alloy_eips::Encodable2718 as _;
 use alloy_primitives::{B256, Bloom};
-use alloy_rlp::Encodable as _;
 use chainsieve::eth::bloom::BloomView;
 use chainsieve::eth::receipts::{BlockReceipts, BloomAgreement, ReceiptsError};
 
 use testkit::eth::corpus::{EthBlock, EthCorpus, Format};
+use testkit::eth::header_files::era::slim;
 
 #[test]
 fn every_block_passes_root_and_filter_in_every_form() {
@@ -22,7 +22,11 @@ fn every_block_passes_root_and_filter_in_every_form() {
         check(block, "a list", &from_rlp);
         let encodings: Vec<_> = block.receipts.iter().map(ReceiptEnvelope::encoded_2718).collect();
         check(block, "encodings", &BlockReceipts::from_encodings(&encodings).expect("receipts"));
-        check(block, "slim", &BlockReceipts::from_slim_list(&slim(block)).expect("receipts"));
+        check(
+            block,
+            "slim",
+            &BlockReceipts::from_slim_list(&slim(&block.receipts)).expect("receipts"),
+        );
         receipts += from_rlp.len();
         logs += from_rlp.iter().map(|receipt| receipt.logs.len()).sum::<usize>();
         for receipt in from_rlp.iter() {
@@ -71,27 +75,6 @@ fn check(block: &EthBlock, form: &str, receipts: &BlockReceipts) {
         }
     }
     assert_eq!(found.next(), None, "{name}");
-}
-
-/// Returns the receipts as an eth/69 list, encoded by alloy: `[type, status, gas, logs]` for each.
-fn slim(block: &EthBlock) -> Vec<u8> {
-    let mut payload = Vec::new();
-    for receipt in &block.receipts {
-        let mut fields = Vec::new();
-        (receipt.tx_type() as u8).encode(&mut fields);
-        receipt.status().encode(&mut fields);
-        receipt.cumulative_gas_used().encode(&mut fields);
-        receipt.logs().to_vec().encode(&mut fields);
-        in_list(&fields, &mut payload);
-    }
-    let mut rlp = Vec::new();
-    in_list(&payload, &mut rlp);
-    rlp
-}
-
-fn in_list(payload: &[u8], out: &mut Vec<u8>) {
-    alloy_rlp::Header { list: true, payload_length: payload.len() }.encode(out);
-    out.extend_from_slice(payload);
 }
 
 /// Receipts that are left out, moved or repeated have another root. A bloom with one bit more or

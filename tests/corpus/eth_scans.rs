@@ -2,11 +2,10 @@
 
 use alloy_primitives::{B256, Bloom, BloomInput};
 use alloy_rpc_types_eth::BloomFilter;
-use chainsieve::eth::bloom::BloomView;
 use chainsieve::eth::forecast::Forecast;
 use chainsieve::eth::header::{HeaderView, LinkedHeaders};
 use chainsieve::eth::log_query::{CompiledQuery, LogQuery, Semantics};
-use chainsieve::eth::scan::{self, QuerySet, Scanner};
+use chainsieve::eth::scan::{self, Scanner};
 use chainsieve::simd::Backend;
 
 use testkit::Rng;
@@ -126,100 +125,6 @@ fn candidates_on_every_backend() {
     assert!(selective > 300, "{selective}");
 }
 
-/// Scans chunks in random order, and inserts queries between them. Each query is answered exactly
-/// once for every block from its first block on, and as if it were scanned alone.
-#[test]
-fn query_sets_answer_like_their_queries() {
-    let Some(corpus) = EthCorpus::open() else { return };
-    let real = blooms(&corpus);
-    let arrays: Vec<[u8; 256]> = real.iter().map(|bloom| bloom.0.0).collect();
-    for backend in Backend::available() {
-        let mut rng = Rng::new(9);
-        let queries = queries(&corpus, 130, 2);
-        let first = 1_000_000_u64;
-        let end = first + real.len() as u64;
-        let mut set = QuerySet::new().with_backend(backend);
-        let mut members = Vec::new();
-        let mut found = Vec::new();
-        let scan = |set: &mut QuerySet, from: u64, to: u64, found: &mut Vec<_>| {
-            let index = |block: u64| usize::try_from(block - first).expect("an index");
-            let range = index(from)..index(to);
-            let hits = set.scan(from, &arrays[range]);
-            assert_eq!(hits.len(), hits.iter().count());
-            let mut before = None;
-            for (block, ids) in hits.iter() {
-                assert!(before < Some(block) && (from..to).contains(&block));
-                assert!(!ids.is_empty() && ids.windows(2).all(|pair| pair[0] < pair[1]));
-                before = Some(block);
-                found.extend(ids.iter().map(|id| (block, *id)));
-            }
-        };
-        let mut edges: Vec<u64> = (0..9).map(|_| first + rng.below(real.len()) as u64).collect();
-        edges.extend([first, end]);
-        edges.sort_unstable();
-        let mut chunks: Vec<_> = edges.windows(2).map(|pair| (pair[0], pair[1])).collect();
-        chunks.reverse();
-        chunks.swap(1, 4);
-        let mut waiting = queries.iter();
-        for (from, to) in chunks {
-            for (_, compiled) in waiting.by_ref().take(13) {
-                let from_block = *rng.pick(&[0, first + 50, from, to, first + 900, end]);
-                let id = set.insert(compiled.clone(), from_block);
-                assert_eq!(id, members.len());
-                members.push(from_block);
-            }
-            scan(&mut set, from, to, &mut found);
-            // When nothing is pending, scanning a chunk again must not repeat a hit.
-            if rng.one_in(2) {
-                for range in set.pending() {
-                    scan(&mut set, range.start, range.end, &mut found);
-                }
-                assert_eq!(set.pending(), []);
-                scan(&mut set, from, to, &mut found);
-            }
-        }
-        for range in set.pending() {
-            scan(&mut set, range.start, range.end, &mut found);
-        }
-        assert_eq!((set.len(), set.pending()), (members.len(), vec![]));
-        let mut expected = Vec::new();
-        for (id, (from_block, (naive, _))) in members.iter().zip(&queries).enumerate() {
-            let passes = by_rival(naive, &real);
-            let blocks =
-                (first..).zip(passes).filter(|(block, passes)| *passes && block >= from_block);
-            expected.extend(blocks.map(|(block, _)| (block, id)));
-        }
-        found.sort_unstable();
-        expected.sort_unstable();
-        assert!(expected.len() > 16_000, "{}", expected.len());
-        assert_eq!(found, expected, "on {backend:?}");
-    }
-}
-
-/// After a reorganisation, blocks from the rewound number on are answered again, and earlier blocks
-/// are not.
-#[test]
-fn rewound_blocks_are_answered_again() {
-    let Some(corpus) = EthCorpus::open() else { return };
-    let arrays: Vec<[u8; 256]> = blooms(&corpus).iter().map(|bloom| bloom.0.0).collect();
-    let mut set = QuerySet::new();
-    for (_, compiled) in queries(&corpus, 20, 12) {
-        set.insert(compiled, 0);
-    }
-    let hits = |set: &mut QuerySet| {
-        let hits = set.scan(5_000, &arrays);
-        hits.iter().map(|(block, ids)| (block, ids.to_vec())).collect::<Vec<_>>()
-    };
-    let all = hits(&mut set);
-    assert!(all.len() > 100 && hits(&mut set).is_empty());
-    set.rewind(5_100);
-    assert_eq!(set.pending(), []);
-    let above: Vec<_> = all.iter().filter(|(block, _)| *block >= 5_100).cloned().collect();
-    assert!(above.len() < all.len());
-    assert_eq!(hits(&mut set), above);
-    assert!(hits(&mut set).is_empty());
-}
-
 /// A value at two positions of a query counts as three bits, not six.
 #[test]
 fn bits_that_coincide_are_forecast_once() {
@@ -235,80 +140,6 @@ fn bits_that_coincide_are_forecast_once() {
     };
     let twice = expected(&once.clone().topic1(absent));
     assert!(twice > 0.1 && (twice - expected(&once)).abs() < 1e-9, "{twice}");
-}
-
-/// In a chain with blooms of another length or of all ones, each such block is a candidate for
-/// every query, in scans and in query sets.
-#[test]
-fn blocks_without_information_are_never_lost() {
-    let Some(corpus) = EthCorpus::open() else { return };
-    let file = corpus.of(Format::HeaderRun).find(|file| file.name.contains("17686110"));
-    let rlp = corpus.read(&file.expect("the run").name);
-    let mut headers = Vec::new();
-    let mut rest = &rlp[..];
-    while !rest.is_empty() {
-        let (header, behind) = HeaderView::decode_prefix(rest).expect("a header");
-        headers.push(header);
-        rest = behind;
-    }
-    let queries = queries(&corpus, 300, 6);
-    // One in three headers keeps its bloom. The others get no bytes, 32 bytes as of a root, one
-    // byte too many or too few, all ones, or a single byte.
-    let blooms: Vec<Vec<u8>> = headers
-        .iter()
-        .enumerate()
-        .map(|(at, header)| match at % 9 {
-            0 => vec![],
-            1 => vec![0; 32],
-            3 => vec![0; 257],
-            4 => vec![0; 255],
-            6 => vec![0xff; 256],
-            7 => vec![1],
-            _ => header.logs_bloom().bytes().expect("256 bytes").to_vec(),
-        })
-        .collect();
-    let mut chain = LinkedHeaders::new();
-    let mut parent = None;
-    for (header, bloom) in headers.iter().zip(&blooms) {
-        let rlp = with_bloom(header, parent, bloom);
-        let view = HeaderView::decode(&rlp).expect("a header of any filter");
-        assert_eq!(view.logs_bloom(), BloomView::from_wire(bloom));
-        let _ = chain.push(&view).expect("linked");
-        parent = Some(view.hash());
-    }
-    let silent: Vec<_> = (0..headers.len()).filter(|at| ![2, 5, 8].contains(&(at % 9))).collect();
-    assert_eq!(silent.len(), 11);
-    let mut no = 0;
-    for (naive, compiled) in &queries {
-        for backend in Backend::available() {
-            let found = scan::candidates_on(backend, compiled, chain.blooms());
-            assert!(silent.iter().all(|at| found.contains(at)), "{naive:?} on {backend:?}");
-            no += headers.len() - found.len();
-            let mut set = QuerySet::new().with_backend(backend);
-            let id = set.insert(compiled.clone(), 0);
-            let hits = set.scan(0, chain.blooms());
-            let in_set: Vec<_> = hits.iter().map(|(block, ids)| (block, ids.to_vec())).collect();
-            let alone: Vec<_> = found.iter().map(|at| (*at as u64, vec![id])).collect();
-            assert_eq!(in_set, alone, "{naive:?} on {backend:?}");
-        }
-    }
-    assert!(no > 100, "too few blocks ruled out: {no}");
-}
-
-/// Returns the RLP of the header with another bloom and, if given, another parent hash.
-fn with_bloom(header: &HeaderView<'_>, parent: Option<B256>, bloom: &[u8]) -> Vec<u8> {
-    use alloy_rlp::{Encodable as _, Header};
-    let rlp = header.rlp();
-    assert_eq!(rlp[0], 0xf9);
-    let mut payload = Vec::new();
-    parent.unwrap_or(header.parent_hash()).encode(&mut payload);
-    payload.extend_from_slice(&rlp[36..189]);
-    bloom.encode(&mut payload);
-    payload.extend_from_slice(&rlp[448..]);
-    let mut out = Vec::new();
-    Header { list: true, payload_length: payload.len() }.encode(&mut out);
-    out.append(&mut payload);
-    out
 }
 
 /// A forecast counts candidates exactly. The expected number of false candidates is the sum over

@@ -2,11 +2,9 @@
 
 use alloy_primitives::{Bloom, BloomInput, keccak256};
 use chainsieve::eth::bloom::{accrue, positions_of_each_on, positions_of_hash};
-use chainsieve::eth::header::LinkedHeaders;
 use chainsieve::simd::Backend;
 
 use testkit::Rng;
-use testkit::eth::fixtures;
 
 /// Batches of every size below 40. Many values have a length close to a multiple of the rate, 136
 /// bytes.
@@ -38,26 +36,6 @@ fn batches_hash_as_alloy_does() {
                 accrue(&mut bloom, positions);
                 assert_eq!(Bloom::from(bloom), Bloom::from(BloomInput::Raw(value)));
             }
-        }
-    }
-}
-
-/// Compares whole hashes instead of bloom positions: the hashes of headers, in runs of every
-/// length.
-#[test]
-fn hashes_of_header_batches() {
-    let headers = fixtures::headers();
-    let run: Vec<_> = (18_090_205..=18_090_213)
-        .map(|number| headers.iter().find(|header| header.number == number).expect("a run"))
-        .collect();
-    for backend in Backend::available() {
-        for end in 1..=run.len() {
-            let rlp: Vec<u8> = run[..end].iter().flat_map(|header| header.rlp.clone()).collect();
-            let mut chain = LinkedHeaders::new();
-            assert_eq!(chain.extend_from_rlp_on(backend, &rlp), Ok(end));
-            let hashes: Vec<_> = chain.blocks().map(|block| block.hash).collect();
-            let expected: Vec<_> = run[..end].iter().map(|header| keccak256(&header.rlp)).collect();
-            assert_eq!(hashes, expected, "{backend:?}");
         }
     }
 }

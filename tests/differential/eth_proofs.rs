@@ -5,7 +5,7 @@ use alloy_consensus::ReceiptEnvelope;
 use alloy_consensus::private::alloy_eips::Decodable2718 as _;
 use alloy_consensus::proofs::calculate_receipt_root;
 use alloy_primitives::Bloom;
-use chainsieve::eth::header::{HeaderView, Linked, LinkedHeaders};
+use chainsieve::eth::header::{ChainError, HeaderView, Linked, LinkedHeaders};
 use chainsieve::eth::receipts::{BlockReceipts, BloomAgreement};
 
 use testkit::eth::fixtures;
@@ -65,6 +65,11 @@ fn a_reorganisation_names_what_it_removes() {
         assert_eq!(chain.blooms().len(), at + 1);
         let kept: Vec<_> = chain.blocks().map(|block| block.hash).take(at).collect();
         assert!(kept.iter().eq(run[..at].iter().map(|header| &header.hash)), "{at}");
+        // The parent of the next header was removed.
+        if let Some(next) = run.get(at + 1) {
+            let next = HeaderView::decode(&next.rlp).expect("a header");
+            assert!(matches!(chain.push(&next), Err(ChainError::Parent { .. })), "{at}");
+        }
         let old = HeaderView::decode(&run[at].rlp).expect("a header");
         assert_eq!(chain.push(&old), Ok(Linked::Reorganised { removed: vec![other.hash()] }));
     }

@@ -114,25 +114,3 @@ fn scans_of_real_headers_are_those_of_alloy() {
         assert_eq!(found, expected, "{backend:?}");
     }
 }
-
-/// A query for one value gives the same result as alloy's `Bloom::contains_input`.
-#[test]
-fn single_values_are_those_of_alloy() {
-    let headers = blooms();
-    let mut rng = Rng::new(42);
-    let (addresses, topics) = values(&mut rng);
-    let addresses = addresses.iter().take(300).map(|value| value.as_slice());
-    let (mut yes, mut no) = (0, 0);
-    for value in addresses.chain(topics.iter().take(300).map(B256::as_slice)) {
-        let input = alloy_primitives::BloomInput::Raw(value);
-        let indexed = headers.iter().enumerate();
-        let expected: Vec<usize> =
-            indexed.filter(|(_, bloom)| bloom.contains_input(input)).map(|(i, _)| i).collect();
-        (yes, no) = (yes + expected.len(), no + headers.len() - expected.len());
-        let query = CompiledQuery::new(vec![vec![positions(value)]]);
-        for backend in Backend::available() {
-            assert_eq!(candidates_on(backend, &query, &headers), expected, "{backend:?}");
-        }
-    }
-    assert!(yes > 1_000 && no > 10_000, "{yes}, {no}");
-}

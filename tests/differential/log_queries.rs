@@ -249,19 +249,6 @@ fn alloy_reads_and_matches_the_same() {
     assert!(bloom_no > 20_000 && bloom_maybe > 20_000, "{counts:?}");
 }
 
-/// alloy reads the logs that the library writes, and the other way round.
-#[test]
-fn alloy_reads_the_same_logs() {
-    let mut rng = Rng::new(7_709);
-    for _ in 0..2_000 {
-        let log = log(&mut rng);
-        let theirs: RpcLog = serde_json::from_str(&log.to_json()).expect("a log");
-        assert_eq!(theirs, rpc_log(&log));
-        let text = serde_json::to_string(&theirs).expect("JSON");
-        assert_eq!(LocatedLog::from_json(&text), Ok(log));
-    }
-}
-
 /// Returns the text of a file under `CHAINSIEVE_CORPUS/ethereum`. Without a corpus, prints a line
 /// and returns `None`.
 fn corpus_file(name: &str) -> Option<String> {

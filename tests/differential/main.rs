@@ -3,7 +3,6 @@
 
 mod batches;
 mod bip158;
-mod bip158_match;
 mod eth_headers;
 mod eth_keccak;
 mod eth_proofs;

@@ -1,4 +1,5 @@
-//! Checks facts that were read from the sources of go-ethereum and alloy.
+//! Checks facts that were read from the sources of go-ethereum and alloy. Facts that are said in words
+//! (`refused_by_getLogs` and `json_rules` of geth) have their rows in `src/eth/log_query`.
 
 use alloy_primitives::{Address, B256, Bytes, Log};
 use alloy_rpc_types_eth::{BlockNumberOrTag, Filter};
@@ -90,72 +91,6 @@ fn geth_parses() {
 }
 
 /// A hash that serves as a block hash and as a topic.
-const HASH: &str = "0x1111111111111111111111111111111111111111111111111111111111111111";
-
-/// Filters that geth's tests of `eth_getLogs` expect to be rejected. The unknown block hash is
-/// among the filters of the corpus.
-#[test]
-fn geth_refuses() {
-    let Some(corpus) = Corpus::open() else { return };
-    let facts = facts(corpus, "geth");
-    let refused = list(&facts["refused_by_getLogs"]);
-    for entry in refused {
-        let what = entry["filter"].as_str().expect("a text");
-        match what {
-            "blockHash with fromBlock 100" => {
-                excluded(&json!({"blockHash": HASH, "fromBlock": "0x64"}));
-            }
-            "blockHash with toBlock 500" => {
-                excluded(&json!({"blockHash": HASH, "toBlock": "0x1f4"}));
-            }
-            "blockHash with fromBlock latest" => {
-                excluded(&json!({"blockHash": HASH, "fromBlock": "latest"}));
-            }
-            "blockHash 0x1111..." => {
-                let blocks =
-                    geth(&json!({"blockHash": HASH})).map(|query| query.resolve(&Heads::latest(7)));
-                assert_eq!(blocks, Ok(Ok(ResolvedBlocks::AtHash(HASH.parse().expect("a hash")))));
-            }
-            "five topic positions, all empty" => {
-                let error = geth(&json!({"topics": [[], [], [], [], []]}));
-                assert_eq!(error, Err(QueryError::TooManyPositions { found: 5 }));
-            }
-            "more addresses, or more topics in a position, than logQueryLimit" => too_many(),
-            "fromBlock 2, toBlock 1" => {
-                let query = geth(&json!({"fromBlock": "0x2", "toBlock": "0x1"})).expect("a query");
-                let error = query.resolve(&Heads::latest(7));
-                assert_eq!(error, Err(QueryError::Reversed { first: 2, last: 1 }));
-            }
-            other => panic!("no test knows {other:?}"),
-        }
-    }
-    assert_eq!(refused.len(), 7);
-}
-
-fn excluded(filter: &Value) {
-    for semantics in BOTH {
-        let error = LogQuery::from_json(&filter.to_string(), semantics);
-        assert_eq!(error, Err(QueryError::HashAndRange), "{filter}");
-    }
-}
-
-/// The limits count each distinct value once, as a query stores it.
-fn too_many() {
-    let one = ResolvedBlocks::Range { first: 0, last: 0 };
-    let check = |query: &LogQuery| QueryLimits::geth().check(query, &one);
-    for (count, is_refused) in [(1_000_u64, false), (1_001, true)] {
-        let values = |bytes: usize| {
-            (0..count).map(move |at| format!("0x{at:0digits$x}", digits = bytes * 2))
-        };
-        let addresses: Vec<_> = values(20).collect();
-        let query = geth(&json!({"address": addresses})).expect("a query");
-        assert_eq!(matches!(check(&query), Err(QueryError::TooManyAddresses { .. })), is_refused);
-        let topics: Vec<_> = values(32).collect();
-        let query = geth(&json!({"topics": [null, topics]})).expect("a query");
-        let error = check(&query);
-        assert_eq!(matches!(error, Err(QueryError::TooManyTopics { position: 1, .. })), is_refused);
-    }
-}
 
 /// Tags resolve as on geth, where the safe block may be unknown.
 #[test]
@@ -194,53 +129,6 @@ fn geth_limits() {
     assert_eq!(limits["log_query_limit_default"], geth.addresses.expect("a limit"));
     assert_eq!((limits["range_limit_default"].as_str(), geth.blocks), (Some("none"), None));
     assert_eq!(limits.len(), 4);
-}
-
-#[test]
-fn geth_json_rules() {
-    let Some(corpus) = Corpus::open() else { return };
-    let facts = facts(corpus, "geth");
-    let any = Ok(LogQuery::new());
-    let rules = list(&facts["json_rules"]);
-    for rule in rules {
-        match rule.as_str().expect("a text") {
-            "unknown members are ignored" => {
-                assert_eq!(geth(&json!({"limit": "0x1", "": [{}]})), any);
-            }
-            "numbers: 0x, no leading zeros, at most 2^63-1; tags in lower case only" => {
-                let block = |text: &str| geth(&json!({"fromBlock": text}));
-                for (text, number) in [("0x0", 0), ("0x7fffffffffffffff", i64::MAX as u64)] {
-                    assert_eq!(block(text), Ok(LogQuery::new().from_block(number)), "{text}");
-                }
-                for text in
-                    ["1", "", "0x", "0x00", "0x01", "0x8000000000000000", "Latest", "EARLIEST"]
-                {
-                    assert!(matches!(block(text), Err(QueryError::Value { .. })), "{text}");
-                }
-            }
-            "a null inside an or-list makes the position a wildcard, what follows it is not read" => {
-                for position in [json!([null, 7]), json!([HASH, null, "0x"])] {
-                    let query = geth(&json!({"topics": [position]})).expect("a query");
-                    assert_eq!(query.topics(), [TopicSet::any()]);
-                }
-            }
-            "a null inside the list of addresses is refused" => {
-                let error = geth(&json!({"address": [format!("0x{:040x}", 1), null]}));
-                let Err(QueryError::Value { place, .. }) = error else { panic!("{error:?}") };
-                assert_eq!(place.to_string(), "address[1]");
-            }
-            // geth may answer this with no logs, which proves nothing. The library always rejects
-            // it.
-            "fromBlock > toBlock is checked only if both are above 0: with toBlock 0x0 the request passes this check and fails later or returns nothing" =>
-            {
-                let query = geth(&json!({"fromBlock": "0x5", "toBlock": "0x0"})).expect("a query");
-                let error = query.resolve(&Heads::latest(7));
-                assert_eq!(error, Err(QueryError::Reversed { first: 5, last: 0 }));
-            }
-            other => panic!("no test knows {other:?}"),
-        }
-    }
-    assert_eq!(rules.len(), 5);
 }
 
 /// Filters that alloy reads differently from geth. The library and alloy's own filter must agree

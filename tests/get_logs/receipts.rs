@@ -3,11 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use alloy_consensus::{ReceiptEnvelope, TxReceipt as _};
-use alloy_rlp::Encodable as _;
 use bitcoin::hashes::{Hash as _, sha256};
 use chainsieve::eth::receipts::{BlockReceipts, BloomAgreement, Outcome, ReceiptsError};
 
+use testkit::eth::header_files::era::slim;
 use testkit::eth::log_chains::Corpus;
 
 /// Compares every file with the index, and counts the files in each folder: a new file also needs a
@@ -85,23 +84,4 @@ fn receipts_are_under_the_roots_of_their_headers() {
         ("mainnet", [16, 2_933, 0, 6_669]),
     ];
     assert_eq!(counts, BTreeMap::from(expected));
-}
-
-/// Returns the receipts as an `eth/69` list, without blooms.
-fn slim(envelopes: &[ReceiptEnvelope]) -> Vec<u8> {
-    let list = |payload: &[u8]| {
-        let mut rlp = Vec::new();
-        alloy_rlp::Header { list: true, payload_length: payload.len() }.encode(&mut rlp);
-        rlp.extend_from_slice(payload);
-        rlp
-    };
-    let receipts = envelopes.iter().flat_map(|receipt| {
-        let mut fields = Vec::new();
-        (receipt.tx_type() as u8).encode(&mut fields);
-        receipt.status_or_post_state().encode(&mut fields);
-        receipt.cumulative_gas_used().encode(&mut fields);
-        receipt.logs().to_vec().encode(&mut fields);
-        list(&fields)
-    });
-    list(&receipts.collect::<Vec<_>>())
 }

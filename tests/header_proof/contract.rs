@@ -1,7 +1,6 @@
 //! The history contract: real answers of mainnet, the range, and states with other contracts.
 
 use alloy_primitives::{B256, Bytes, U256, b256, keccak256};
-use alloy_rlp::Encodable as _;
 use chainsieve::eth::anchor::account_proof::{ProofNodes, StateProofError};
 use chainsieve::eth::anchor::history_contract::{
     ADDRESS, CODE_HASH, SERVE_WINDOW, served, slot, verify,
@@ -46,6 +45,10 @@ fn a_hash_of_mainnet() {
     let expected = BlockRef { number: 26_069_527, hash: earlier.hash() };
     assert_eq!(verify(&header, &nodes, &[26_069_527]), Ok(vec![expected]));
     assert_eq!(verify(&header, &nodes, &[]), Ok(vec![]));
+    // Further nodes have no effect.
+    let mut more = nodes.clone();
+    assert!(more.insert(Bytes::from_static(b"no node")));
+    assert_eq!(verify(&header, &more, &[26_069_527]), Ok(vec![expected]));
 
     // The same slot belongs to other blocks, which the contract's code would refuse.
     let head = header.number();
@@ -70,37 +73,6 @@ fn a_hash_of_mainnet() {
     assert!(matches!(refused, Err(StateProofError::ContractAccount(_))), "{refused:?}");
 }
 
-/// Each byte of each node is changed: the path to the block is broken there.
-#[test]
-fn changed_nodes_are_refused() {
-    let Some(corpus) = Anchors::open() else { return };
-    let (rlp, nodes) = mainnet(&corpus, "eip2935/26069545_slot_5765.json");
-    let header = HeaderView::decode(&rlp).expect("a header");
-    let all: Vec<Bytes> = nodes.clone().into();
-    let (mut account, mut storage) = (0, 0);
-    for node in 0..all.len() {
-        for at in 0..all[node].len() {
-            let mut changed = all.clone();
-            let mut bytes = changed[node].to_vec();
-            bytes[at] ^= 0x20;
-            changed[node] = bytes.into();
-            match verify(&header, &changed.into(), &[26_069_527]) {
-                Err(StateProofError::ContractAccount(_)) => account += 1,
-                Err(StateProofError::ContractSlot { .. }) => storage += 1,
-                other => panic!("{node}, byte {at}: {other:?}"),
-            }
-        }
-        let mut without = all.clone();
-        without.remove(node);
-        assert!(verify(&header, &without.into(), &[26_069_527]).is_err());
-    }
-    assert_eq!((account, storage), (3764, 1779));
-    // Further nodes have no effect.
-    let mut more = nodes;
-    assert!(more.insert(Bytes::from_static(b"no node")));
-    assert!(verify(&header, &more, &[26_069_527]).is_ok());
-}
-
 /// Builds a state with the history contract after block `head`, with the blocks from `first` on.
 fn state(head: u64, first: u64, code_hash: B256) -> HistoryState {
     let start = first.max(head.saturating_sub(SERVE_WINDOW));
@@ -116,11 +88,8 @@ fn hash(number: u64) -> B256 {
     hash
 }
 
-fn header(number: u64, state_root: B256) -> Vec<u8> {
-    let header = alloy_consensus::Header { number, state_root, ..Default::default() };
-    let mut rlp = Vec::new();
-    header.encode(&mut rlp);
-    rlp
+pub(crate) fn header(number: u64, state_root: B256) -> Vec<u8> {
+    alloy_rlp::encode(alloy_consensus::Header { number, state_root, ..Default::default() })
 }
 
 #[test]

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use alloy_primitives::{B256, Bytes, U64, U256, keccak256};
-use alloy_rlp::Encodable as _;
 use alloy_trie::proof::verify_proof;
 use alloy_trie::{EMPTY_ROOT_HASH, KECCAK_EMPTY, Nibbles};
 use chainsieve::eth::anchor::account_proof::{AccountProof, ProofNodes, StateProofError};
@@ -13,6 +12,7 @@ use chainsieve::eth::header::HeaderView;
 use testkit::eth::history_state::{HistoryState, trie};
 
 use crate::accounts::{ProofCase, cases};
+use crate::contract::header;
 use crate::corpus::Anchors;
 
 /// Calls `check` with each cut list of nodes, and its number: without some nodes in a row, and with one
@@ -189,13 +189,6 @@ fn the_history_contract_of_mainnet() {
     let rlp = corpus.read("proofs/eip2935/26069545.header.rlp");
     let header = HeaderView::decode(&rlp).expect("a header");
     no_cut_decides(&header, &proof.account_proof, &proof.storage_proof[0].proof, 26_069_527);
-}
-
-fn header(number: u64, state_root: B256) -> Vec<u8> {
-    let header = alloy_consensus::Header { number, state_root, ..Default::default() };
-    let mut rlp = Vec::new();
-    header.encode(&mut rlp);
-    rlp
 }
 
 /// A slot that no block has written yet, and one that a block has: the nodes of neither can be cut.

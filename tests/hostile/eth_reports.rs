@@ -7,7 +7,7 @@ use chainsieve::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
 use chainsieve::eth::receipts::BlockReceipts;
 use serde_json::{Value, json};
 
-use crate::survives;
+use crate::{giants, survives};
 use testkit::Rng;
 use testkit::eth::fixtures;
 use testkit::mutated;
@@ -82,17 +82,7 @@ fn truncated_changed_doubled_and_giant() {
     for end in 0..text.len() {
         assert!(!read(&text[..end]), "{end}");
     }
-    let giants = [
-        format!("[{}]", vec!["0"; 50_000].join(",")),
-        format!("[{}]", vec![r#""""#; 50_000].join(",")),
-        format!("[{}]", vec!["{}"; 50_000].join(",")),
-        format!("[{}]", vec!["[]"; 50_000].join(",")),
-        "[".repeat(100_000),
-        format!("{}{}", "[".repeat(100_000), "]".repeat(100_000)),
-        format!("{}1{}", r#"{"a":"#.repeat(100_000), "}".repeat(100_000)),
-        format!("\"0x{}\"", "0".repeat(500_000)),
-        "9".repeat(100_000),
-    ];
+    let giants = giants("[]");
     // Members of the report, and of its finding.
     for pointer in ["", "/findings/0"] {
         let members = one.pointer(pointer).and_then(Value::as_object).expect("an object");

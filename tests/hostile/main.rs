@@ -44,6 +44,23 @@ fn survives<T>(name: &str, input: &[u8], factor: usize, fixed: usize, f: impl Fn
     result
 }
 
+/// Returns JSON values of any size: four long lists, the last of them of `items`, then depths, a string and
+/// a number.
+fn giants(items: &str) -> [String; 9] {
+    let list = |item| format!("[{}]", vec![item; 50_000].join(","));
+    [
+        list("0"),
+        list(r#""""#),
+        list("{}"),
+        list(items),
+        "[".repeat(100_000),
+        format!("{}{}", "[".repeat(100_000), "]".repeat(100_000)),
+        format!("{}1{}", r#"{"a":"#.repeat(100_000), "}".repeat(100_000)),
+        format!("\"0x{}\"", "0".repeat(500_000)),
+        "9".repeat(100_000),
+    ]
+}
+
 /// Matches a transaction within a memory limit.
 ///
 /// Matching serialises the transaction and splits it into elements. Each element, of at least two

@@ -79,6 +79,10 @@ fn lengths_that_lie() {
             let expected = Err(PayloadError::NonMinimalLength(count as u64));
             assert_eq!(padded, expected, "{count} at {at} after {marker:#x}");
         }
+        // The largest length that is read does not allocate memory.
+        let largest = with_length(&[0xfe, 0, 0, 0, 2]);
+        let needed = (1 << 25) * if at == 84 { 32 } else { 1 };
+        assert!(matches!(largest, Err(PayloadError::Truncated { needed: n, .. }) if n == needed));
         let lie = |length: usize| with_length(&[u8::try_from(length).expect("a byte")]);
         let (more, less) = (lie(count + 1), lie(count - 1));
         if at == flags_at {

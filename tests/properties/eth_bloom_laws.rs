@@ -126,15 +126,6 @@ proptest! {
         prop_assert_eq!(query.depends_on_semantics(&log), geth != alloy);
         prop_assert!(geth == alloy || query.ends_in_any());
     }
-
-    #[test]
-    fn canonical_json_is_the_query(query in query()) {
-        let json = query.to_json();
-        for semantics in [Semantics::Geth, Semantics::Alloy] {
-            let again = LogQuery::from_json(&json, semantics);
-            prop_assert_eq!(again.as_ref(), Ok(&query), "{}", json);
-        }
-    }
 }
 
 /// Blooms of n random values, 400 for each n. The mean of the estimates is within 2 % of n, no

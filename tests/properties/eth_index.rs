@@ -1,7 +1,6 @@
 //! An index to which headers are added and from which they are rolled back, compared with a list of
 //! the same headers.
 
-use chainsieve::eth::bloom;
 use chainsieve::eth::index::{Index, IndexError, Settings, Writer};
 use chainsieve::eth::log_query::CompiledQuery;
 use chainsieve::eth::scan;
@@ -9,7 +8,8 @@ use chainsieve::simd::Backend;
 
 use testkit::Rng;
 use testkit::eth::linked_headers::linked_headers;
-use testkit::eth::shared_folder::SharedFolder;
+use testkit::eth::random_blooms::{blooms, clauses};
+use testkit::eth::recording_storage::Recorder;
 
 use alloy_primitives::B256;
 
@@ -17,44 +17,6 @@ use alloy_primitives::B256;
 const SECTION: usize = 8192;
 /// Number of the newest blocks that stay unsealed.
 const CONFIRMATIONS: usize = 70;
-
-/// Draws a value. Some values are in many blooms, most are in few.
-fn value(rng: &mut Rng) -> [u16; 3] {
-    let number = if rng.one_in(2) { rng.below(6) } else { rng.below(3_000) };
-    bloom::positions(&number.to_be_bytes())
-}
-
-/// Returns blooms of consecutive blocks: ranges of sparse and of dense ones, and a few of all ones.
-fn filters(rng: &mut Rng, count: usize) -> Vec<[u8; 256]> {
-    let mut filters = Vec::new();
-    while filters.len() < count {
-        let (kind, stretch) = (rng.below(4), 1 + rng.below(2 * SECTION));
-        for _ in 0..stretch.min(count - filters.len()) {
-            let mut filter = [0; 256];
-            match kind {
-                0 if rng.one_in(900) => filter = [0xff; 256],
-                0 | 1 => (0..rng.below(3)).for_each(|_| bloom::accrue(&mut filter, &value(rng))),
-                2 => (0..20).for_each(|_| bloom::accrue(&mut filter, &value(rng))),
-                _ => {
-                    for word in filter.as_chunks_mut::<8>().0 {
-                        *word = rng.u64().to_le_bytes();
-                    }
-                }
-            }
-            filters.push(filter);
-        }
-    }
-    filters
-}
-
-fn query(rng: &mut Rng) -> CompiledQuery {
-    let clauses = *rng.pick(&[0, 1, 1, 2, 2, 3, 6, 9]);
-    let clause = |rng: &mut Rng| {
-        let values = *rng.pick(&[1, 1, 1, 1, 1, 1, 2, 3, 10, 0, 1_000]);
-        (0..values).map(|_| value(rng)).collect()
-    };
-    CompiledQuery::new((0..clauses).map(|_| clause(rng)).collect())
-}
 
 /// The headers that the index must have.
 struct Model {
@@ -69,7 +31,7 @@ impl Model {
     }
 
     /// Queries a few ranges, among them ranges around boundaries. Returns the number of candidates.
-    fn check(&self, index: &Index<SharedFolder>, rng: &mut Rng, backend: Backend) -> usize {
+    fn check(&self, index: &Index<Recorder>, rng: &mut Rng, backend: Backend) -> usize {
         assert_eq!(index.numbers(), Some(self.first..=self.last()));
         let count = self.blooms.len();
         let sealed = usize::try_from(index.sealed()).expect("few");
@@ -79,7 +41,7 @@ impl Model {
         let to = from + rng.below(count - from);
         let mut found = 0;
         for (from, to) in [(0, count - 1), (from, to), around(sealed), around(SECTION)] {
-            let query = query(rng);
+            let query = CompiledQuery::new(clauses(rng));
             let scanned = scan::candidates_on(backend, &query, &self.blooms[from..=to]);
             let range = self.first + from as u64..=self.first + to as u64;
             let expected = scanned.iter().map(|at| range.start() + *at as u64);
@@ -105,7 +67,7 @@ fn an_index_has_what_was_synced_last() {
     let mut rng = Rng::new(17);
     let mut found = 0;
     for round in 0..4 {
-        let folder = SharedFolder::default();
+        let folder = Recorder::default();
         let mut settings = Settings::new("synthetic").expect("a label");
         if round % 2 == 1 {
             settings = settings.with_block_hashes();
@@ -117,7 +79,7 @@ fn an_index_has_what_was_synced_last() {
         let mut writer = open();
         let first = *rng.pick(&[0, 1, 12_345_678]);
         let mut model = Model { first, blooms: Vec::new(), hashes: Vec::new() };
-        let mut readers: Vec<Index<SharedFolder>> = Vec::new();
+        let mut readers: Vec<Index<Recorder>> = Vec::new();
         assert_eq!(Index::open(folder.clone()).map(drop), Err(IndexError::NoIndex));
         for step in 0..14 {
             // Roll back fewer blocks than stay unsealed, then append.
@@ -135,7 +97,7 @@ fn an_index_has_what_was_synced_last() {
                 3 => 2 * SECTION + 5,
                 _ => *rng.pick(&[1, 10, 511, SECTION, 2 * SECTION + 5]),
             };
-            let filters = filters(&mut rng, count);
+            let filters = blooms(&mut rng, count);
             let parent = model.hashes.last().copied().unwrap_or_default();
             let next = first + model.blooms.len() as u64;
             let chain = linked_headers(next, parent, step, &filters);
@@ -171,10 +133,10 @@ fn an_index_has_what_was_synced_last() {
 #[test]
 fn a_reader_keeps_what_it_opened() {
     let mut rng = Rng::new(18);
-    let folder = SharedFolder::default();
+    let folder = Recorder::default();
     let settings = Settings::new("synthetic").expect("a label");
     let mut writer = Writer::open(folder.clone(), &settings).expect("new");
-    let filters = filters(&mut rng, 3 * SECTION);
+    let filters = blooms(&mut rng, 3 * SECTION);
     let chain = linked_headers(0, B256::ZERO, 0, &filters);
     writer.append(&chain).expect("it follows");
     writer.sync().expect("in memory");
@@ -184,8 +146,8 @@ fn a_reader_keeps_what_it_opened() {
     let more = linked_headers(3 * SECTION as u64, model.hashes[3 * SECTION - 1], 0, &filters);
     writer.append(&more).expect("it follows");
     writer.sync().expect("in memory");
-    assert!(folder.bytes("00000000-04.segment").is_some(), "segments were merged");
-    assert!(folder.bytes("00000000-02.segment").is_none(), "and the old ones removed");
+    assert!(folder.now().get("00000000-04.segment").is_some(), "segments were merged");
+    assert!(folder.now().get("00000000-02.segment").is_none(), "and the old ones removed");
     let mut found = 0;
     for _ in 0..5 {
         found += model.check(&reader, &mut rng, Backend::best());

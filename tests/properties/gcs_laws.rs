@@ -69,29 +69,6 @@ proptest! {
         }
     }
 
-    #[test]
-    fn order_and_repetition_do_not_matter(
-        coding in coding(),
-        elements in elements(60),
-        repeated in vec(any::<Index>(), 0..20),
-        shuffle in any::<u64>(),
-    ) {
-        let bytes = encode(coding, &elements);
-        let mut other = elements.clone();
-        if !elements.is_empty() {
-            other.extend(repeated.iter().map(|index| index.get(&elements).clone()));
-        }
-        let mut rng = testkit::Rng::new(shuffle);
-        for at in (1..other.len()).rev() {
-            other.swap(at, rng.below(at + 1));
-        }
-        prop_assert_eq!(&encode(coding, &other), &bytes);
-        let mut distinct = elements;
-        distinct.sort();
-        distinct.dedup();
-        prop_assert_eq!(parse(coding, &bytes).num_elements() as usize, distinct.len());
-    }
-
     /// The values are sorted and below N * M. The number of values is that of the distinct
     /// elements, and each element's own value is among them.
     #[test]

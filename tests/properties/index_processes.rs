@@ -10,31 +10,13 @@ use chainsieve::eth::bloom;
 use chainsieve::eth::index::{Folder, Index, IndexError, Writer};
 use chainsieve::eth::log_query::CompiledQuery;
 
-use testkit::Rng;
 use testkit::eth::index_sessions::{check_reader, settings};
 use testkit::eth::made_up_headers::{Blocks, VALUES};
+use testkit::{Rng, TestFolder};
 
 /// Environment variables that give a process its folder and its seed.
 const FOLDER: &str = "CHAINSIEVE_INDEX_FOLDER";
 const SEED: &str = "CHAINSIEVE_INDEX_SEED";
-
-/// A folder that is removed when this value is dropped.
-struct TestFolder(PathBuf);
-
-impl TestFolder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("chainsieve-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).expect("a folder");
-        Self(path)
-    }
-}
-
-impl Drop for TestFolder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn open(folder: &Path) -> Result<Writer<Folder>, IndexError> {
     Ok(Writer::open(Folder::new(folder), &settings())?.with_confirmations(4))
@@ -167,22 +149,22 @@ fn a_killed_writer_leaves_what_was_acknowledged() {
     let mut rng = Rng::new(0x9111);
     let mut model = Model { blocks: Blocks::default(), tip: None, allowed: [None].into() };
     for seed in 0..12 {
-        let mut process = Process::start("writer_process", &folder.0, seed);
+        let mut process = Process::start("writer_process", folder.path(), seed);
         let lines = 1 + rng.below(40);
         for line in 0..lines {
             model.hear(&process.next().expect("goes on"));
             if line == 0 {
-                assert_eq!(open(&folder.0).err(), Some(IndexError::Locked));
+                assert_eq!(open(folder.path()).err(), Some(IndexError::Locked));
             }
         }
         for line in process.kill() {
             model.hear(&line);
         }
-        let mut writer = open(&folder.0).expect("the lock went with the process");
+        let mut writer = open(folder.path()).expect("the lock went with the process");
         model.tip = writer.last_hash();
         assert!(model.allowed.contains(&model.tip), "{:?}", writer.numbers());
         if let Some(tip) = model.tip {
-            let index = Index::open(Folder::new(&folder.0)).expect("opens");
+            let index = Index::open(Folder::new(folder.path())).expect("opens");
             check_reader(&index, 0, tip, &model.blocks);
             if rng.one_in(2) {
                 writer.sync().expect("synced");
@@ -224,10 +206,10 @@ fn reader_process() {
 /// Runs one process that writes and two that read, until each reader has seen this many changes.
 fn one_writes_and_two_read(name: &str, changes: usize) {
     let folder = TestFolder::new(name);
-    let mut writer = Process::start("writer_process", &folder.0, 77);
+    let mut writer = Process::start("writer_process", folder.path(), 77);
     // Read the writer's output: a full pipe would stop the writer.
     let heard = writer.lines.take().map(|lines| std::thread::spawn(|| lines.count()));
-    let mut readers = [1, 2].map(|seed| Process::start("reader_process", &folder.0, seed));
+    let mut readers = [1, 2].map(|seed| Process::start("reader_process", folder.path(), seed));
     for reader in &mut readers {
         for change in 0..changes {
             assert!(reader.next().is_some(), "a reader ended after {change} changes");
@@ -238,7 +220,7 @@ fn one_writes_and_two_read(name: &str, changes: usize) {
     }
     writer.kill();
     assert!(heard.expect("taken once").join().expect("heard") > 0);
-    let last = open(&folder.0).expect("opens").numbers().expect("blocks");
+    let last = open(folder.path()).expect("opens").numbers().expect("blocks");
     assert!(*last.end() > 8192, "{last:?}");
 }
 

@@ -4,12 +4,13 @@ use alloy_consensus::private::alloy_eips::Encodable2718;
 use alloy_consensus::proofs::{calculate_receipt_root, ordered_trie_root_with_encoder};
 use alloy_consensus::{Eip658Value, Receipt, ReceiptEnvelope, ReceiptWithBloom};
 use alloy_primitives::{Address, B256, Bloom, BloomInput, Bytes, Log, LogData, hex};
-use alloy_rlp::{Encodable, Header as RlpHeader};
+use alloy_rlp::Encodable;
 use chainsieve::eth::bloom::BloomView;
 use chainsieve::eth::receipts::{
     BlockReceipts, BloomAgreement, Outcome, ReceiptLimits, ReceiptsError, ReceiptsReader,
 };
 use serde::de::DeserializeSeed as _;
+use testkit::eth::header_files::list;
 
 use crate::blocks::list_of;
 use crate::real::json_of;
@@ -32,12 +33,6 @@ pub(crate) fn log(topics: u8) -> Log {
 
 /// Returns the slim list of receipts with these types, and with these numbers after their logs.
 pub(crate) fn slim(receipts: &[(u8, &Receipt, &[u64])]) -> Vec<u8> {
-    let list = |payload: Vec<u8>| {
-        let mut list = Vec::new();
-        RlpHeader { list: true, payload_length: payload.len() }.encode(&mut list);
-        list.extend(payload);
-        list
-    };
     let receipts = receipts.iter().flat_map(|(receipt_type, receipt, behind)| {
         let mut payload = Vec::new();
         receipt_type.encode(&mut payload);
@@ -45,9 +40,9 @@ pub(crate) fn slim(receipts: &[(u8, &Receipt, &[u64])]) -> Vec<u8> {
         receipt.cumulative_gas_used.encode(&mut payload);
         receipt.logs.encode(&mut payload);
         behind.iter().for_each(|number| number.encode(&mut payload));
-        list(payload)
+        list(&payload)
     });
-    list(receipts.collect())
+    list(&receipts.collect::<Vec<_>>())
 }
 
 fn envelope(receipt_type: u8, receipt: ReceiptWithBloom<Receipt>) -> ReceiptEnvelope {

@@ -148,66 +148,46 @@ fn networks_from_json() {
     let network: Network = serde_json::from_value(other).expect("valid");
     assert_eq!(network.weak_subjectivity_period(), Duration::from_secs(10 * 8 * 2));
 
-    let refused = |change: &dyn Fn(&mut Value)| {
-        let mut json = devnet();
-        change(&mut json);
-        serde_json::from_value::<Network>(json).expect_err("refused").to_string()
-    };
-    let is = |expected: &str, text: String| assert_eq!(text, expected);
-    is(
-        "the fork schedule does not begin with phase0 at epoch 0",
-        refused(&|json| json["forks"] = json!([])),
-    );
-    is(
-        "the fork schedule does not begin with phase0 at epoch 0",
-        refused(&|json| json["forks"][0]["epoch"] = 1.into()),
-    );
-    is(
-        "the fork schedule does not begin with phase0 at epoch 0",
-        refused(&|json| json["forks"][0]["name"] = "altair".into()),
-    );
-    is(
-        "fork capella follows altair, expected the fork after it",
-        refused(&|json| json["forks"][2]["name"] = "capella".into()),
-    );
-    is(
-        "fork altair follows altair, expected the fork after it",
-        refused(&|json| json["forks"][2]["name"] = "altair".into()),
-    );
-    is(
-        "fork bellatrix is scheduled before the preceding fork",
-        refused(&|json| {
+    let begin = "the fork schedule does not begin with phase0 at epoch 0";
+    let early = "fork bellatrix is scheduled before the preceding fork";
+    let twice = "fork bellatrix has the version of an earlier fork";
+    let changes: [(&str, fn(&mut Value)); 15] = [
+        (begin, |json| json["forks"] = json!([])),
+        (begin, |json| json["forks"][0]["epoch"] = 1.into()),
+        (begin, |json| json["forks"][0]["name"] = "altair".into()),
+        ("fork capella follows altair, expected the fork after it", |json| {
+            json["forks"][2]["name"] = "capella".into();
+        }),
+        ("fork altair follows altair, expected the fork after it", |json| {
+            json["forks"][2]["name"] = "altair".into();
+        }),
+        (early, |json| {
             json["forks"][1]["epoch"] = 9.into();
             json["forks"][2]["epoch"] = 8.into();
         }),
-    );
-    is(
-        "fork bellatrix is scheduled before the preceding fork",
-        refused(&|json| {
+        (early, |json| {
             json["forks"][1]["epoch"] = Value::Null;
             json["forks"][2]["epoch"] = 8.into();
         }),
-    );
-    is(
-        "fork bellatrix has the version of an earlier fork",
-        refused(&|json| json["forks"][2]["version"] = "0x01000001".into()),
-    );
-    is(
-        "fork bellatrix has the version of an earlier fork",
-        refused(&|json| json["forks"][2]["version"] = "0x00000001".into()),
-    );
-    let blobs = |epoch: u64| json!({"epoch": epoch, "max_blobs_per_block": 9});
-    is(
-        "the blob schedule does not ascend at epoch 4",
-        refused(&|json| json["blob_schedule"] = json!([blobs(4), blobs(4)])),
-    );
-    is("a slot of 0 seconds", refused(&|json| json["seconds_per_slot"] = 0.into()));
-    // A misspelt or missing epoch would be another fork schedule.
-    assert!(refused(&|json| json["fork"] = json!([])).contains("unknown field `fork`"));
-    assert!(refused(&|json| json["forks"][1]["eppoch"] = 1.into()).contains("unknown field"));
-    let missing = |json: &mut Value| {
-        json["forks"][1].as_object_mut().expect("an object").remove("epoch");
-    };
-    assert!(refused(&missing).contains("missing field `epoch`"));
-    assert!(refused(&|json| json["preset"] = "gnosis".into()).contains("unknown variant"));
+        (twice, |json| json["forks"][2]["version"] = "0x01000001".into()),
+        (twice, |json| json["forks"][2]["version"] = "0x00000001".into()),
+        ("the blob schedule does not ascend at epoch 4", |json| {
+            let blobs = json!({"epoch": 4, "max_blobs_per_block": 9});
+            json["blob_schedule"] = json!([blobs, blobs]);
+        }),
+        ("a slot of 0 seconds", |json| json["seconds_per_slot"] = 0.into()),
+        // A misspelt or missing epoch would be another fork schedule.
+        ("unknown field `fork`", |json| json["fork"] = json!([])),
+        ("unknown field `eppoch`", |json| json["forks"][1]["eppoch"] = 1.into()),
+        ("missing field `epoch`", |json| {
+            json["forks"][1].as_object_mut().expect("an object").remove("epoch");
+        }),
+        ("unknown variant", |json| json["preset"] = "gnosis".into()),
+    ];
+    for (expected, change) in changes {
+        let mut json = devnet();
+        change(&mut json);
+        let text = serde_json::from_value::<Network>(json).expect_err("refused").to_string();
+        assert!(text.starts_with(expected), "{expected:?}: {text}");
+    }
 }

@@ -33,73 +33,6 @@ fn facts(anchor: &Anchor) -> (u64, Evidence) {
     (anchor.beacon.slot, anchor.evidence)
 }
 
-/// Applies an update, and returns slots and evidence of the optimistic headers that it brought.
-fn brought(world: &World, client: &mut LightClient, draft: Draft) -> Vec<(u64, Evidence)> {
-    let actions = world.apply(client, draft).expect("valid");
-    let optimistic = actions.iter().filter_map(|action| match action {
-        Action::Optimistic(anchor) => Some(facts(anchor)),
-        _ => None,
-    });
-    optimistic.collect()
-}
-
-#[test]
-fn fewer_signatures_do_not_take_it_back() {
-    let world = World::new();
-    let mut client = client(&world);
-    assert_eq!(facts(client.supermajority()), (ATTESTED, signed(MEMBERS)));
-    // More than half, fewer than two thirds: the optimistic header moves, as specified.
-    let later = ATTESTED + 1;
-    for by in [20, TWO_THIRDS - 1] {
-        let mut client = client.clone();
-        world.apply(&mut client, Draft::optimistic(later).by(by)).expect("valid");
-        assert_eq!(facts(client.optimistic()), (later, signed(by)));
-        assert_eq!(facts(client.supermajority()), (ATTESTED, signed(MEMBERS)), "{by}");
-    }
-    // Two thirds are enough, and an older header does not replace a newer one.
-    world.apply(&mut client, Draft::optimistic(later).by(TWO_THIRDS)).expect("valid");
-    assert_eq!(facts(client.supermajority()), (later, signed(TWO_THIRDS)));
-    world.apply(&mut client, Draft::optimistic(ATTESTED)).expect("valid");
-    assert_eq!(facts(client.supermajority()), (later, signed(TWO_THIRDS)));
-}
-
-/// A header by two thirds counts, although a later one by fewer is known.
-#[test]
-fn a_later_header_by_fewer_does_not_hide_it() {
-    let world = World::new();
-    let mut client = client(&world);
-    world.apply(&mut client, Draft::optimistic(ATTESTED + 5).by(20)).expect("valid");
-    let actions = world.apply(&mut client, Draft::optimistic(ATTESTED + 3).by(25)).expect("valid");
-    assert_eq!(actions, Vec::new());
-    assert_eq!(facts(client.optimistic()), (ATTESTED + 5, signed(20)));
-    assert_eq!(facts(client.supermajority()), (ATTESTED + 3, signed(25)));
-}
-
-#[test]
-fn more_signatures_of_a_slot_replace_fewer() {
-    let world = World::new();
-    let mut client = client(&world);
-    let slot = ATTESTED + 1;
-    let draft = |by| Draft::optimistic(slot).by(by);
-    for (by, expected, two_thirds) in [
-        (17, Some(17), (ATTESTED, signed(MEMBERS))),
-        (17, None, (ATTESTED, signed(MEMBERS))),
-        (19, Some(19), (ATTESTED, signed(MEMBERS))),
-        // No more than half of the most that signed lately.
-        (16, None, (ATTESTED, signed(MEMBERS))),
-        (18, None, (ATTESTED, signed(MEMBERS))),
-        (TWO_THIRDS, Some(TWO_THIRDS), (slot, signed(TWO_THIRDS))),
-        (TWO_THIRDS - 1, None, (slot, signed(TWO_THIRDS))),
-        (MEMBERS, Some(MEMBERS), (slot, signed(MEMBERS))),
-        (MEMBERS - 1, None, (slot, signed(MEMBERS))),
-    ] {
-        let expected: Vec<_> = expected.map(|by| (slot, signed(by))).into_iter().collect();
-        assert_eq!(brought(&world, &mut client, draft(by)), expected, "{by}");
-        assert_eq!(facts(client.supermajority()), two_thirds, "{by}");
-    }
-    assert_eq!(facts(client.optimistic()), (slot, signed(MEMBERS)));
-}
-
 /// More signatures raise the grade of the same header.
 #[test]
 fn the_grade_after_more_signatures() {
@@ -135,18 +68,6 @@ fn two_headers_of_a_slot() {
     expect(other.by(TWO_THIRDS), root(other), root(other));
     expect(one.by(TWO_THIRDS), root(other), root(other));
     expect(one.by(TWO_THIRDS + 1), root(one), root(one));
-}
-
-/// A later header replaces an earlier one, whether or not it descends from it.
-#[test]
-fn a_later_slot_wins() {
-    let world = World::new();
-    let mut client = client(&world);
-    // Made-up headers all name the same parent, so none descends from another.
-    for (slot, by) in [(40, MEMBERS), (41, TWO_THIRDS), (44, TWO_THIRDS)] {
-        world.apply(&mut client, Draft::optimistic(at(5, slot)).by(by)).expect("valid");
-        assert_eq!(facts(client.supermajority()), (at(5, slot), signed(by)));
-    }
 }
 
 /// A finalised header that is newer takes its place, also one that was forced.
@@ -243,6 +164,8 @@ fn key(anchor: &Anchor) -> (u64, usize) {
     }
 }
 
+/// Among others: fewer signatures, or an earlier slot, take back nothing; a later header by fewer hides
+/// none; more signatures of a slot replace fewer.
 #[test]
 fn any_order_of_updates() {
     let world = World::new();

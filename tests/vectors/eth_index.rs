@@ -13,6 +13,7 @@ use chainsieve::eth::index::{Folder, Index, IndexError, Settings, Writer};
 use chainsieve::eth::log_query::CompiledQuery;
 use chainsieve::simd::Backend;
 
+use testkit::TestFolder;
 use testkit::eth::fixtures;
 use testkit::eth::linked_headers::linked_headers;
 
@@ -89,24 +90,6 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// A folder that is removed when this value is dropped.
-struct Temporary(PathBuf);
-
-impl Temporary {
-    fn new(name: &str) -> Self {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        drop(fs::remove_dir_all(&path));
-        fs::create_dir_all(&path).expect("a folder");
-        Self(path)
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
-    }
-}
-
 fn write(folder: &Path, chains: &[LinkedHeaders; 3]) -> Result<(), IndexError> {
     let settings = Settings::new("golden")?;
     let mut writer = Writer::open(Folder::new(folder), &settings)?.with_confirmations(8);
@@ -122,9 +105,9 @@ fn write(folder: &Path, chains: &[LinkedHeaders; 3]) -> Result<(), IndexError> {
 
 #[test]
 fn the_golden_index_is_written_byte_for_byte() {
-    let folder = Temporary::new("golden-index");
-    write(&folder.0, &chains()).expect("written");
-    let (written, golden) = (files(&folder.0), files(&golden()));
+    let folder = TestFolder::new("golden-index");
+    write(folder.path(), &chains()).expect("written");
+    let (written, golden) = (files(folder.path()), files(&golden()));
     let names = |files: &[(String, _)]| -> Vec<String> {
         files.iter().map(|(name, _)| name.clone()).collect()
     };
@@ -196,15 +179,15 @@ fn the_golden_index_answers_as_its_filters() {
 #[test]
 fn versions_to_come_are_refused() {
     for name in ["manifest", "00000000-01.segment", "0000000000000001.tail"] {
-        let folder = Temporary::new(&format!("version-2-of-{name}"));
+        let folder = TestFolder::new(&format!("version-2-of-{name}"));
         for (name, bytes) in files(&golden()) {
-            fs::write(folder.0.join(name), bytes).expect("a copy");
+            fs::write(folder.path().join(name), bytes).expect("a copy");
         }
-        let path = folder.0.join(name);
+        let path = folder.path().join(name);
         let mut bytes = fs::read(&path).expect("a copy");
         bytes[8] = 2;
         fs::write(path, bytes).expect("written");
-        let error = Index::open(Folder::new(&folder.0)).map(|_| ()).expect_err("of version 2");
+        let error = Index::open(Folder::new(folder.path())).map(|_| ()).expect_err("of version 2");
         assert_eq!(error, IndexError::Version { file: name.into(), found: 2, known: 1 });
     }
 }

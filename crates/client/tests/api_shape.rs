@@ -6,43 +6,31 @@ use std::fmt::Debug;
 
 use chainsieve_client::*;
 
+fn shared<T: Send + Sync + Debug>() {}
+fn error<T: Error + Clone + PartialEq + Send + Sync + 'static>() {}
+
+macro_rules! each {
+    ($check:ident: $($type:ty),+ $(,)?) => {
+        $($check::<$type>();)+
+    };
+}
+
 /// `Builder` is `Send` only, since its storage and its log callback need not be `Sync`.
 #[test]
 fn types_are_send_sync_and_debug() {
-    fn check<T: Send + Sync + Debug>() {}
-    fn check_send<T: Send + Debug>() {}
-    check_send::<Builder>();
-    check::<NetworkParams>();
-    check::<Client>();
-    check::<Folder>();
-    check::<HitCounts>();
-    check::<LookUpError>();
-    check::<Memory>();
-    check::<PeerClaims>();
-    check::<PeerNote>();
-    check::<PeerStatus>();
-    check::<RunError>();
-    check::<Status>();
-    check::<Stopped>();
-    check::<StorageError>();
-    check::<UpdateStream>();
-    check::<Updates>();
-    check::<WalletError>();
-    check::<testnode::Ended>();
-    check::<testnode::Node>();
-    check::<testnode::NodeBuilder>();
-    check::<testnode::ConnectionNote<'static>>();
+    fn sent<T: Send + Debug>() {}
+    sent::<Builder>();
+    each!(
+        shared: NetworkParams, Client, Folder, HitCounts, LookUpError, Memory, PeerClaims, PeerNote,
+        PeerStatus, RunError, Status, Stopped, StorageError, UpdateStream, Updates, WalletError,
+        testnode::Ended, testnode::Node, testnode::NodeBuilder, testnode::ConnectionNote<'static>,
+    );
 }
 
 #[test]
 fn errors_are_errors() {
-    fn check<T: Error + Clone + PartialEq + Send + Sync + 'static>() {}
     // The error may contain an error of the system, which is not `Clone`.
-    fn check_source<T: Error + Send + Sync + 'static>() {}
-    check::<LookUpError>();
-    check::<RunError>();
-    check_source::<StartError>();
-    check::<Stopped>();
-    check::<StorageError>();
-    check::<WalletError>();
+    fn with_source<T: Error + Send + Sync + 'static>() {}
+    with_source::<StartError>();
+    each!(error: LookUpError, RunError, Stopped, StorageError, WalletError);
 }

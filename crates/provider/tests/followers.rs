@@ -16,6 +16,7 @@ use chainsieve_provider::{
 };
 use serde_json::Value;
 
+use testkit::TestFolder;
 use testkit::eth::json_rpc;
 use testkit::eth::linked_headers::linked_headers;
 use testkit::eth::rpc_methods::{self, BlockId};
@@ -279,9 +280,8 @@ fn a_node_that_lags_does_not_end_it() {
 #[test]
 fn an_index_is_followed() {
     let node = Node::start();
-    let path = std::env::temp_dir().join(format!("chainsieve-followed-{}", std::process::id()));
-    std::fs::create_dir_all(&path).expect("a folder");
-    let storage = Folder::new(&path);
+    let folder = TestFolder::new("followed");
+    let storage = Folder::new(folder.path());
     let provider = || {
         let profile = ChainProfile::assumed("test", BloomSoundness::Exact, ReceiptsScope::EveryLog);
         Provider::builder().url(&node.url).profile(profile).trust_head().build().expect("a node")
@@ -315,8 +315,8 @@ fn an_index_is_followed() {
     }
     // Without hashes, the headers of candidates could not be asked for.
     drop(writer);
-    std::fs::remove_dir_all(&path).expect("a folder");
-    std::fs::create_dir_all(&path).expect("a folder");
+    let folder = TestFolder::new("without-hashes");
+    let storage = Folder::new(folder.path());
     let settings = Settings::new("test").expect("a label");
     let mut writer = Writer::open(storage.clone(), &settings).expect("a new index");
     writer.append(&provider().headers(0..=20).expect("headers")).expect("they are linked");
@@ -324,7 +324,6 @@ fn an_index_is_followed() {
     let index = Index::open(storage).expect("an index");
     let error = provider().follow(&nothing).index(index).start().expect_err("no hashes");
     assert!(error.to_string().contains("no block hashes"), "{error}");
-    std::fs::remove_dir_all(&path).expect("a folder");
 }
 
 /// Many candidates come in parts. The end of each part says how far it is complete, for all queries.
@@ -345,9 +344,8 @@ fn candidates_of_an_index_come_in_parts() {
         bloom.0.0
     });
     let headers = linked_headers(0, B256::ZERO, 1, &blooms.collect::<Vec<_>>());
-    let path = std::env::temp_dir().join(format!("chainsieve-parts-{}", std::process::id()));
-    std::fs::create_dir_all(&path).expect("a folder");
-    let storage = Folder::new(&path);
+    let folder = TestFolder::new("parts");
+    let storage = Folder::new(folder.path());
     let settings = Settings::new("test").expect("a label").with_block_hashes();
     let mut writer = Writer::open(storage.clone(), &settings).expect("a new index");
     writer.append(&headers).expect("they are linked");
@@ -373,5 +371,4 @@ fn candidates_of_an_index_come_in_parts() {
         assert_eq!(found, expected);
         assert!(parts > 1, "all at once");
     }
-    std::fs::remove_dir_all(&path).expect("a folder");
 }

@@ -268,26 +268,26 @@ impl fmt::Display for BlockVerdict {
 /// Compares the parent hash of each block with the hashes of the preceding block's rows.
 ///
 /// A trusted block is not at fault. The preceding block may be there several times, for example with a block
-/// that left the chain: any of them may be the parent, and one without a hash, too.
+/// that left the chain: any of them may be the parent, and one without a hash, too. The block itself may be
+/// there several times, too, and each is compared.
 pub(super) fn link(blocks: &[BlockColumns<'_>], verdicts: &mut [BlockVerdict]) {
-    for at in 1..verdicts.len() {
-        let (before, rest) = verdicts.split_at_mut(at);
-        let block = &mut rest[0];
-        let Some(named) = block.parent_hash.filter(|_| block.header != HeaderBasis::Trusted) else {
-            continue;
-        };
-        let is_parent = |(columns, parent): &(&BlockColumns<'_>, &BlockVerdict)| {
-            let rows = columns.headers.unwrap_or_default();
-            parent.hash.is_none_or(|hash| hash == named)
-                || rows.iter().any(|row| row.hash == Some(&named[..]))
-        };
-        let parents = blocks.iter().zip(&*before).rev();
-        let mut parents = parents
-            .take_while(|(_, parent)| parent.number.checked_add(1) == Some(block.number))
-            .peekable();
-        if parents.peek().is_some() && !parents.any(|parent| is_parent(&parent)) {
-            block.fault(Check::ParentLink, None);
+    let mut rows = blocks.iter().map(|columns| columns.headers.unwrap_or_default());
+    let (mut next, mut parents, mut is_known) = (None, Vec::new(), false);
+    for siblings in verdicts.chunk_by_mut(|block, other| block.number == other.number) {
+        let number = siblings[0].number;
+        if next == Some(number) && is_known {
+            parents.sort_unstable();
+            for block in siblings.iter_mut().filter(|it| it.header != HeaderBasis::Trusted) {
+                if block.parent_hash.is_some_and(|named| parents.binary_search(&named).is_err()) {
+                    block.fault(Check::ParentLink, None);
+                }
+            }
         }
+        next = number.checked_add(1);
+        is_known = siblings.iter().all(|block| block.hash.is_some());
+        let of_rows = rows.by_ref().take(siblings.len()).flatten();
+        let of_rows = of_rows.filter_map(|row| B256::try_from(row.hash?).ok());
+        parents = siblings.iter().filter_map(|block| block.hash).chain(of_rows).collect();
     }
 }
 

@@ -1,7 +1,6 @@
 //! Fills of an index compared with those of headers, and detection of false indexes.
 
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 
 use alloy_primitives::{B256, Bloom, BloomInput};
 
@@ -13,6 +12,7 @@ use super::{Folder, Index, Settings, Writer};
 use crate::eth::bloom::BITS;
 use crate::eth::bloom::FillHistogram;
 use crate::eth::header::LinkedHeaders;
+use testkit::TestFolder;
 
 const FIRST: u64 = 77;
 const SECTION: u64 = 8192;
@@ -65,32 +65,29 @@ fn chain_of(headers: &[Vec<u8>]) -> LinkedHeaders {
 }
 
 /// An index in a folder that is removed on drop.
-struct Built(PathBuf);
+struct Built(TestFolder);
 
 impl Built {
     fn new(name: &str, headers: &[Vec<u8>], block_hashes: bool) -> Self {
-        let name = format!("chainsieve-index-{}-{name}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        drop(std::fs::remove_dir_all(&path));
-        std::fs::create_dir_all(&path).unwrap();
+        let folder = TestFolder::new(name);
         let mut settings = Settings::new("test").unwrap();
         if block_hashes {
             settings = settings.with_block_hashes();
         }
-        let writer = Writer::open(Folder::new(&path), &settings).unwrap();
+        let writer = Writer::open(Folder::new(folder.path()), &settings).unwrap();
         let mut writer = writer.with_confirmations(TAIL);
         writer.append(&chain_of(headers)).unwrap();
         writer.sync().unwrap();
-        Self(path)
+        Self(folder)
     }
 
     fn index(&self) -> Index<Folder> {
-        Index::open(Folder::new(&self.0)).unwrap()
+        Index::open(Folder::new(self.0.path())).unwrap()
     }
 
     /// Changes the bytes of the only file whose name has this ending.
     fn patch(&self, ending: &str, change: impl FnOnce(&mut Vec<u8>)) {
-        let names = std::fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path());
+        let names = std::fs::read_dir(self.0.path()).unwrap().map(|entry| entry.unwrap().path());
         let path = names.into_iter().find(|path| path.to_str().unwrap().ends_with(ending)).unwrap();
         let mut bytes = std::fs::read(&path).unwrap();
         change(&mut bytes);
@@ -116,12 +113,6 @@ fn verified(
     Ok((verifier.blocks, verifier.sections))
 }
 
-impl Drop for Built {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
-    }
-}
-
 fn part_of(error: &IndexError) -> (Part, Option<u64>) {
     match error {
         IndexError::Damaged { part, .. } => (*part, None),
@@ -138,9 +129,9 @@ fn slice(headers: &[Vec<u8>], first: u64, last: u64) -> LinkedHeaders {
 
 #[test]
 fn a_missing_folder_is_named() {
-    let path = std::env::temp_dir().join(format!("chainsieve-{}-missing", std::process::id()));
+    let folder = TestFolder::absent("missing");
     let settings = Settings::new("test").unwrap();
-    let error = Writer::open(Folder::new(path), &settings).err();
+    let error = Writer::open(Folder::new(folder.path()), &settings).err();
     assert_eq!(error, Some(IndexError::NoFolder));
 }
 
@@ -224,14 +215,16 @@ fn a_reader_of_an_index_that_is_built_anew_of_another_branch() {
     let mut reader = old.index();
     // After an interrupted write, a sync writes a new generation.
     new.patch(".tail", |bytes| bytes.push(0));
-    let writer = Writer::open(Folder::new(&new.0), new.index().settings());
+    let writer = Writer::open(Folder::new(new.0.path()), new.index().settings());
     writer.unwrap().sync().unwrap();
     for (from, to) in [(&old, None), (&new, Some(&old))] {
-        for entry in std::fs::read_dir(&from.0).unwrap().map(Result::unwrap) {
+        for entry in std::fs::read_dir(from.0.path()).unwrap().map(Result::unwrap) {
             match to {
                 None => std::fs::remove_file(entry.path()).unwrap(),
                 Some(to) => {
-                    std::fs::copy(entry.path(), to.0.join(entry.file_name())).map(drop).unwrap();
+                    std::fs::copy(entry.path(), to.0.path().join(entry.file_name()))
+                        .map(drop)
+                        .unwrap();
                 }
             }
         }
@@ -304,8 +297,8 @@ fn an_index_that_is_false_is_found_out() {
     let headers = headers(0);
     let chain = chain_of(&headers);
     let built = Built::new("false", &headers, true);
-    let segment = std::fs::read(built.0.join("00000000-02.segment")).unwrap();
-    let restore = || std::fs::write(built.0.join("00000000-02.segment"), &segment).unwrap();
+    let segment = std::fs::read(built.0.path().join("00000000-02.segment")).unwrap();
+    let restore = || std::fs::write(built.0.path().join("00000000-02.segment"), &segment).unwrap();
     assert_eq!(built.verdicts(&chain), [Ok(()), Ok(())]);
 
     // In this index, a bit was moved to another block.
@@ -402,7 +395,7 @@ fn unsealed_blocks_are_compared_one_by_one() {
     let headers = headers(0);
     let chain = chain_of(&headers);
     let built = Built::new("unsealed", &headers, false);
-    let names = std::fs::read_dir(&built.0).unwrap().map(|entry| entry.unwrap().path());
+    let names = std::fs::read_dir(built.0.path()).unwrap().map(|entry| entry.unwrap().path());
     let tail =
         names.into_iter().find(|path| path.extension().is_some_and(|e| e == "tail")).unwrap();
     let whole = std::fs::read(&tail).unwrap();

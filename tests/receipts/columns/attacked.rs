@@ -1,17 +1,17 @@
 //! Claims that a hostile review refuted: honest data that were accused, and grades beyond the evidence.
 
-use alloy_consensus::private::alloy_eips::Encodable2718 as _;
-use alloy_consensus::{Eip658Value, Header, Receipt, ReceiptEnvelope};
+use alloy_consensus::{Eip658Value, Header};
 use alloy_primitives::{B256, U256};
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::columns::{
     BlockColumns, BlockVerdict, Cell, Check, Grade, HeaderBasis, HeaderRow, LogRow, Row,
-    TransactionRow, anchor, verify,
+    TransactionRow, anchor,
 };
 use chainsieve::eth::header::{BlockRef, HeaderBuf};
 
-use super::{Rows, faults, header_row, leak, with_logs};
-use crate::constructed::log;
+use super::{
+    FIRST, Made, Rows, chain, exact, faults, header_row, lacks, leak, missing, prague, with_logs,
+};
 
 type Change = fn(&mut Rows);
 
@@ -19,101 +19,15 @@ fn assumed(bloom: BloomSoundness, receipts: ReceiptsScope) -> ChainProfile {
     ChainProfile::assumed("ours", bloom, receipts)
 }
 
-fn exact() -> ChainProfile {
-    assumed(BloomSoundness::Exact, ReceiptsScope::EveryLog)
-}
-
-fn lacks(verdict: &BlockVerdict, check: Check) -> Option<&'static str> {
-    let missing = verdict.missing.iter().find(|missing| missing.check == check);
-    missing.map(|missing| missing.column)
-}
-
 /// Asserts that nothing is accused, and that a check needs a column.
 #[track_caller]
 fn undecided(verdict: &BlockVerdict, check: Check, column: &str) {
     assert!(verdict.faults.is_empty(), "{verdict}");
-    assert_eq!(lacks(verdict, check), Some(column), "{verdict} {:?}", verdict.missing);
-}
-
-const FIRST: u64 = 25_000_000;
-
-/// Returns headers of Prague in a chain, without transactions.
-fn prague(count: u64) -> Vec<Header> {
-    let mut parent_hash = B256::repeat_byte(4);
-    let header = |number| {
-        let header = Header {
-            number: FIRST + number,
-            parent_hash,
-            base_fee_per_gas: Some(7),
-            withdrawals_root: Some(B256::repeat_byte(1)),
-            blob_gas_used: Some(0),
-            excess_blob_gas: Some(0),
-            parent_beacon_block_root: Some(B256::repeat_byte(2)),
-            requests_hash: Some(B256::repeat_byte(3)),
-            ..Header::default()
-        };
-        parent_hash = header.hash_slow();
-        header
-    };
-    (0..count).map(header).collect()
+    assert_eq!(lacks(verdict, check), Some(column), "{verdict} {:?}", missing(verdict));
 }
 
 fn trusted(header: &Header) -> HeaderBuf {
     HeaderBuf::from_rlp(alloy_rlp::encode(header)).expect("a header")
-}
-
-/// Verifies blocks without transactions: for each its number, the rows of its header, and the trusted header.
-fn chain(
-    blocks: &[(u64, &[HeaderRow<'_>], Option<&HeaderBuf>)],
-    profile: Option<&ChainProfile>,
-) -> Vec<BlockVerdict> {
-    let columns = |&(number, headers, trusted): &(u64, _, _)| BlockColumns {
-        number,
-        headers: Some(headers),
-        transactions: Some(&[]),
-        logs: Some(&[]),
-        trusted,
-        is_filtered: false,
-    };
-    verify(&blocks.iter().map(columns).collect::<Vec<_>>(), profile)
-}
-
-/// Verifies a block of one legacy receipt with one log.
-fn one_receipt(
-    outcome: Eip658Value,
-    row: TransactionRow<'_>,
-    base_fee_per_gas: Cell<U256>,
-    number: u64,
-    profile: &ChainProfile,
-) -> BlockVerdict {
-    let log = log(2);
-    let receipt = Receipt { status: outcome, cumulative_gas_used: 46_913, logs: vec![log.clone()] };
-    let encoding = ReceiptEnvelope::Legacy(receipt.with_bloom()).encoded_2718();
-    let root = alloy_trie::root::ordered_trie_root_encoded(&[encoding]);
-    let header =
-        HeaderRow { receipts_root: Some(leak(&root)), base_fee_per_gas, ..HeaderRow::default() };
-    let row = TransactionRow {
-        transaction_index: Some(0),
-        receipt_type: Some(row.receipt_type.unwrap_or(0)),
-        cumulative_gas_used: Some(46_913),
-        ..row
-    };
-    let log = LogRow {
-        transaction_index: Some(0),
-        log_index: Some(0),
-        address: Some(leak(&log.address)),
-        topics: Some(std::array::from_fn(|at| log.topics().get(at).map(leak))),
-        data: Some(leak(&log.data.data)),
-        ..LogRow::default()
-    };
-    let columns = BlockColumns {
-        number,
-        headers: Some(&[header]),
-        transactions: Some(&[row]),
-        logs: Some(&[log]),
-        ..BlockColumns::default()
-    };
-    columns.verify(Some(profile))
 }
 
 /// Without a hash column, the columns may not be all fields of a header. What they hash to only confirms.
@@ -151,21 +65,26 @@ fn a_computed_hash_accuses_nobody() {
 #[test]
 fn a_base_fee_of_zero_shows_no_fork() {
     let state = B256::repeat_byte(5);
-    let outcome = Eip658Value::PostState(state);
+    let unknown = exact();
+    let with_fee = |row, fee, profile: &ChainProfile| {
+        let mut made = Made::legacy(Eip658Value::PostState(state), row);
+        made.header.base_fee_per_gas = fee;
+        made.verify(profile)
+    };
     let ethereum = ChainProfile::ethereum();
     let made_up = TransactionRow { status: Some(true), ..TransactionRow::default() };
     for fee in [Cell::Null, Cell::Value(U256::ZERO)] {
-        for profile in [&ethereum, &exact()] {
-            let verdict = one_receipt(outcome, made_up, fee, 1_000_000, profile);
+        for profile in [&ethereum, &unknown] {
+            let verdict = with_fee(made_up, fee, profile);
             undecided(&verdict, Check::ReceiptsRoot, "transactions.root");
         }
         let row = TransactionRow { root: Some(leak(&state)), ..made_up };
-        let verdict = one_receipt(outcome, row, fee, 1_000_000, &ethereum);
+        let verdict = with_fee(row, fee, &ethereum);
         assert_eq!(verdict.grade, Grade::Consistent, "{verdict}");
     }
     // The profile decides, whatever the fee is.
     let fee = Cell::Value(U256::ONE);
-    let verdict = one_receipt(outcome, made_up, fee, 1_000_000, &ethereum);
+    let verdict = with_fee(made_up, fee, &ethereum);
     undecided(&verdict, Check::ReceiptsRoot, "transactions.root");
 
     let header = Header { number: 5_000_000, ..Header::default() };
@@ -240,28 +159,40 @@ fn neighbours_do_not_hurt() {
     let sibling = header_row(&Header { extra_data: vec![7].into(), ..headers[1].clone() });
     let [first, parent, child] = [0, 1, 2].map(|at| header_row(&headers[at]));
     let damaged = HeaderRow { hash: Some(&[9; 32]), mix_hash: None, ..parent };
+    let stray = HeaderRow { parent_hash: Some(&[9; 32]), mix_hash: None, ..child };
     let proven = trusted(&headers[2]);
     let ethereum = ChainProfile::ethereum();
-    // The rows of the entries at the parent's height; if the child is trusted; if it is accused.
-    let cases: [(&[&[HeaderRow<'_>]], bool, bool); 9] = [
-        (&[&[parent]], false, false),
-        (&[&[sibling]], false, true),
-        (&[&[sibling]], true, false),
-        (&[&[parent], &[sibling]], false, false),
-        (&[&[sibling], &[parent]], false, false),
-        (&[&[sibling], &[sibling]], false, true),
-        (&[&[sibling, parent]], false, false),
-        (&[&[damaged]], false, true),
-        (&[&[damaged]], true, false),
+    // The rows of the entries at the parent's height; if the child is trusted; the entries at the child's
+    // height; and which of these are accused.
+    type Entries<'a> = &'a [&'a [HeaderRow<'a>]];
+    let cases: [(Entries<'_>, bool, Entries<'_>, &[bool]); 14] = [
+        (&[&[parent]], false, &[&[child]], &[false]),
+        (&[&[sibling]], false, &[&[child]], &[true]),
+        (&[&[sibling]], true, &[&[child]], &[false]),
+        (&[&[parent], &[sibling]], false, &[&[child]], &[false]),
+        (&[&[sibling], &[parent]], false, &[&[child]], &[false]),
+        (&[&[sibling], &[sibling]], false, &[&[child]], &[true]),
+        (&[&[sibling, parent]], false, &[&[child]], &[false]),
+        (&[&[damaged]], false, &[&[child]], &[true]),
+        (&[&[damaged]], true, &[&[child]], &[false]),
+        // Each of several children is compared.
+        (&[&[parent]], false, &[&[child], &[stray], &[child]], &[false, true, false]),
+        (&[&[parent]], false, &[&[stray], &[stray]], &[true, true]),
+        (&[&[sibling]], false, &[&[child], &[child]], &[true, true]),
+        (&[&[sibling]], true, &[&[child], &[child]], &[false, false]),
+        (&[&[sibling], &[parent]], false, &[&[stray], &[child]], &[true, false]),
     ];
-    for (at, (entries, is_trusted, is_accused)) in cases.into_iter().enumerate() {
+    for (at, (entries, is_trusted, children, accused)) in cases.into_iter().enumerate() {
         let mut blocks = vec![(FIRST, std::slice::from_ref(&first), None)];
         blocks.extend(entries.iter().map(|rows| (FIRST + 1, *rows, None)));
-        let child = std::slice::from_ref(&child);
-        blocks.push((FIRST + 2, child, is_trusted.then_some(&proven)));
+        let proven = is_trusted.then_some(&proven);
+        blocks.extend(children.iter().map(|rows| (FIRST + 2, *rows, proven)));
         let verdicts = chain(&blocks, Some(&ethereum));
-        let expected: &[_] = if is_accused { &[(Check::ParentLink, None)] } else { &[] };
-        assert_eq!(faults(&verdicts[verdicts.len() - 1]), expected, "case {at}");
+        let links = verdicts[1 + entries.len()..].iter().map(|verdict| {
+            assert!(faults(verdict).iter().all(|(check, _)| *check == Check::ParentLink));
+            !verdict.faults.is_empty()
+        });
+        assert_eq!(links.collect::<Vec<_>>(), accused, "case {at}");
     }
 }
 
@@ -269,34 +200,13 @@ fn neighbours_do_not_hurt() {
 #[test]
 fn a_root_without_a_status() {
     let row = TransactionRow { root: Some(&[9; 32]), ..TransactionRow::default() };
-    for profile in [exact(), ChainProfile::ethereum()] {
-        let verdict = one_receipt(true.into(), row, Cell::Null, 7_000_000, &profile);
-        undecided(&verdict, Check::ReceiptsRoot, "transactions.status");
+    let (ethereum, legacy) = (ChainProfile::ethereum(), Made::legacy(true.into(), row));
+    let later = Made { number: 7_000_000, ..legacy };
+    for profile in [&exact(), &ethereum] {
+        undecided(&later.verify(profile), Check::ReceiptsRoot, "transactions.status");
     }
-    let verdict = one_receipt(true.into(), row, Cell::Null, 4_000_000, &ChainProfile::ethereum());
-    assert_eq!(faults(&verdict), [(Check::ReceiptsRoot, None)]);
-}
-
-#[test]
-fn a_root_names_no_row() {
-    let damages: [Change; 3] = [
-        |rows| rows.transactions[2].cumulative_gas_used = Some(u64::MAX),
-        |rows| {
-            rows.transactions.pop();
-            rows.headers[0].transaction_count = None;
-        },
-        |rows| {
-            let at = rows.logs[0].transaction_index.expect("an index");
-            rows.transactions[usize::try_from(at).expect("an index")].status = Some(false);
-        },
-    ];
-    for block in with_logs() {
-        for damage in damages {
-            let mut rows = block.clone();
-            damage(&mut rows);
-            assert_eq!(faults(&rows.verify()), [(Check::ReceiptsRoot, None)], "{}", block.name);
-        }
-    }
+    let earlier = Made { number: 4_000_000, ..later };
+    assert_eq!(faults(&earlier.verify(&ethereum)), [(Check::ReceiptsRoot, None)]);
 }
 
 #[test]
@@ -406,7 +316,7 @@ fn malformed_cells_are_faults() {
     let state = B256::repeat_byte(5);
     let cut = TransactionRow { root: Some(&[5; 31]), ..TransactionRow::default() };
     let ethereum = ChainProfile::ethereum();
-    let verdict = one_receipt(Eip658Value::PostState(state), cut, Cell::Null, 1_000_000, &ethereum);
+    let verdict = Made::legacy(Eip658Value::PostState(state), cut).verify(&ethereum);
     assert_eq!(faults(&verdict), [(Check::Cells, Some(Row::Transactions(0)))]);
 }
 
@@ -418,7 +328,7 @@ fn a_deposit_with_a_version_needs_its_nonce() {
         deposit_receipt_version: Some(1),
         ..TransactionRow::default()
     };
-    let verdict = one_receipt(true.into(), row, Cell::NoColumn, 1_000_000, &exact());
+    let verdict = Made::legacy(true.into(), row).verify(&exact());
     let is_known = cfg!(feature = "op");
     let column = if is_known { "transactions.deposit_nonce" } else { "transactions.receipt_type" };
     undecided(&verdict, Check::ReceiptsRoot, column);

@@ -268,7 +268,8 @@ fn each_kind_of_damage_is_named() {
                 assert_eq!(verdict.grade, Grade::Wrong, "{name}");
                 let found = verdict.faults.iter().find(|fault| fault.check == check);
                 let found = found.unwrap_or_else(|| panic!("{name}"));
-                assert!(row.is_none() || found.row == row, "{name}, {row:?}");
+                // A filter that lacks bits names the first log with one of them.
+                assert!(found.row == row || check == Check::LogsBloom, "{name}, {row:?}");
                 assert_eq!(verdict.receipts_root, is_spared, "{name}");
 
                 // The trusted header takes the place of the row of the block.

@@ -4,17 +4,12 @@
 use alloy_primitives::{Bloom, BloomInput};
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::columns::{
-    BlockColumns, BlockVerdict, Cell, Check, Grade, HeaderBasis, HeaderRow, LogRow, Row,
-    TransactionRow, verify, verify_on,
+    BlockColumns, Cell, Check, Grade, HeaderBasis, HeaderRow, Row, verify, verify_on,
 };
 use chainsieve::simd::Backend;
 use testkit::{Rng, stride};
 
-use super::{Rows, faults, real, with_logs};
-
-fn missing(verdict: &BlockVerdict) -> Vec<(Check, &'static str)> {
-    verdict.missing.iter().map(|missing| (missing.check, missing.column)).collect()
-}
+use super::{Rows, exact, faults, missing, real, with_logs};
 
 #[test]
 fn whole_blocks_are_complete() {
@@ -39,74 +34,50 @@ fn whole_blocks_are_complete() {
 
 type Change = fn(&mut Rows);
 
-fn each_log(rows: &mut Rows, change: impl Fn(&mut LogRow<'static>)) {
-    rows.logs.iter_mut().for_each(change);
-}
-
-fn each_transaction(rows: &mut Rows, change: impl Fn(&mut TransactionRow<'static>)) {
-    rows.transactions.iter_mut().for_each(change);
+/// Removes columns of a table.
+macro_rules! clear {
+    ($rows:expr, $($column:ident if $is_absent:expr),+) => {
+        $(if $is_absent {
+            $rows.iter_mut().for_each(|row| row.$column = None);
+        })+
+    };
 }
 
 /// A change that removes columns, the grade that is left, and the checks that are undecided.
 type Absent = (Change, Grade, &'static [(Check, &'static str)]);
 
-const ABSENT: [Absent; 15] = [
-    (|rows| each_log(rows, |log| log.transaction_hash = None), Grade::Complete, &[]),
-    (|rows| each_log(rows, |log| log.block_hash = None), Grade::Complete, &[]),
-    (|rows| each_transaction(rows, |row| row.hash = None), Grade::Complete, &[]),
-    (|rows| each_transaction(rows, |row| row.gas_used = None), Grade::Complete, &[]),
-    (|rows| each_transaction(rows, |row| row.cumulative_gas_used = None), Grade::Complete, &[]),
-    (
-        |rows| each_log(rows, |log| log.log_index = None),
-        Grade::Complete,
-        &[(Check::LogIndex, "logs.log_index")],
-    ),
-    (
-        |rows| each_transaction(rows, |row| row.transaction_index = None),
-        Grade::Complete,
-        &[(Check::TransactionIndex, "transactions.transaction_index")],
-    ),
-    (
-        |rows| each_log(rows, |log| log.transaction_index = None),
-        Grade::Bloom,
-        &[(Check::ReceiptsRoot, "logs.transaction_index")],
-    ),
-    (
-        |rows| each_log(rows, |log| log.address = None),
-        Grade::Indices,
-        &[(Check::LogsBloom, "logs.address"), (Check::ReceiptsRoot, "logs.address")],
-    ),
-    (
-        |rows| each_log(rows, |log| log.topics = None),
-        Grade::Indices,
-        &[(Check::LogsBloom, "logs.topics"), (Check::ReceiptsRoot, "logs.topics")],
-    ),
-    (
-        |rows| each_log(rows, |log| log.data = None),
-        Grade::Bloom,
-        &[(Check::ReceiptsRoot, "logs.data")],
-    ),
-    (
-        |rows| each_transaction(rows, |row| row.status = None),
-        Grade::Bloom,
-        &[(Check::ReceiptsRoot, "transactions.status")],
-    ),
-    (
-        |rows| each_transaction(rows, |row| row.receipt_type = None),
-        Grade::Bloom,
-        &[(Check::ReceiptsRoot, "transactions.receipt_type")],
-    ),
-    (
-        |rows| {
-            each_transaction(rows, |row| {
-                (row.gas_used, row.cumulative_gas_used) = (None, None);
-            });
-        },
-        Grade::Bloom,
-        &[(Check::ReceiptsRoot, "transactions.cumulative_gas_used")],
-    ),
-    (|rows| rows.headers[0].hash = None, Grade::Consistent, &[(Check::HeaderHash, "headers.hash")]),
-];
+/// Rows of a table of [`Absent`] columns.
+macro_rules! absent {
+    ($($table:ident($($column:ident)+) => $grade:ident $([$($check:ident $lacks:literal)+])?;)+) => {
+        [$((
+            |rows: &mut Rows| {
+                clear!(rows.$table, $($column if true),+);
+            },
+            Grade::$grade,
+            &[$($((Check::$check, $lacks)),+)?],
+        )),+]
+    };
+}
+
+const ABSENT: [Absent; 15] = absent! {
+    logs(transaction_hash) => Complete;
+    logs(block_hash) => Complete;
+    transactions(hash) => Complete;
+    transactions(gas_used) => Complete;
+    transactions(cumulative_gas_used) => Complete;
+    logs(log_index) => Complete [LogIndex "logs.log_index"];
+    transactions(transaction_index) => Complete [TransactionIndex "transactions.transaction_index"];
+    logs(transaction_index) => Bloom [ReceiptsRoot "logs.transaction_index"];
+    logs(address) => Indices [LogsBloom "logs.address" ReceiptsRoot "logs.address"];
+    logs(topics) => Indices [LogsBloom "logs.topics" ReceiptsRoot "logs.topics"];
+    logs(data) => Bloom [ReceiptsRoot "logs.data"];
+    transactions(status) => Bloom [ReceiptsRoot "transactions.status"];
+    transactions(receipt_type) => Bloom [ReceiptsRoot "transactions.receipt_type"];
+    transactions(gas_used cumulative_gas_used) => Bloom [
+        ReceiptsRoot "transactions.cumulative_gas_used"
+    ];
+    headers(hash) => Consistent [HeaderHash "headers.hash"];
+};
 
 #[test]
 fn an_absent_column_is_named() {
@@ -149,15 +120,13 @@ fn absent_tables_are_named() {
 #[test]
 fn the_end_of_a_header() {
     for block in with_logs() {
-        let has = |rows: &mut Rows| -> Vec<bool> {
-            let row = &rows.headers[0];
-            vec![
-                row.base_fee_per_gas != Cell::Null,
-                row.withdrawals_root != Cell::Null,
-                row.parent_beacon_block_root != Cell::Null,
-                row.requests_hash != Cell::Null,
-            ]
-        };
+        let row = &block.headers[0];
+        let has = [
+            row.base_fee_per_gas != Cell::Null,
+            row.withdrawals_root != Cell::Null,
+            row.parent_beacon_block_root != Cell::Null,
+            row.requests_hash != Cell::Null,
+        ];
         let none: [(&str, Change); 4] = [
             ("headers.base_fee_per_gas", |rows| rows.headers[0].base_fee_per_gas = Cell::NoColumn),
             ("headers.withdrawals_root", |rows| rows.headers[0].withdrawals_root = Cell::NoColumn),
@@ -172,7 +141,7 @@ fn the_end_of_a_header() {
         ];
         for (at, (name, change)) in none.into_iter().enumerate() {
             let mut rows = block.clone();
-            let needs = has(&mut rows)[at];
+            let needs = has[at];
             change(&mut rows);
             let verdict = rows.verify();
             if needs {
@@ -184,7 +153,7 @@ fn the_end_of_a_header() {
             // A damaged header is then only accused if the field that is absent cannot be the reason.
             rows.headers[0].timestamp = Some(1);
             let verdict = rows.verify();
-            let is_next = needs || has(&mut rows.clone())[..at].iter().all(|has| *has);
+            let is_next = needs || has[..at].iter().all(|has| *has);
             assert_eq!(verdict.grade == Grade::Wrong, !is_next, "{} {name}: {verdict}", block.name);
         }
         // Amsterdam, or a later fork: no header is wrong.
@@ -211,51 +180,30 @@ fn an_honest_source_is_never_accused() {
     let profiles = [
         Some(ChainProfile::ethereum()),
         None,
-        Some(ChainProfile::assumed("ours", BloomSoundness::Exact, ReceiptsScope::EveryLog)),
+        Some(exact()),
         Some(ChainProfile::assumed("theirs", BloomSoundness::Unsound, ReceiptsScope::NotEveryLog)),
     ];
     let mut grades = [0; 5];
     for case in 0..cases * blocks.len() {
         let mut rows = blocks[case % blocks.len()].clone();
         rows.is_trusted = rng.one_in(3);
-        let mut absent = || rng.one_in(6);
-        let [tx_index, tx_hash, tx_block, kind, status, cumulative, gas] =
-            std::array::from_fn(|_| absent());
-        let [of_tx, log_index, log_hash, log_block, address, topics, data] =
-            std::array::from_fn(|_| absent());
-        each_transaction(&mut rows, |row| {
-            row.hash = row.hash.filter(|_| !tx_hash);
-            row.block_hash = row.block_hash.filter(|_| !tx_block);
-            row.receipt_type = row.receipt_type.filter(|_| !kind);
-            row.status = row.status.filter(|_| !status);
-            row.cumulative_gas_used = row.cumulative_gas_used.filter(|_| !cumulative);
-            row.gas_used = row.gas_used.filter(|_| !gas);
-        });
-        each_log(&mut rows, |row| {
-            row.transaction_index = row.transaction_index.filter(|_| !of_tx);
-            row.transaction_hash = row.transaction_hash.filter(|_| !log_hash);
-            row.block_hash = row.block_hash.filter(|_| !log_block);
-            row.address = row.address.filter(|_| !address);
-            row.topics = row.topics.filter(|_| !topics);
-            row.data = row.data.filter(|_| !data);
-        });
+        let cumulative = rng.one_in(6);
+        clear!(rows.transactions, cumulative_gas_used if cumulative, hash if rng.one_in(6));
+        clear!(rows.transactions, block_hash if rng.one_in(6), receipt_type if rng.one_in(6));
+        clear!(rows.transactions, status if rng.one_in(6), gas_used if rng.one_in(6));
+        clear!(rows.logs, transaction_index if rng.one_in(6), transaction_hash if rng.one_in(6));
+        clear!(rows.logs, block_hash if rng.one_in(6), address if rng.one_in(6));
+        clear!(rows.logs, topics if rng.one_in(6), data if rng.one_in(6));
         if rng.one_in(4) && cumulative {
             let blocks = &blocks[case % blocks.len()];
             for (row, whole) in rows.transactions.iter_mut().zip(&blocks.transactions) {
                 row.gas_used = whole.cumulative_gas_used;
             }
         }
+        clear!(rows.headers, hash if rng.one_in(6), sha3_uncles if rng.one_in(6));
+        clear!(rows.headers, receipts_root if rng.one_in(6), logs_bloom if rng.one_in(6));
+        clear!(rows.headers, mix_hash if rng.one_in(6), gas_used if rng.one_in(6));
         let header = &mut rows.headers[0];
-        for cell in [
-            &mut header.hash,
-            &mut header.sha3_uncles,
-            &mut header.receipts_root,
-            &mut header.logs_bloom,
-            &mut header.mix_hash,
-        ] {
-            *cell = cell.filter(|_| !rng.one_in(6));
-        }
-        header.gas_used = header.gas_used.filter(|_| !rng.one_in(6));
         // A later field is absent, and then all after it.
         let end = rng.below(12);
         let tail = *header;
@@ -278,11 +226,9 @@ fn an_honest_source_is_never_accused() {
             // Rows without an index must stay in order.
             shuffle(&mut rows.transactions, &mut rng);
             shuffle(&mut rows.logs, &mut rng);
-        } else if tx_index || log_index {
-            each_transaction(&mut rows, |row| {
-                row.transaction_index = row.transaction_index.filter(|_| !tx_index);
-            });
-            each_log(&mut rows, |row| row.log_index = row.log_index.filter(|_| !log_index));
+        } else {
+            clear!(rows.transactions, transaction_index if rng.one_in(6));
+            clear!(rows.logs, log_index if rng.one_in(6));
         }
         if rng.one_in(4) {
             rows.is_filtered = true;

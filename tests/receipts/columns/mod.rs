@@ -7,16 +7,20 @@ mod datasets;
 mod gaps;
 mod rules;
 
-use alloy_consensus::private::alloy_eips::Decodable2718 as _;
-use alloy_consensus::{Eip658Value, ReceiptEnvelope};
-use alloy_primitives::B256;
-use chainsieve::eth::chain_profile::ChainProfile;
+use std::slice;
+
+use alloy_consensus::private::alloy_eips::{Decodable2718 as _, Encodable2718 as _};
+use alloy_consensus::{Eip658Value, Header, Receipt, ReceiptEnvelope};
+use alloy_primitives::{B256, Log};
+use alloy_trie::root::ordered_trie_root_encoded;
+use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::columns::{
-    BlockColumns, BlockVerdict, Cell, Check, HeaderRow, LogRow, Row, TransactionRow,
+    BlockColumns, BlockVerdict, Cell, Check, HeaderRow, LogRow, Row, TransactionRow, verify,
 };
 use chainsieve::eth::header::HeaderBuf;
 
 use crate::blocks::{self, RealBlock};
+use crate::constructed::log;
 
 /// The rows of a block. The cells are leaked: they live as long as the test.
 #[derive(Clone)]
@@ -57,7 +61,7 @@ fn leak<T: AsRef<[u8]> + ?Sized>(bytes: &T) -> &'static [u8] {
 }
 
 /// Returns the columns of a header, with every column that a header can have.
-fn header_row(header: &alloy_consensus::Header) -> HeaderRow<'static> {
+fn header_row(header: &Header) -> HeaderRow<'static> {
     let root = |root: Option<B256>| Cell::from(root.map(|root| leak(&root)));
     HeaderRow {
         hash: Some(leak(&header.hash_slow())),
@@ -134,20 +138,112 @@ fn rows_of(block: &RealBlock) -> Rows {
         });
         before = parts.cumulative_gas_used;
         for log in receipt.logs() {
-            let topics = log.topics();
-            rows.logs.push(LogRow {
-                transaction_index: Some(index),
-                log_index: Some(rows.logs.len() as u64),
-                transaction_hash: Some(transaction_hash),
-                block_hash: Some(hash),
-                address: Some(leak(&log.address)),
-                topics: Some(std::array::from_fn(|at| topics.get(at).map(leak))),
-                data: Some(leak(&log.data.data)),
-                is_removed: false,
-            });
+            let row = log_row(log, index, rows.logs.len() as u64);
+            let (transaction_hash, block_hash) = (Some(transaction_hash), Some(hash));
+            rows.logs.push(LogRow { transaction_hash, block_hash, ..row });
         }
     }
     rows
+}
+
+/// A block of one receipt with one log, under a header with only their root.
+struct Made {
+    number: u64,
+    header: HeaderRow<'static>,
+    transaction: TransactionRow<'static>,
+    log: LogRow<'static>,
+}
+
+impl Made {
+    /// A block of a receipt that is hashed as `encoding`.
+    fn of(encoding: &[u8], transaction: TransactionRow<'static>) -> Self {
+        let root: B256 = ordered_trie_root_encoded(&[encoding]);
+        let header = HeaderRow { receipts_root: Some(leak(&root)), ..HeaderRow::default() };
+        let transaction = TransactionRow {
+            transaction_index: Some(0),
+            cumulative_gas_used: Some(46_913),
+            ..transaction
+        };
+        let log = log_row(&log(2), 0, 0);
+        Self { number: 1_000_000, header, transaction, log }
+    }
+
+    fn legacy(outcome: Eip658Value, transaction: TransactionRow<'static>) -> Self {
+        let encoding = ReceiptEnvelope::Legacy(receipt(outcome).with_bloom()).encoded_2718();
+        let receipt_type = Some(transaction.receipt_type.unwrap_or(0));
+        Self::of(&encoding, TransactionRow { receipt_type, ..transaction })
+    }
+
+    fn verify(&self, profile: &ChainProfile) -> BlockVerdict {
+        let columns = BlockColumns {
+            number: self.number,
+            headers: Some(slice::from_ref(&self.header)),
+            transactions: Some(slice::from_ref(&self.transaction)),
+            logs: Some(slice::from_ref(&self.log)),
+            ..BlockColumns::default()
+        };
+        columns.verify(Some(profile))
+    }
+}
+
+/// The receipt of a [`Made`] block.
+fn receipt(status: Eip658Value) -> Receipt {
+    Receipt { status, cumulative_gas_used: 46_913, logs: vec![log(2)] }
+}
+
+fn log_row(log: &Log, transaction_index: u64, log_index: u64) -> LogRow<'static> {
+    LogRow {
+        transaction_index: Some(transaction_index),
+        log_index: Some(log_index),
+        address: Some(leak(&log.address)),
+        topics: Some(std::array::from_fn(|at| log.topics().get(at).map(leak))),
+        data: Some(leak(&log.data.data)),
+        ..LogRow::default()
+    }
+}
+
+/// A chain of which nothing is known but that its headers commit to everything.
+fn exact() -> ChainProfile {
+    ChainProfile::assumed("ours", BloomSoundness::Exact, ReceiptsScope::EveryLog)
+}
+
+const FIRST: u64 = 25_000_000;
+
+/// Returns headers of Prague in a chain, without transactions.
+fn prague(count: u64) -> Vec<Header> {
+    let mut parent_hash = B256::repeat_byte(4);
+    let header = |number| {
+        let header = Header {
+            number: FIRST + number,
+            parent_hash,
+            base_fee_per_gas: Some(7),
+            withdrawals_root: Some(B256::repeat_byte(1)),
+            blob_gas_used: Some(0),
+            excess_blob_gas: Some(0),
+            parent_beacon_block_root: Some(B256::repeat_byte(2)),
+            requests_hash: Some(B256::repeat_byte(3)),
+            ..Header::default()
+        };
+        parent_hash = header.hash_slow();
+        header
+    };
+    (0..count).map(header).collect()
+}
+
+/// Verifies blocks without transactions: for each its number, the rows of its header, and the trusted header.
+fn chain(
+    blocks: &[(u64, &[HeaderRow<'_>], Option<&HeaderBuf>)],
+    profile: Option<&ChainProfile>,
+) -> Vec<BlockVerdict> {
+    let columns = |&(number, headers, trusted): &(u64, _, _)| BlockColumns {
+        number,
+        headers: Some(headers),
+        transactions: Some(&[]),
+        logs: Some(&[]),
+        trusted,
+        is_filtered: false,
+    };
+    verify(&blocks.iter().map(columns).collect::<Vec<_>>(), profile)
 }
 
 /// Returns the real blocks, those of the corpus included.
@@ -166,4 +262,14 @@ fn with_logs() -> Vec<Rows> {
 /// Returns the failed checks.
 fn faults(verdict: &BlockVerdict) -> Vec<(Check, Option<Row>)> {
     verdict.faults.iter().map(|fault| (fault.check, fault.row)).collect()
+}
+
+/// Returns the undecided checks with the columns that they lack.
+fn missing(verdict: &BlockVerdict) -> Vec<(Check, &'static str)> {
+    verdict.missing.iter().map(|missing| (missing.check, missing.column)).collect()
+}
+
+fn lacks(verdict: &BlockVerdict, check: Check) -> Option<&'static str> {
+    let mut missing = missing(verdict).into_iter();
+    missing.find(|(missing, _)| *missing == check).map(|(_, column)| column)
 }

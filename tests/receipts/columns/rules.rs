@@ -1,10 +1,11 @@
 //! Rules of the chain: Byzantium, deposits, unknown types, gas, links and anchors; and values that no chain
 //! has.
 
+use std::slice;
+
 use alloy_consensus::private::alloy_eips::Encodable2718 as _;
-use alloy_consensus::{Eip658Value, Receipt, ReceiptEnvelope};
+use alloy_consensus::{Eip658Value, ReceiptEnvelope};
 use alloy_primitives::{B256, Bloom};
-use alloy_trie::root::ordered_trie_root_encoded;
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::columns::{
     BlockColumns, BlockVerdict, Cell, Check, Grade, HeaderBasis, HeaderRow, LogRow, TransactionRow,
@@ -13,122 +14,62 @@ use chainsieve::eth::columns::{
 use chainsieve::eth::header::BlockRef;
 use op_alloy_consensus::{OpDepositReceipt, OpReceiptEnvelope};
 
-use super::{Rows, faults, header_row, leak, with_logs};
-use crate::constructed::log;
-
-fn assumed() -> ChainProfile {
-    ChainProfile::assumed("ours", BloomSoundness::Exact, ReceiptsScope::EveryLog)
-}
-
-/// Rows of receipts that alloy encodes, under a header with only their root.
-struct Made {
-    header: HeaderRow<'static>,
-    transactions: Vec<TransactionRow<'static>>,
-    logs: Vec<LogRow<'static>>,
-}
-
-impl Made {
-    /// A block of one receipt with one log, which is hashed as `encoding`.
-    fn of(encoding: &[u8], transaction: TransactionRow<'static>) -> Self {
-        let root: B256 = ordered_trie_root_encoded(&[encoding]);
-        let header = HeaderRow { receipts_root: Some(leak(&root)), ..HeaderRow::default() };
-        let transaction_index = Some(0);
-        let transaction = TransactionRow { transaction_index, ..transaction };
-        let log = log(2);
-        let topics = std::array::from_fn(|at| log.topics().get(at).map(leak));
-        let log = LogRow {
-            transaction_index,
-            log_index: Some(0),
-            address: Some(leak(&log.address)),
-            topics: Some(topics),
-            data: Some(leak(&log.data.data)),
-            ..LogRow::default()
-        };
-        Self { header, transactions: vec![transaction], logs: vec![log] }
-    }
-
-    fn verify(&self, profile: &ChainProfile) -> BlockVerdict {
-        let columns = BlockColumns {
-            number: 1_000_000,
-            headers: Some(std::slice::from_ref(&self.header)),
-            transactions: Some(&self.transactions),
-            logs: Some(&self.logs),
-            ..BlockColumns::default()
-        };
-        columns.verify(Some(profile))
-    }
-}
-
-fn receipt(status: Eip658Value) -> Receipt {
-    Receipt { status, cumulative_gas_used: 46_913, logs: vec![log(2)] }
-}
+use super::{
+    FIRST, Made, Rows, chain, exact, faults, header_row, lacks, leak, prague, receipt, with_logs,
+};
 
 fn needs(verdict: &BlockVerdict) -> Option<&'static str> {
     assert!(verdict.faults.is_empty(), "{verdict}");
-    let mut of_root = verdict.missing.iter().filter(|it| it.check == Check::ReceiptsRoot);
-    of_root.next().map(|missing| missing.column)
+    lacks(verdict, Check::ReceiptsRoot)
 }
 
 #[test]
 fn before_byzantium() {
     let state = B256::repeat_byte(5);
-    let encoding =
-        ReceiptEnvelope::Legacy(receipt(Eip658Value::PostState(state)).with_bloom()).encoded_2718();
-    let row = TransactionRow {
-        receipt_type: Some(0),
-        root: Some(leak(&state)),
-        cumulative_gas_used: Some(46_913),
-        ..TransactionRow::default()
-    };
+    let row = TransactionRow { root: Some(leak(&state)), ..TransactionRow::default() };
     let ethereum = ChainProfile::ethereum();
-    let mut made = Made::of(&encoding, row);
+    let mut made = Made::legacy(Eip658Value::PostState(state), row);
     assert_eq!(made.verify(&ethereum).grade, Grade::Consistent);
     // The status is made up.
-    made.transactions[0].status = Some(true);
+    made.transaction.status = Some(true);
     assert_eq!(made.verify(&ethereum).grade, Grade::Consistent);
     // Types did not exist, and some tables have null.
-    made.transactions[0].receipt_type = None;
-    assert_eq!(made.verify(&assumed()).grade, Grade::Consistent);
-    made.transactions[0].receipt_type = Some(0);
-    made.transactions[0].root = None;
+    made.transaction.receipt_type = None;
+    assert_eq!(made.verify(&exact()).grade, Grade::Consistent);
+    made.transaction.receipt_type = Some(0);
+    made.transaction.root = None;
     assert_eq!(needs(&made.verify(&ethereum)), Some("transactions.root"));
-    assert_eq!(needs(&made.verify(&assumed())), Some("transactions.root"));
-    made.transactions[0].status = None;
+    assert_eq!(needs(&made.verify(&exact())), Some("transactions.root"));
+    made.transaction.status = None;
     assert_eq!(needs(&made.verify(&ethereum)), Some("transactions.root"));
-    assert_eq!(needs(&made.verify(&assumed())), Some("transactions.status"));
+    assert_eq!(needs(&made.verify(&exact())), Some("transactions.status"));
     // A wrong root is damage, unless the status may be what counts.
-    made.transactions[0].root = Some(&[6; 32]);
+    made.transaction.root = Some(&[6; 32]);
     assert_eq!(faults(&made.verify(&ethereum)), [(Check::ReceiptsRoot, None)]);
-    made.transactions[0].status = Some(true);
-    assert_eq!(needs(&made.verify(&assumed())), Some("profile"));
-    let later = assumed().with_statuses_since(1_000_001);
+    made.transaction.status = Some(true);
+    assert_eq!(needs(&made.verify(&exact())), Some("profile"));
+    let later = exact().with_statuses_since(1_000_001);
     assert_eq!(faults(&made.verify(&later)), [(Check::ReceiptsRoot, None)]);
 }
 
 #[test]
 fn after_byzantium() {
-    let encoding = ReceiptEnvelope::Legacy(receipt(true.into()).with_bloom()).encoded_2718();
-    let row = TransactionRow {
-        receipt_type: Some(0),
-        status: Some(true),
-        // Some tables have zeros where there is no post-state.
-        root: Some(&[0; 32]),
-        cumulative_gas_used: Some(46_913),
-        ..TransactionRow::default()
-    };
-    let mut made = Made::of(&encoding, row);
-    let later = assumed().with_statuses_since(1_000_000);
+    // Some tables have zeros where there is no post-state.
+    let (status, root) = (Some(true), Some(&[0; 32][..]));
+    let mut made =
+        Made::legacy(true.into(), TransactionRow { status, root, ..TransactionRow::default() });
+    let later = exact().with_statuses_since(1_000_000);
     assert_eq!(made.verify(&later).grade, Grade::Consistent);
-    assert_eq!(made.verify(&assumed()).grade, Grade::Consistent);
+    assert_eq!(made.verify(&exact()).grade, Grade::Consistent);
     // A base fee shows that the block is later, so another root beside the status is made up, too.
-    made.transactions[0].root = Some(&[9; 32]);
-    assert_eq!(needs(&made.verify(&assumed())), Some("profile"));
+    made.transaction.root = Some(&[9; 32]);
+    assert_eq!(needs(&made.verify(&exact())), Some("profile"));
     made.header.base_fee_per_gas = Cell::Value(alloy_primitives::U256::ONE);
-    assert_eq!(made.verify(&assumed()).grade, Grade::Consistent);
-    made.transactions[0].status = Some(false);
-    assert_eq!(faults(&made.verify(&assumed())), [(Check::ReceiptsRoot, None)]);
-    made.transactions[0].status = None;
-    assert_eq!(needs(&made.verify(&assumed())), Some("transactions.status"));
+    assert_eq!(made.verify(&exact()).grade, Grade::Consistent);
+    made.transaction.status = Some(false);
+    assert_eq!(faults(&made.verify(&exact())), [(Check::ReceiptsRoot, None)]);
+    made.transaction.status = None;
+    assert_eq!(needs(&made.verify(&exact())), Some("transactions.status"));
 }
 
 #[test]
@@ -154,10 +95,10 @@ fn deposits_and_unknown_types() {
         };
         let encoding = OpReceiptEnvelope::Deposit(deposit.with_bloom()).encoded_2718();
         let mut made = Made::of(&encoding, row);
-        made.transactions[0].deposit_receipt_version = version;
+        made.transaction.deposit_receipt_version = version;
         assert_eq!(made.verify(&profile).grade, Grade::Consistent);
         // Without a version, the root may cover one that the table lacks.
-        made.transactions[0].cumulative_gas_used = Some(1);
+        made.transaction.cumulative_gas_used = Some(1);
         let verdict = made.verify(&profile);
         if version.is_none() || cfg!(not(feature = "op")) {
             assert!(needs(&verdict).is_some_and(|column| column.starts_with("transactions.")));
@@ -170,9 +111,9 @@ fn deposits_and_unknown_types() {
     encoding[0] = 0x6a;
     let mut made = Made::of(&encoding, TransactionRow { receipt_type: Some(0x6a), ..row });
     assert_eq!(made.verify(&profile).grade, Grade::Consistent);
-    made.logs[0].data = Some(b"other");
+    made.log.data = Some(b"other");
     assert_eq!(needs(&made.verify(&profile)), Some("transactions.receipt_type"));
-    made.transactions[0].receipt_type = Some(1);
+    made.transaction.receipt_type = Some(1);
     assert_eq!(faults(&made.verify(&profile)), [(Check::ReceiptsRoot, None)]);
 }
 
@@ -200,58 +141,30 @@ fn gas_of_transactions() {
     }
 }
 
-/// Returns headers in a chain, without transactions.
-fn chain(count: u8) -> Vec<alloy_consensus::Header> {
-    let mut parent_hash = B256::ZERO;
-    let header = |number: u8| {
-        let header = alloy_consensus::Header {
-            number: u64::from(number) + 5_000_000,
-            parent_hash,
-            ..alloy_consensus::Header::default()
-        };
-        parent_hash = header.hash_slow();
-        header
-    };
-    (0..count).map(header).collect()
-}
-
-fn verdicts(headers: &[HeaderRow<'_>], first: u64) -> Vec<BlockVerdict> {
-    let headers: Vec<_> = headers.iter().map(std::slice::from_ref).collect();
-    let blocks: Vec<_> = (first..)
-        .zip(&headers)
-        .map(|(number, headers)| BlockColumns {
-            number,
-            headers: Some(headers),
-            transactions: Some(&[]),
-            logs: Some(&[]),
-            ..BlockColumns::default()
-        })
-        .collect();
-    verify(&blocks, Some(&ChainProfile::ethereum()))
+fn verdicts(rows: &[HeaderRow<'_>]) -> Vec<BlockVerdict> {
+    let blocks = (FIRST..).zip(rows).map(|(number, row)| (number, slice::from_ref(row), None));
+    chain(&blocks.collect::<Vec<_>>(), Some(&ChainProfile::ethereum()))
 }
 
 #[test]
 fn links_and_anchors() {
-    let headers = chain(6);
+    let headers = prague(6);
     let rows: Vec<_> = headers.iter().map(header_row).collect();
-    let first = headers[0].number;
-    let at = |index: u8| BlockRef {
-        number: first + u64::from(index),
-        hash: headers[usize::from(index)].hash_slow(),
-    };
-    let mut whole = verdicts(&rows, first);
+    let at =
+        |index: usize| BlockRef { number: headers[index].number, hash: headers[index].hash_slow() };
+    let mut whole = verdicts(&rows);
     assert!(whole.iter().all(|verdict| verdict.grade == Grade::Complete));
     assert_eq!(anchor(&mut whole, at(3)), 4);
     let bases: Vec<_> = whole.iter().map(|verdict| verdict.header).collect();
     let (tied, other) = (HeaderBasis::Anchored, HeaderBasis::Recomputed);
     assert_eq!(bases, [tied, tied, tied, tied, other, other]);
-    assert_eq!(anchor(&mut whole, BlockRef { number: first + 9, ..at(3) }), 0);
+    assert_eq!(anchor(&mut whole, BlockRef { number: FIRST + 9, ..at(3) }), 0);
     assert_eq!(anchor(&mut [], at(0)), 0);
 
     // Without the hash column, the block above says what the columns must hash to.
     let mut without = rows.clone();
     without[2].hash = None;
-    let mut found = verdicts(&without, first);
+    let mut found = verdicts(&without);
     assert_eq!(found[2].grade, Grade::Consistent);
     assert_eq!(anchor(&mut found, at(5)), 6);
     assert_eq!((found[2].grade, found[2].header), (Grade::Complete, tied));
@@ -260,7 +173,7 @@ fn links_and_anchors() {
     let sibling = alloy_consensus::Header { extra_data: vec![7].into(), ..headers[2].clone() };
     let mut other_branch = rows.clone();
     other_branch[2] = header_row(&sibling);
-    let mut found = verdicts(&other_branch, first);
+    let mut found = verdicts(&other_branch);
     assert_eq!(found[2].grade, Grade::Complete);
     assert_eq!(faults(&found[3]), [(Check::ParentLink, None)]);
     assert_eq!(anchor(&mut found, at(5)), 3);
@@ -268,12 +181,12 @@ fn links_and_anchors() {
     assert_eq!(found[1].header, other);
 
     // A block that is absent, and one whose hash cannot be computed, end what is tied.
-    let mut gap = verdicts(&rows, first);
+    let mut gap = verdicts(&rows);
     drop(gap.remove(3));
     assert_eq!(anchor(&mut gap, at(5)), 2);
     let mut unknown = rows;
     unknown[3].mix_hash = None;
-    let mut found = verdicts(&unknown, first);
+    let mut found = verdicts(&unknown);
     assert_eq!(anchor(&mut found, at(5)), 2);
     assert_eq!((found[3].grade, found[3].header), (Grade::Consistent, HeaderBasis::Unproven));
     assert!(found.iter().all(|verdict| verdict.faults.is_empty()));

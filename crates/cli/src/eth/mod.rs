@@ -147,11 +147,6 @@ pub(crate) fn in_words_of_the_command(error: FetchError) -> anyhow::Error {
 pub(crate) fn words_of(warning: &Warning) -> String {
     match warning {
         Warning::EndsAtFinalized { .. } => format!("{warning} (--unfinalized includes it)"),
-        Warning::UnknownAnchor { hash } => {
-            format!(
-                "no provider has the block of the anchor, {hash}: it may be the hash of a block of another chain"
-            )
-        }
         warning => warning.to_string(),
     }
 }

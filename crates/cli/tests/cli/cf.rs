@@ -10,6 +10,7 @@ use chainsieve::bitcoin::{
     Amount, Block, BlockHash, CompactTarget, ScriptBuf, Transaction, TxIn, TxOut, transaction,
 };
 use chainsieve::btc::descriptors::descriptor_scripts;
+use testkit::TestFolder;
 
 use super::*;
 
@@ -27,33 +28,6 @@ pub(crate) const GOLDEN: &str =
 pub(crate) const BLOCK_757753: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/bitcoin/blocks/mainnet_757753.json");
 
-/// A directory for one test, which is removed afterwards.
-pub(crate) struct Folder(pub(crate) PathBuf);
-
-impl Folder {
-    pub(crate) fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("chainsieve-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a folder");
-        Self(folder)
-    }
-
-    /// Returns the path of a file in the directory.
-    pub(crate) fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().expect("text").to_owned()
-    }
-
-    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
-        fs::write(self.0.join(name), bytes).expect("written");
-        self.path(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
-    }
-}
-
 /// Returns the JSON lines of a command: all lines before the last one, and the last line.
 fn lines_of(args: &[&str], code: i32) -> (Vec<Value>, Value) {
     let output = run(&[args, &["--json"]].concat());
@@ -69,7 +43,7 @@ fn golden() -> Vec<u8> {
 
 #[test]
 fn every_form_of_block_gives_the_same_filter() {
-    let folder = Folder::new("forms");
+    let folder = TestFolder::new("forms");
     let rows = fixture("mainnet_0-255.json");
     let hex = text(&rows[170]["block"]);
     let coinbase_9 = deserialize_hex::<Block>(text(&rows[9]["block"])).expect("a block");

@@ -20,11 +20,12 @@ use chainsieve_client::peers::frame::{read_message, write_message};
 use testkit::eth::beacon_server::Quirk;
 use testkit::pages::root;
 
-use super::cf::{BLOCK_757753, Folder, GOLDEN, KEY, MAINNET};
+use super::cf::{BLOCK_757753, GOLDEN, KEY, MAINNET};
 use super::eth::anchor;
 use super::eth::{Block, QUERY, WETH, answer, rpc, write};
 use super::test_node::{Folder as Blocks, Server as Peer};
 use super::*;
+use testkit::TestFolder;
 
 /// Commands that print line by line. All other commands print one document.
 const LINES: [&str; 10] = [
@@ -109,7 +110,7 @@ impl Table {
 
 /// The files, the peer and the provider of the rows.
 struct Scene {
-    folder: Folder,
+    folder: TestFolder,
     blocks: Blocks,
     peer: Peer,
     /// A peer that offers none of the services that the commands need.
@@ -126,9 +127,9 @@ struct Scene {
 
 impl Scene {
     fn new(name: &str) -> Self {
-        let folder = Folder::new(name);
+        let folder = TestFolder::new(name);
         let first = folder.write("first.rlp", Block::both()[0].header.clone());
-        let index = folder.path("index");
+        let index = folder.file("index");
         assert_eq!(run(&["eth", "index", "build", &index, &first]).code, YES);
         let blocks = Blocks::new(0..=20);
         let peer = Peer::start(&blocks, &[]);
@@ -147,7 +148,7 @@ impl Scene {
 
     /// Returns the path of a new file or folder.
     fn fresh(&self) -> String {
-        self.folder.path(&format!("new-{}", self.number.fetch_add(1, Ordering::Relaxed)))
+        self.folder.file(&format!("new-{}", self.number.fetch_add(1, Ordering::Relaxed)))
     }
 
     /// Returns the arguments of a row, with new paths in place of `{new}` and `{index}`.

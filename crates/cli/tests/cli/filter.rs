@@ -59,14 +59,6 @@ fn damaged_filters_are_named() {
     damage("hostile-version", &|bytes| bytes[8] = 2, &["version 2"]);
     damage("hostile-kind", &|bytes| bytes[10] = 200, &["kind 200"]);
     damage("hostile-hash", &|bytes| bytes[11] = 9, &["hash function 9"]);
-    // A small file claims counts for which no machine has enough memory.
-    for field in [32, 40, 48, 56] {
-        for value in [u64::MAX, 1 << 62, 1 << 40, 0] {
-            let mut bytes = whole.clone();
-            bytes[field..field + 8].copy_from_slice(&value.to_le_bytes());
-            ends_well(&TempFile::new("hostile-count", bytes));
-        }
-    }
 }
 
 #[test]

@@ -20,12 +20,12 @@ use chainsieve_client::peers::frame::{encode_message, read_message, write_messag
 use testkit::eth::beacon_server::BeaconServer;
 use testkit::eth::final_blocks::FinalBlocks;
 
-use super::cf::Folder;
 use super::eth::rpc::chain::{self, Chain};
 use super::eth::rpc::server::{Answer, Server, error};
 use super::eth::rpc::{honest_provider, provider};
 use super::eth::{Block, WETH};
 use super::*;
+use testkit::TestFolder;
 
 /// Begins the text of a stranger, so that the tests find it in the output.
 const MARK: &str = "h0stile";
@@ -152,10 +152,10 @@ fn hostile_nodes() -> Vec<(&'static str, Server)> {
 
 #[test]
 fn of_a_node() {
-    let folder = Folder::new("terminal-node");
+    let folder = TestFolder::new("terminal-node");
     for (at, (name, node)) in hostile_nodes().iter().enumerate() {
         let url = node.url();
-        let index = folder.path(&format!("index-{at}"));
+        let index = folder.file(&format!("index-{at}"));
         let query = ["--from", "17686111", "--address", WETH];
         for (command, more) in [
             (&["eth", "audit"][..], &query[..]),
@@ -221,7 +221,7 @@ fn http_server(head: &'static str, body: String) -> String {
 
 #[test]
 fn of_a_beacon_node() {
-    let folder = Folder::new("terminal-beacon");
+    let folder = TestFolder::new("terminal-beacon");
     let mut blocks = FinalBlocks::new(false);
     let data = blocks.finalise(&Block::both()[1].header);
     let network = &blocks.world.network;
@@ -241,7 +241,7 @@ fn of_a_beacon_node() {
         ),
         http_server(json, quotes),
     ];
-    let data = folder.path("client");
+    let data = folder.file("client");
     let sync = ["eth", "anchor", "sync", "--retries", "0", "--data", &data];
     let light = ["--checkpoint", &root, "--network", &file];
     let from_rpc = ["--rpc", &rpc, "--retries", "0"];
@@ -288,7 +288,7 @@ fn of_a_contract() {
             { "name": argument, "type": "string", "indexed": false },
         ]}])
     };
-    let folder = Folder::new("terminal-contract");
+    let folder = TestFolder::new("terminal-contract");
     let abi = folder.write("abi.json", event("Note", "text").to_string());
     let named = folder.write("named.json", event("Note", TEXT).to_string());
     let follow = ["eth", "follow", "--rpc", &url, "--retries", "0", "--from", "17686111", "--once"];
@@ -349,7 +349,7 @@ fn readers<'a>(file: &'a str, logs: &'a str, header: &'a str, key: &'a str) -> V
 
 #[test]
 fn of_a_file() {
-    let folder = Folder::new("terminal-file");
+    let folder = TestFolder::new("terminal-file");
     let header = hex::encode(&Block::both()[0].header);
     let logs = folder.write("logs.json", "[]");
     let key = format!("script:0014{}", "11".repeat(20));
@@ -387,7 +387,7 @@ fn of_a_file() {
         }
     }
     // Here, the text is shown.
-    let file = |at: usize| folder.path(&format!("file-{at}"));
+    let file = |at: usize| folder.file(&format!("file-{at}"));
     for (at, args) in [
         (
             10,
@@ -420,7 +420,7 @@ fn of_a_file() {
 /// Names of files may contain everything but a slash, and archives may bring them.
 #[test]
 fn of_a_name() {
-    let folder = Folder::new("terminal-name");
+    let folder = TestFolder::new("terminal-name");
     let header = hex::encode(&Block::both()[0].header);
     let logs = folder.write("logs.json", "[]");
     let key = format!("script:0014{}", "11".repeat(20));
@@ -428,7 +428,7 @@ fn of_a_name() {
     for args in readers(&file, &logs, &header, &key) {
         shows(&args);
     }
-    shows(&["man", &folder.path(&format!("{MARK}\nverified head: block 99999999")), "--force"]);
+    shows(&["man", &folder.file(&format!("{MARK}\nverified head: block 99999999")), "--force"]);
     for args in [
         &["eth", "scan", &header, "--query", TEXT][..],
         &["eth", "scan", &header, "--address", TEXT],
@@ -501,7 +501,7 @@ fn hostile_peer() -> String {
 
 #[test]
 fn of_a_peer() {
-    let folder = Folder::new("terminal-peer");
+    let folder = TestFolder::new("terminal-peer");
     let script = format!("script:0014{}", "11".repeat(20));
     for (at, (command, more)) in [
         ("sync", &["--network", "mainnet"][..]),
@@ -513,7 +513,7 @@ fn of_a_peer() {
     {
         for json in [&[][..], &["--json"]] {
             let peer = hostile_peer();
-            let data = folder.path(&format!("{command}-{at}-{}", json.len()));
+            let data = folder.file(&format!("{command}-{at}-{}", json.len()));
             let args = ["btc", command, "--peer", &peer, "--data", &data, "--give-up", "60"];
             let args = [&args[..], more, json].concat();
             let output = run(&args);

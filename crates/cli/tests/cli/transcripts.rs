@@ -15,13 +15,14 @@ use std::{env, thread};
 use chainsieve::btc::descriptors::descriptor_scripts;
 use testkit::pages::{root, without_durations};
 
-use super::cf::{Folder, KEY, chain_of};
+use super::cf::{KEY, chain_of};
 use super::eth::{Block, anchor, answer, eth_fixture, write};
 use super::*;
+use testkit::TestFolder;
 
 #[test]
 fn commands_print_what_the_transcripts_show() {
-    let folder = Folder::new("transcripts");
+    let folder = TestFolder::new("transcripts");
     let (folder, inputs) = (&folder, &inputs(&folder));
     let areas = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts");
     let entries =
@@ -45,10 +46,10 @@ fn commands_print_what_the_transcripts_show() {
 }
 
 /// Runs a transcript, and returns the commands that print something else.
-fn wrong_with(path: &Path, folder: &Folder, inputs: &[PathBuf]) -> Option<String> {
+fn wrong_with(path: &Path, folder: &TestFolder, inputs: &[PathBuf]) -> Option<String> {
     let expected = fs::read_to_string(path).expect("a transcript");
     let area = path.parent().and_then(Path::file_name).expect("an area");
-    let directory = folder.0.join("run").join(area).join(path.file_stem().expect("a name"));
+    let directory = folder.path().join("run").join(area).join(path.file_stem().expect("a name"));
     fs::create_dir_all(&directory).expect("a folder");
     // Copies, because a transcript may write to a file with the name of an input.
     for input in inputs {
@@ -132,7 +133,7 @@ fn output(command: &str, directory: &Path) -> Vec<String> {
 }
 
 /// Writes the files that transcripts use beside `fixtures`, and returns their paths.
-fn inputs(folder: &Folder) -> Vec<PathBuf> {
+fn inputs(folder: &TestFolder) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     let mut file = |name: &str, bytes: &[u8]| paths.push(folder.write(name, bytes).into());
     let lines = |items: &[Value], of: &dyn Fn(&Value) -> String| {

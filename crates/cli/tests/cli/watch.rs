@@ -2,10 +2,8 @@
 
 #![cfg(unix)]
 
-use std::fs;
 use std::io::Write as _;
 use std::net::TcpListener;
-use std::path::PathBuf;
 use std::thread;
 
 use chainsieve::bitcoin::p2p::Magic;
@@ -17,34 +15,20 @@ use chainsieve_client::NetworkParams;
 use chainsieve_client::peers::frame::{read_message, write_message};
 use chainsieve_client::testnode::NodeBuilder;
 use serde_json::Value;
+use testkit::TestFolder;
 
 use super::test_node::{Folder, Server};
 use super::{Output, UNDECIDED, USAGE, YES, run};
 
-struct Data(PathBuf);
-
-impl Data {
-    fn new(name: &str) -> Self {
-        let name = format!("chainsieve-watch-cli-{}-{name}", std::process::id());
-        Self(std::env::temp_dir().join(name))
-    }
-}
-
-impl Drop for Data {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
-    }
-}
-
-fn watch(data: &Data, peers: &[String], options: &str) -> Output {
+fn watch(data: &TestFolder, peers: &[String], options: &str) -> Output {
     watch_script(data, peers, options, 0x11)
 }
 
-fn watch_script(data: &Data, peers: &[String], options: &str, byte: u8) -> Output {
+fn watch_script(data: &TestFolder, peers: &[String], options: &str, byte: u8) -> Output {
     let fixed = "btc watch --json --network mainnet --minimum-work 0 --data";
     let script = format!("script:0014{}", hex::encode([byte; 20]));
     let mut args: Vec<&str> = fixed.split(' ').collect();
-    args.push(data.0.to_str().expect("UTF-8"));
+    args.push(data.path().to_str().expect("UTF-8"));
     args.extend(peers.iter().flat_map(|peer| ["--peer", peer]));
     args.extend(options.split(' ').filter(|word| !word.is_empty()));
     args.push(&script);
@@ -62,7 +46,7 @@ fn a_peer_of_no_use_makes_room() {
     let folder = Folder::new(0..=20);
     let servers = [Server::start(&folder, &["--no-bip157"]), Server::start(&folder, &[])];
     let peers = servers.each_ref().map(|server| server.address.to_string());
-    let data = Data::new("room");
+    let data = TestFolder::absent("room");
     let output = watch(&data, &peers, "--once --max-peers 1 --give-up 60").exits(YES);
     let end = end(&output);
     assert_eq!((&end["ended"], &end["answered_to"]), (&"caught_up".into(), &20.into()));
@@ -73,7 +57,7 @@ fn a_peer_of_no_use_makes_room() {
 fn another_set_of_items_starts_over_and_says_so() {
     let folder = Folder::new(0..=20);
     let server = Server::start(&folder, &[]);
-    let (peers, data) = ([server.address.to_string()], Data::new("set"));
+    let (peers, data) = ([server.address.to_string()], TestFolder::absent("set"));
     for (byte, is_told) in [(0x11, false), (0x11, false), (0x22, true), (0x22, false)] {
         let output = watch_script(&data, &peers, "--once --give-up 60", byte).exits(YES);
         assert_eq!(output.stderr.contains("note: no earlier run"), is_told, "{}", output.stderr);
@@ -98,7 +82,7 @@ fn a_watch_ends_when_every_peer_is_banned() {
         // Wait until the client has closed the connection.
         drop(std::io::copy(&mut stream, &mut std::io::sink()));
     });
-    let data = Data::new("banned");
+    let data = TestFolder::absent("banned");
     let output = watch(&data, &[peer], "").exits(UNDECIDED);
     assert_eq!(end(&output)["warnings"][1], "gave up: every peer is banned");
     garbage.join().expect("it ends");
@@ -113,8 +97,8 @@ fn a_custom_signet_is_named_by_its_challenge() {
         .magic(NetworkParams::signet(&ScriptBuf::from_hex(challenge).expect("hex")).magic)
         .start()
         .expect("a port");
-    let (peer, data) = (node.address().to_string(), Data::new("signet"));
-    let folder = data.0.to_str().expect("UTF-8");
+    let (peer, data) = (node.address().to_string(), TestFolder::absent("signet"));
+    let folder = data.path().to_str().expect("UTF-8");
     let sync = |options: &str| {
         let fixed = ["btc", "sync", "--json", "--give-up", "60", "--data", folder, "--peer", &peer];
         let fixed = [&fixed[..], &["--minimum-work", "0"]].concat();

@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::path::PathBuf;
 
+use chainsieve_filter::encoding::DecodeError;
 use chainsieve_filter::{Insert, KeyHasher, Portable};
 
 /// SipHash-1-3 with the key of bytes 0 to 15.
@@ -68,6 +69,28 @@ fn xxh3(bytes: &[u8]) -> u64 {
 pub(crate) fn with_params(bytes: &[u8], params: [u64; 3]) -> Vec<u8> {
     let word = |bytes: Vec<u8>, (at, param)| with_word(&bytes, at, param);
     [40, 48, 56].into_iter().zip(params).fold(bytes.to_vec(), word)
+}
+
+/// Asserts that bytes with these parameters, or with one of these words at its place, are refused because
+/// of a parameter or of bits that must be zero; and that `vast` parameters need more bytes.
+#[track_caller]
+pub(crate) fn refuses<F: Portable + Debug>(
+    bytes: &[u8],
+    params: &[[u64; 3]],
+    words: &[(usize, u64)],
+    vast: &[[u64; 3]],
+) {
+    let of_params = params.iter().map(|params| with_params(bytes, *params));
+    let changed = of_params.chain(words.iter().map(|(at, word)| with_word(bytes, *at, *word)));
+    for (index, changed) in changed.enumerate() {
+        let error = F::decode(&changed).expect_err("changed");
+        let named = matches!(error, DecodeError::Parameter { .. } | DecodeError::NotZero(_));
+        assert!(named, "change {index}: {error:?}");
+    }
+    for params in vast {
+        let error = F::decode(&with_params(bytes, *params)).expect_err("a few bytes");
+        assert!(matches!(error, DecodeError::Truncated { .. }), "{params:?}: {error:?}");
+    }
 }
 
 /// Returns the bytes with another word at this place, and with a corrected checksum.

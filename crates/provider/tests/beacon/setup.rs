@@ -1,13 +1,13 @@
 //! A made-up chain whose newest slot is now, and temporary folders.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::anchor::network::Network;
 use chainsieve_provider::{BeaconBuilder, BeaconClient};
+use testkit::TestFolder;
 use testkit::eth::beacon_chain::BeaconChain;
 use testkit::eth::beacon_server::BeaconData;
 use testkit::eth::beacon_world::{World, at, started};
@@ -65,32 +65,7 @@ impl Setup {
 
 pub(crate) static MADE_UP: LazyLock<Setup> = LazyLock::new(Setup::new);
 
-/// A temporary folder that is removed when this value is dropped.
-pub(crate) struct Folder(PathBuf);
-
-impl Folder {
-    pub(crate) fn new(name: &str) -> Self {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("chainsieve-beacon-{}-{name}-{count}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).expect("a folder");
-        Self(path)
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-
-    /// Returns the path of the light client's file.
-    pub(crate) fn file(&self) -> PathBuf {
-        self.0.join("light-client.json")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// Returns the path of the light client's file in a folder.
+pub(crate) fn file(folder: &TestFolder) -> PathBuf {
+    folder.path().join("light-client.json")
 }

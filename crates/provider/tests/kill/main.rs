@@ -21,7 +21,7 @@ use follower::Task;
 use law::Tally;
 use node::Node;
 use records::{BLOCKS, Keeper, REMOVED, lines};
-use testkit::Rng;
+use testkit::{Rng, TestFolder};
 
 /// Number of delivered blocks that the follower remembers: more blocks than a reorganisation
 /// removes.
@@ -75,34 +75,22 @@ fn chains(keeper: Keeper) {
     println!("{keeper:?}: {sum:?}");
 }
 
-/// A temporary folder that is removed when this value is dropped.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// A chain, and the processes that follow it one after the other.
 struct Run {
     node: Node,
     task: Task,
     rng: Rng,
     kills: usize,
-    folder: Folder,
+    folder: TestFolder,
 }
 
 impl Run {
     fn begin(keeper: Keeper, seed: u64) -> Self {
-        let name = format!("chainsieve-kill-{}-{keeper:?}-{seed}", std::process::id());
-        let folder = Folder(std::env::temp_dir().join(name));
-        let _ = fs::remove_dir_all(&folder.0);
-        fs::create_dir_all(&folder.0).expect("a folder");
+        let folder = TestFolder::new("kill");
         let node = Node::start(seed);
         let task = Task {
             url: node.url.clone(),
-            folder: folder.0.clone(),
+            folder: folder.path().to_owned(),
             keeper,
             from: [Some(0), None, Some(7)][usize::try_from(seed % 3).expect("below 3")],
             confirmations: seed % 2 * 2,

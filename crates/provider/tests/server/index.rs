@@ -12,7 +12,9 @@ use testkit::eth::log_chains::{Chain, Corpus};
 
 use crate::lies::question;
 use crate::upstream::{Upstream, ask, get};
-use crate::{Folder, endpoint, forgetful, provider, started, until};
+use testkit::TestFolder;
+
+use crate::{endpoint, forgetful, provider, started, until};
 
 fn chain(name: &str) -> Option<&'static Chain> {
     Some(&Corpus::open()?.chains[name])
@@ -58,7 +60,7 @@ fn is_header(method: &str) -> bool {
 fn an_index_takes_the_place_of_headers() {
     let Some(chain) = chain("ethtest") else { return };
     let (upstream, last) = (Upstream::start(chain), chain.run.last());
-    let [index, blocks] = ["index", "blocks-of-index"].map(Folder::new);
+    let [index, blocks] = ["index", "blocks-of-index"].map(TestFolder::absent);
     let builder = || {
         let builder = endpoint(&[&upstream], chain.run.tip()).limits(forgetful());
         builder.without_comparison().index(index.path()).index_from(5).folder(blocks.path())
@@ -112,7 +114,7 @@ fn an_index_takes_the_place_of_headers() {
 #[test]
 fn an_index_of_another_chain_is_not_used() {
     let (Some(chain), Some(other)) = (chain("ethtest"), chain("ea2026")) else { return };
-    let folder = Folder::new("index-of-another-chain");
+    let folder = TestFolder::absent("index-of-another-chain");
     {
         let upstream = Upstream::start(other);
         let builder = endpoint(&[&upstream], other.run.tip()).index(folder.path());
@@ -132,7 +134,7 @@ fn an_index_of_another_chain_is_not_used() {
 #[test]
 fn an_index_ahead_of_the_head_is_used_up_to_it() {
     let Some(chain) = chain("ethtest") else { return };
-    let folder = Folder::new("index-ahead");
+    let folder = TestFolder::absent("index-ahead");
     let upstream = Upstream::start(chain);
     {
         let builder = endpoint(&[&upstream], chain.run.tip()).index(folder.path()).index_from(0);
@@ -151,7 +153,7 @@ fn an_index_ahead_of_the_head_is_used_up_to_it() {
 #[test]
 fn an_index_grows_with_what_is_final() {
     let Some(chain) = chain("ethtest") else { return };
-    let folder = Folder::new("index-grows");
+    let folder = TestFolder::absent("index-grows");
     let upstream = Upstream::start(chain);
     upstream.set_head(100);
     let provider = provider(&[&upstream]).build().expect("nodes");
@@ -186,7 +188,7 @@ fn answers_are_right_up_to(server: &RpcServer, upstream: &Upstream, last: u64) {
 #[test]
 fn an_index_ends_with_its_branch() {
     let (Some(chain), Some(other)) = (chain("ethtest"), chain("ea2026")) else { return };
-    let folder = Folder::new("index-branch");
+    let folder = TestFolder::absent("index-branch");
     let (upstream, other) = (Upstream::start(chain), Upstream::start(other));
     let provider = provider(&[&upstream]).build().expect("nodes");
     let server = provider.serve().index(folder.path()).index_from(0);
@@ -214,7 +216,7 @@ fn an_index_ends_with_its_branch() {
 #[test]
 fn an_index_that_begins_later_says_so() {
     let Some(chain) = chain("ethtest") else { return };
-    let (upstream, folder) = (Upstream::start(chain), Folder::new("index-later"));
+    let (upstream, folder) = (Upstream::start(chain), TestFolder::absent("index-later"));
     upstream.set_head(100);
     let provider = provider(&[&upstream]).build().expect("nodes");
     let server = provider.serve().index(folder.path()).index_from(120);
@@ -235,12 +237,12 @@ fn an_index_that_begins_later_says_so() {
 fn a_folder_that_does_not_fit_is_an_error() {
     let Some(chain) = chain("ethtest") else { return };
     let upstream = Upstream::start(chain);
-    let start = |folder: &Folder| {
+    let start = |folder: &TestFolder| {
         let builder = endpoint(&[&upstream], chain.run.tip()).index(folder.path());
         builder.start("127.0.0.1:0".parse().expect("one")).expect_err("it does not fit").to_string()
     };
     let made = |name: &str, settings: &Settings| {
-        let folder = Folder::new(name);
+        let folder = TestFolder::absent(name);
         std::fs::create_dir_all(folder.path()).expect("a folder");
         let mut writer = Writer::open(IndexFolder::new(folder.path()), settings).expect("a writer");
         let mut headers = chainsieve::eth::header::LinkedHeaders::new();
@@ -250,7 +252,7 @@ fn a_folder_that_does_not_fit_is_an_error() {
         writer.sync().expect("it can be written");
         (folder, writer)
     };
-    let file = Folder::new("index-is-a-file");
+    let file = TestFolder::absent("index-is-a-file");
     std::fs::write(file.path(), "").expect("a file");
     assert!(start(&file).ends_with("is a file, and a folder is needed"), "{}", start(&file));
     std::fs::remove_file(file.path()).expect("it is there");

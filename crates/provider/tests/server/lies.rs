@@ -19,7 +19,9 @@ use testkit::eth::log_chains::Corpus;
 
 use crate::anchored::light_client;
 use crate::upstream::{Block, Upstream, ask, get};
-use crate::{Folder, endpoint, forgetful, started, until};
+use testkit::TestFolder;
+
+use crate::{endpoint, forgetful, started, until};
 
 /// A query, and its logs by brute force over the chain's own blocks.
 pub(crate) fn question(rng: &mut Rng, blocks: &[Block]) -> (Value, Vec<Value>) {
@@ -126,7 +128,7 @@ fn run<A: AnchorSource + 'static>(
     anchor: impl Fn() -> A,
     seed: u64,
 ) -> [u64; 2] {
-    let index = Folder::new(&format!("lies-{seed}"));
+    let index = TestFolder::absent(&format!("lies-{seed}"));
     let told = Arc::new(AtomicU64::new(0));
     let blocks = upstreams[0].blocks();
     let mut rng = Rng::new(seed);

@@ -7,6 +7,8 @@ mod anchored;
 mod block_parts;
 mod cached;
 mod compared;
+mod filters_of_corpus;
+mod hashes;
 mod head;
 mod hostile_clients;
 mod index;
@@ -22,7 +24,6 @@ mod unsound_filters;
 mod upstream;
 mod weak_signatures;
 
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
@@ -69,27 +70,6 @@ pub(crate) fn started(builder: RpcServerBuilder) -> RpcServer {
     let server = builder.start("127.0.0.1:0".parse().expect("an address")).expect("it starts");
     until("no head", || upstream::get(server.address(), "/health").0 == 200);
     server
-}
-
-/// A folder that does not exist yet, and is removed when the value is dropped.
-pub(crate) struct Folder(PathBuf);
-
-impl Folder {
-    pub(crate) fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("chainsieve-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        Self(path)
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// Waits until something holds. The limit ends a test that hangs; a busy machine may be slow.

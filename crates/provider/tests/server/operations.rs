@@ -18,7 +18,9 @@ use testkit::eth::log_chains::{Chain, Corpus};
 use testkit::eth::raw_client::WebSocket;
 
 use crate::upstream::{CHAIN_ID, Upstream, ask, get, post};
-use crate::{Folder, endpoint, forgetful, provider, started, until};
+use testkit::TestFolder;
+
+use crate::{endpoint, forgetful, provider, started, until};
 
 /// Returns a chain, and a node that serves it.
 fn chain() -> Option<(&'static Chain, Upstream)> {
@@ -547,7 +549,7 @@ fn filters_of_a_growing_chain() {
 #[test]
 fn blocks_on_disk() {
     let Some((chain, upstream)) = chain() else { return };
-    let folder = Folder::new("store");
+    let folder = TestFolder::absent("store");
     let run = || {
         let builder = endpoint(&[&upstream], chain.run.tip()).limits(forgetful());
         let server = started(builder.without_comparison().folder(folder.path()));

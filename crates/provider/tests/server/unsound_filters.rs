@@ -9,7 +9,9 @@ use chainsieve_provider::{RpcServer, RpcServerEvent};
 use serde_json::{Value, json};
 
 use crate::upstream::{Block, Upstream, ask, get};
-use crate::{Folder, provider, started, until};
+use testkit::TestFolder;
+
+use crate::{provider, started, until};
 
 const SHOWN: Address = Address::repeat_byte(0x11);
 const HIDDEN: Address = Address::repeat_byte(0x22);
@@ -36,7 +38,7 @@ fn chain_of(count: u64, lacks: impl Fn(u64) -> bool) -> Vec<Block> {
 fn with_other_blocks_between(
     upstream: &Upstream,
     (bloom, receipts): (BloomSoundness, ReceiptsScope),
-    index: Option<&Folder>,
+    index: Option<&TestFolder>,
 ) -> RpcServer {
     let all = (BloomSoundness::Exact, ReceiptsScope::EveryLog);
     let profile = ChainProfile::assumed("test", all.0, all.1).with_range(2, bloom, receipts, "");
@@ -57,7 +59,7 @@ fn with_other_blocks_between(
 #[test]
 fn filters_between_two_sound_ones_rule_nothing_out() {
     let upstream = Upstream::of(chain_of(7, |number| (2..=3).contains(&number)));
-    let folder = Folder::new("sound-ends");
+    let folder = TestFolder::absent("sound-ends");
     for index in [None, Some(&folder)] {
         let between = (BloomSoundness::Unsound, ReceiptsScope::EveryLog);
         let server = with_other_blocks_between(&upstream, between, index);

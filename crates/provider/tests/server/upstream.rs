@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -9,21 +10,19 @@ use alloy_consensus::private::alloy_eips::Encodable2718 as _;
 use alloy_consensus::proofs::{
     calculate_receipt_root, calculate_transaction_root, ordered_trie_root_with_encoder,
 };
-use alloy_consensus::transaction::Recovered;
 use alloy_consensus::{
     EMPTY_ROOT_HASH, Header, Receipt, ReceiptEnvelope, SignableTransaction as _, TxEnvelope,
     TxLegacy,
 };
 use alloy_rlp::Decodable as _;
-use alloy_rpc_types_eth::Transaction;
-use chainsieve::alloy_primitives::{Address, B256, Bloom, Bytes, Log, Signature, hex, keccak256};
+use chainsieve::alloy_primitives::{Address, B256, Bloom, Bytes, Log, Signature, keccak256};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{LogQuery, Semantics};
 use serde_json::{Value, json};
 use testkit::eth::json_rpc::{Sent, serve_counted};
 use testkit::eth::linked_headers;
 use testkit::eth::log_chains::Chain;
-use testkit::eth::rpc_methods::{self, BlockId};
+use testkit::eth::rpc_methods::{self, BlockId, RpcBlock, transaction_json};
 
 /// A block as the node serves it.
 #[derive(Clone)]
@@ -138,6 +137,11 @@ impl Upstream {
         });
     }
 
+    /// Returns the blocks of a filter.
+    pub(crate) fn range(&self, filter: &Value) -> RangeInclusive<u64> {
+        rpc_methods::range(filter, |tag| self.shared.at(tag).map(|block| block.number))
+    }
+
     /// Returns the honest answer to a call.
     pub(crate) fn answer(&self, method: &str, params: &Value) -> Sent {
         self.shared.result(method, params).map_or(Sent::Error(-32601, "no method"), Sent::Result)
@@ -181,13 +185,8 @@ impl Shared {
         let of =
             |part: &dyn Fn(&Block) -> Value| Some(self.at(&params[0]).map_or(Value::Null, part));
         match method {
-            "eth_chainId" => Some(json!(CHAIN_ID)),
             "eth_getLogs" => Some(self.logs(&params[0])),
             "eth_gasPrice" => Some(json!("0x7")),
-            "debug_getRawHeader" => of(&|block| json!(hex::encode_prefixed(&block.header))),
-            "debug_getRawReceipts" => of(&|block| {
-                block.receipts.iter().map(|bytes| json!(hex::encode_prefixed(bytes))).collect()
-            }),
             "eth_getBlockByNumber" | "eth_getBlockByHash" => {
                 of(&|block| block.json(params[1] == json!(true)))
             }
@@ -216,12 +215,12 @@ impl Shared {
                     if let Some(json) = &block.json {
                         return json.transactions[index].clone();
                     }
-                    let mut json = json!(transaction(&block.transactions[index]));
+                    let mut json = transaction_json(&block.transactions[index]);
                     json["blockHash"] = json!(block.hash);
                     json
                 }))
             }
-            _ => None,
+            _ => rpc_methods::result(method, params, |tag| self.at(tag).map(Block::rpc)),
         }
     }
 
@@ -260,6 +259,16 @@ impl Shared {
 }
 
 impl Block {
+    pub(crate) fn rpc(&self) -> RpcBlock<'_> {
+        RpcBlock {
+            header_rlp: &self.header,
+            hash: self.hash,
+            transactions: self.hashes.clone(),
+            bodies: self.transactions.clone(),
+            receipts: self.receipts.clone(),
+        }
+    }
+
     pub(crate) fn transactions(&self) -> &[Bytes] {
         &self.transactions
     }
@@ -462,8 +471,8 @@ impl Block {
         }
         json["transactions"] = if let Some(json) = self.json.as_ref().filter(|_| is_full) {
             json!(json.transactions)
-        } else if is_full {
-            self.transactions.iter().map(|encoding| json!(transaction(encoding))).collect()
+        } else if is_full && self.transactions.len() == self.hashes.len() {
+            self.transactions.iter().map(|encoding| transaction_json(encoding)).collect()
         } else {
             json!(self.hashes)
         };
@@ -474,20 +483,6 @@ impl Block {
 fn extend(json: &mut Value, members: &Value) {
     for (name, value) in members.as_object().expect("members") {
         json[name] = value.clone();
-    }
-}
-
-/// Returns a transaction as a node sends it, from a sender that it made up.
-fn transaction(encoding: &[u8]) -> Transaction {
-    use alloy_consensus::private::alloy_eips::Decodable2718 as _;
-    let envelope = TxEnvelope::decode_2718_exact(encoding).expect("a transaction");
-    Transaction {
-        inner: Recovered::new_unchecked(envelope, Address::repeat_byte(9)),
-        block_hash: None,
-        block_number: None,
-        transaction_index: None,
-        effective_gas_price: None,
-        block_timestamp: None,
     }
 }
 

@@ -31,10 +31,10 @@ pub fn linked() -> Vec<FixtureHeader> {
 pub fn forms(headers: &[FixtureHeader]) -> Vec<Form> {
     let pieces = |piece: &dyn Fn(&FixtureHeader) -> Vec<u8>| headers.iter().map(piece).collect();
     let hex_line = |header: &FixtureHeader| format!("0x{}\n", hex::encode(&header.rlp)).into();
-    let object_line = |header: &FixtureHeader| format!("{}\n", object(header)).into_bytes();
+    let object_line = |header: &FixtureHeader| format!("{}\n", object(&header.rlp)).into_bytes();
     let raw = |header: &FixtureHeader| json!(hex::encode_prefixed(&header.rlp));
     let raw_replies = headers.iter().map(|header| reply(&raw(header))).collect::<Vec<_>>();
-    let objects = headers.iter().map(object).collect::<Vec<_>>();
+    let objects = headers.iter().map(|header| object(&header.rlp)).collect::<Vec<_>>();
     let mut forms = vec![
         concatenated("headers", FileFormat::Rlp, pieces(&|header| header.rlp.clone())),
         concatenated("blocks of geth export", FileFormat::Rlp, pieces(&block)),
@@ -71,13 +71,14 @@ fn one_text(name: &'static str, text: &Value) -> Form {
 }
 
 /// Returns the header as alloy writes it for JSON-RPC.
-fn object(header: &FixtureHeader) -> Value {
-    let alloy = alloy_consensus::Header::decode(&mut &header.rlp[..]).expect("a header");
+pub fn object(rlp: &[u8]) -> Value {
+    let alloy = alloy_consensus::Header::decode(&mut &rlp[..]).expect("a header");
     let header = alloy_rpc_types_eth::Header::from_consensus(alloy.seal_slow(), None, None);
     serde_json::to_value(header).expect("JSON")
 }
 
-fn reply(result: &Value) -> Value {
+/// Returns a node's reply with this result.
+pub fn reply(result: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": 1, "result": result })
 }
 
@@ -96,6 +97,9 @@ pub fn list(payload: &[u8]) -> Vec<u8> {
 /// era1 and ere archives.
 pub mod era {
     use std::io::Write as _;
+
+    use alloy_consensus::{ReceiptEnvelope, TxReceipt as _};
+    use alloy_rlp::Encodable as _;
 
     use super::{FileFormat, FixtureHeader, Form, list};
 
@@ -130,50 +134,76 @@ pub mod era {
         list(&[u8::try_from(kind).expect("small"), u8::try_from(position).expect("small")])
     }
 
+    /// Returns receipts as a list without blooms: `[type, status, gas, logs]` for each.
+    pub fn slim(receipts: &[ReceiptEnvelope]) -> Vec<u8> {
+        let receipts = receipts.iter().flat_map(|receipt| {
+            let mut fields = Vec::new();
+            (receipt.tx_type() as u8).encode(&mut fields);
+            receipt.status_or_post_state().encode(&mut fields);
+            receipt.cumulative_gas_used().encode(&mut fields);
+            receipt.logs().to_vec().encode(&mut fields);
+            list(&fields)
+        });
+        list(&receipts.collect::<Vec<_>>())
+    }
+
+    /// Header, body and receipts of a block.
+    pub type Parts = [Vec<u8>; 3];
+
+    /// Returns blocks of these headers, with other entries of these types.
+    fn made_up(headers: &[FixtureHeader], body: u16, receipts: u16) -> Vec<Parts> {
+        let parts = headers.iter().enumerate();
+        let parts =
+            parts.map(|(at, header)| [header.rlp.clone(), data(body, at), data(receipts, at)]);
+        parts.collect()
+    }
+
+    pub fn era1(headers: &[FixtureHeader]) -> Vec<u8> {
+        era1_of(headers[0].number, &made_up(headers, 4, 5))
+    }
+
+    pub fn ere(headers: &[FixtureHeader]) -> Vec<u8> {
+        ere_of(headers[0].number, &made_up(headers, 4, 10))
+    }
+
     /// Writes an era1 archive: header, body, receipts and total difficulty for each block, then
     /// accumulator and index.
-    pub fn era1(headers: &[FixtureHeader]) -> Vec<u8> {
+    pub fn era1_of(first: u64, blocks: &[Parts]) -> Vec<u8> {
         let mut file = entry(0x3265, &[]);
         let mut offsets = Vec::new();
-        for (position, header) in headers.iter().enumerate() {
+        for parts in blocks {
             offsets.push(file.len());
-            file.extend(entry(3, &snappy(&header.rlp)));
-            file.extend(entry(4, &snappy(&data(4, position))));
-            file.extend(entry(5, &snappy(&data(5, position))));
+            for (kind, data) in (3..).zip(parts) {
+                file.extend(entry(kind, &snappy(data)));
+            }
             file.extend(entry(6, &[7; 32]));
         }
         file.extend(entry(7, &[8; 32]));
-        let at = file.len();
-        let words = [headers[0].number]
-            .into_iter()
-            .chain(offsets.into_iter().map(|offset| number(offset).wrapping_sub(number(at))))
-            .chain([number(headers.len())]);
-        file.extend(entry(0x3266, &words.flat_map(u64::to_le_bytes).collect::<Vec<_>>()));
+        let index = index(file.len(), first, &offsets, &[blocks.len()]);
+        file.extend(entry(0x3266, &index));
         file
     }
 
     /// Writes an ere archive: all headers, all bodies, all slim receipts, then the index.
-    pub fn ere(headers: &[FixtureHeader]) -> Vec<u8> {
+    pub fn ere_of(first: u64, blocks: &[Parts]) -> Vec<u8> {
         let mut file = entry(0x3265, &[]);
-        let mut offsets = vec![Vec::new(); headers.len()];
-        for kind in [3, 4, 10] {
-            for (position, header) in headers.iter().enumerate() {
-                offsets[position].push(file.len());
-                let data = if kind == 3 { header.rlp.clone() } else { data(kind, position) };
-                file.extend(entry(kind, &snappy(&data)));
+        let mut offsets = vec![Vec::new(); blocks.len()];
+        for (part, kind) in [3, 4, 10].into_iter().enumerate() {
+            for (offsets, parts) in offsets.iter_mut().zip(blocks) {
+                offsets.push(file.len());
+                file.extend(entry(kind, &snappy(&parts[part])));
             }
         }
-        let at = file.len();
-        let offsets = offsets.concat().into_iter();
-        let words = [headers[0].number]
-            .into_iter()
-            .chain(offsets.map(|offset| number(offset).wrapping_sub(number(at))))
-            .chain([3, number(headers.len())]);
-        file.extend(entry(0x3267, &words.flat_map(u64::to_le_bytes).collect::<Vec<_>>()));
+        let index = index(file.len(), first, &offsets.concat(), &[3, blocks.len()]);
+        file.extend(entry(0x3267, &index));
         file
     }
 
-    fn number(number: usize) -> u64 {
-        u64::try_from(number).expect("64 bits")
+    /// Returns an index at this place: the offsets from it back to the records, then counts.
+    fn index(at: usize, first: u64, offsets: &[usize], counts: &[usize]) -> Vec<u8> {
+        let number = |number: usize| u64::try_from(number).expect("64 bits");
+        let offsets = offsets.iter().map(|offset| number(*offset).wrapping_sub(number(at)));
+        let words = [first].into_iter().chain(offsets);
+        words.chain(counts.iter().copied().map(number)).flat_map(u64::to_le_bytes).collect()
     }
 }

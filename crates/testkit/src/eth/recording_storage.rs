@@ -115,17 +115,26 @@ impl State {
 
 /// The recording folder.
 #[derive(Debug, Clone, Default)]
-pub struct Recorder(Arc<Mutex<State>>);
+pub struct Recorder {
+    state: Arc<Mutex<State>>,
+    slices: bool,
+}
 
 impl Recorder {
     /// Returns a folder with these files, all durable.
     pub fn of(disk: &Disk) -> Self {
         let state = State { start: disk.clone(), now: disk.clone(), ..State::default() };
-        Self(Arc::new(Mutex::new(state)))
+        Self { state: Arc::new(Mutex::new(state)), slices: false }
+    }
+
+    /// Returns the same folder. If `slices` is `true`, sealed files are read as slices.
+    #[must_use]
+    pub fn read_as_slices(&self, slices: bool) -> Self {
+        Self { state: Arc::clone(&self.state), slices }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the number of operations so far.
@@ -291,7 +300,7 @@ impl Volatile {
 
 /// A file opened for reading.
 #[derive(Debug)]
-pub struct Reading(Recorder, FileId);
+pub struct Reading(Recorder, FileId, Option<Arc<Vec<u8>>>);
 
 impl ReadAt for Reading {
     fn length(&self) -> io::Result<u64> {
@@ -307,16 +316,22 @@ impl ReadAt for Reading {
         state.call("read", &name)?;
         state.now.files[self.1].read_exact_at(buffer, offset)
     }
+
+    fn as_slice(&self) -> Option<&[u8]> {
+        self.2.as_ref().map(|bytes| &bytes[..])
+    }
 }
 
 impl Storage for Recorder {
     type File = Reading;
 
-    fn open(&self, name: &str, _: FileKind) -> io::Result<Reading> {
+    fn open(&self, name: &str, kind: FileKind) -> io::Result<Reading> {
         let mut state = self.state();
         state.call("open", name)?;
         let file = *state.now.names.get(name).ok_or(io::ErrorKind::NotFound)?;
-        Ok(Reading(self.clone(), file))
+        let slice =
+            (self.slices && kind == FileKind::Sealed).then(|| state.now.files[file].clone());
+        Ok(Reading(self.clone(), file, slice))
     }
 }
 

@@ -9,8 +9,8 @@ use super::*;
 
 #[test]
 fn filters_come_through_pipes() {
-    let folder = Folder::new("pipes");
-    let fifo = folder.path("pipe");
+    let folder = TestFolder::new("pipes");
+    let fifo = folder.file("pipe");
     assert!(Command::new("mkfifo").arg(&fifo).status().expect("it runs").success());
     let through = |bytes: Vec<u8>, args: &[&str], code| {
         let path = fifo.clone();
@@ -51,7 +51,7 @@ fn filters_come_through_pipes() {
 
 #[test]
 fn blocks_come_slowly_and_under_any_name() {
-    let folder = Folder::new("slow");
+    let folder = TestFolder::new("slow");
     let mut build = Command::new(env!("CARGO_BIN_EXE_chainsieve"))
         .args(["btc", "cf", "build", "-", "--json"])
         .stdin(Stdio::piped())
@@ -68,11 +68,11 @@ fn blocks_come_slowly_and_under_any_name() {
     assert_eq!(lines.collect::<Result<Vec<_>, _>>().expect("text").len(), 2);
     assert!(build.wait().expect("it ends").success());
 
-    let named = Path::new(&folder.0).join("hex of a block.json");
+    let named = Path::new(folder.path()).join("hex of a block.json");
     fs::copy(BLOCK_757753, &named).expect("copied");
     let here = Command::new(env!("CARGO_BIN_EXE_chainsieve"))
         .args(["btc", "cf", "build", "hex of a block.json"])
-        .current_dir(&folder.0)
+        .current_dir(folder.path())
         .output()
         .expect("it runs");
     assert!(here.status.success(), "{}", String::from_utf8_lossy(&here.stderr));
@@ -80,7 +80,7 @@ fn blocks_come_slowly_and_under_any_name() {
 
 #[test]
 fn filters_of_other_blocks_are_refused() {
-    let folder = Folder::new("blocks");
+    let folder = TestFolder::new("blocks");
     let rows = fixture("mainnet_0-255.json");
     let rows = rows.as_array().expect("rows");
     let headers: Vec<_> = rows.iter().map(|row| &text(&row["block"])[..160]).collect();
@@ -115,8 +115,8 @@ fn filters_of_other_blocks_are_refused() {
 
 #[test]
 fn a_scan_ends_when_nobody_reads() {
-    let folder = Folder::new("closed");
-    let fifo = folder.path("pipe");
+    let folder = TestFolder::new("closed");
+    let fifo = folder.file("pipe");
     assert!(Command::new("mkfifo").arg(&fifo).status().expect("it runs").success());
     let mut scan = Command::new(env!("CARGO_BIN_EXE_chainsieve"))
         .args(["btc", "cf", "scan", &fifo, KEY])
@@ -144,8 +144,8 @@ fn blocks() -> Vec<String> {
 
 #[test]
 fn a_filter_is_in_the_file_when_its_line_is_printed() {
-    let folder = Folder::new("killed");
-    let out = folder.path("filters.cbf");
+    let folder = TestFolder::new("killed");
+    let out = folder.file("filters.cbf");
     let mut build = Command::new(env!("CARGO_BIN_EXE_chainsieve"))
         .args(["btc", "cf", "build", "-", "--out", &out, "--json"])
         .stdin(Stdio::piped())

@@ -8,7 +8,7 @@ use chainsieve::eth::anchor::sync_committee::{Bootstrap, Event, LightClient, Upd
 use testkit::eth::beacon_server::{BeaconData, BeaconServer, Quirk};
 
 use super::*;
-use crate::cf::Folder;
+use testkit::TestFolder;
 
 /// The slot of the signature of the finality update, as a time.
 pub(crate) const AT: &str = "1775040263";
@@ -21,7 +21,7 @@ pub(crate) const CHECKPOINT: &str =
 const NAMES: [&str; 3] = ["bootstrap", "update", "finality_update"];
 
 /// Writes the bootstrap, the update and the finality update of the fixture into a folder.
-pub(crate) fn write_objects(folder: &Folder) -> [String; 3] {
+pub(crate) fn write_objects(folder: &TestFolder) -> [String; 3] {
     let answers = eth_fixture("anchor_mainnet_answers.json");
     NAMES.map(|name| folder.write(&format!("{name}.json"), answer_in(&answers, name).to_string()))
 }
@@ -71,8 +71,8 @@ impl Known {
     }
 
     /// Writes the light client as `eth anchor sync` keeps it, and returns the folder.
-    pub(crate) fn write(&self, folder: &Folder) -> String {
-        let data = folder.path("light-client");
+    pub(crate) fn write(&self, folder: &TestFolder) -> String {
+        let data = folder.file("light-client");
         fs::create_dir(&data).expect("a folder");
         let file = std::path::Path::new(&data).join("light-client.json");
         fs::write(file, self.client.to_json()).expect("written");
@@ -95,7 +95,7 @@ impl Known {
 
 /// The objects of the fixture in files.
 struct Objects {
-    folder: Folder,
+    folder: TestFolder,
     files: [String; 3],
     fixture: Value,
     answers: Value,
@@ -103,7 +103,7 @@ struct Objects {
 
 impl Objects {
     fn new(name: &str) -> Self {
-        let folder = Folder::new(name);
+        let folder = TestFolder::new(name);
         let fixture = eth_fixture("anchor_mainnet.json");
         assert_eq!(fixture["checkpoint"], CHECKPOINT);
         let answers = eth_fixture("anchor_mainnet_answers.json");
@@ -211,7 +211,7 @@ fn the_demo_ends_at_a_finalised_block() {
     let header = text(&finality["header"]);
     assert_eq!(header.trim_start_matches("0x"), text(&fixture["execution"]["header"]));
     // The answers of a beacon node lead to the same block.
-    let folder = Folder::new("anchor-demo");
+    let folder = TestFolder::new("anchor-demo");
     let [a, b, c] = write_objects(&folder);
     let checkpoint = text(&finality["checkpoint"]);
     let args = [&VERIFY[..], &[&a, &b, &c, "--checkpoint", checkpoint, "--at", AT]].concat();

@@ -81,32 +81,3 @@ fn headers_of_every_fork() {
     assert!(page.stdout.contains("do not form one chain"));
     assert!(page.stdout.lines().count() > headers.len());
 }
-
-/// Reads the whole archive of the blocks 0 to 8191.
-#[test]
-fn epoch_0_of_the_chain() {
-    let Some((corpus, _)) = testkit::corpus::index("ethereum") else { return };
-    let path = corpus.join("mainnet/era1/mainnet-00000-5ec1ffb8.era1");
-    let path = path.to_str().expect("text");
-    let json = json_of(&["eth", "stats", path], YES);
-    assert_eq!((&json["blocks"], &json["linked"]), (&json!(8192), &json!(true)));
-    assert_eq!((&json["first"], &json["last"]), (&json!(0), &json!(8191)));
-    assert_eq!(json["empty"], 8192, "none of these blocks has a transaction");
-    let lines = json_lines(&["eth", "scan", path, "--address", WETH], NO);
-    let [summary] = &lines[..] else { panic!("no candidates: {}", lines.len()) };
-    assert_eq!(summary["candidates"], 0);
-    let last = text(&summary["last_hash"]).to_owned();
-    for threads in ["1", "3"] {
-        let args =
-            ["eth", "scan", path, "--event", DEPOSIT, "--anchor", &last, "--threads", threads];
-        let lines = json_lines(&args, NO);
-        assert_eq!(lines[0]["anchored_to"], 8191);
-        assert_eq!(lines[0]["last_hash"], last);
-    }
-    // The blooms exclude every block, so the audit is complete without any receipt.
-    let none = TempFile::new("epoch-0.json", "[]");
-    let mut args = vec!["eth", "audit", path, "--logs", none.path(), "--chain", "mainnet"];
-    args.extend(["--anchor", &last, "--address", WETH]);
-    let audit = json_of(&args, YES);
-    assert_eq!(audit["blocks"]["absent_by_bloom"], 8192);
-}

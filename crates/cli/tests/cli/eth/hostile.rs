@@ -26,26 +26,6 @@ fn each_command(file: &str, check: impl Fn(&[&str], &Output)) {
 }
 
 #[test]
-fn truncated_inputs() {
-    let blocks = Block::both();
-    let inputs = [
-        blocks[0].header.clone(),
-        write::rpc_header(&blocks[0].header).to_string().into_bytes(),
-        write::era1(&blocks[..1]),
-        blocks[0].receipts_rlp(),
-        json!(answer()).to_string().into_bytes(),
-    ];
-    for (index, input) in inputs.iter().enumerate() {
-        for cut in [1, 2, 3, 9, 60, input.len() / 2, input.len() - 1] {
-            let file = TempFile::new(&format!("truncated-{index}-{cut}"), &input[..cut]);
-            each_command(file.path(), |args, output| {
-                assert_ne!(output.code, YES, "{args:?}: {}", output.stdout);
-            });
-        }
-    }
-}
-
-#[test]
 fn deep_long_and_odd_inputs() {
     let deep = "[".repeat(200_000);
     let objects = "{\"result\":".repeat(100_000);

@@ -127,25 +127,6 @@ fn a_byte_that_is_another_one() {
     assert!(same > 100, "a changed byte that is not read does no harm: {same}");
 }
 
-#[test]
-fn a_file_that_is_cut_off() {
-    let mut files = files(0, &blooms(), 1);
-    let names: Vec<_> = files.by_name.keys().cloned().collect();
-    for name in names {
-        let bytes = files.by_name[&name].clone();
-        let lengths = (0..bytes.len().min(300)).chain((300..bytes.len()).step_by(499));
-        for length in lengths.chain([bytes.len() - 1]) {
-            for in_memory in [true, false] {
-                files.in_memory = in_memory;
-                files.by_name.insert(name.clone(), bytes[..length].to_vec());
-                let answers = answers(&files, &format!("{name} cut to {length} bytes"));
-                assert!(matches!(&answers[..], [Err(IndexError::Damaged { .. })]), "{answers:?}");
-            }
-        }
-        files.by_name.insert(name, bytes);
-    }
-}
-
 /// Returns files whose segment has the given list in row 1. The checksums are valid.
 fn with_list(places: &[u16]) -> Files {
     let mut files = files(0, &blooms(), 1);

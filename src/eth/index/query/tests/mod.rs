@@ -16,59 +16,10 @@ use crate::eth::index::{Index, IndexError};
 use crate::eth::log_query::CompiledQuery;
 use crate::eth::scan;
 use testkit::Rng;
-
-/// Returns a random value: half of the values are frequent, the others rare.
-fn value(rng: &mut Rng) -> [u16; 3] {
-    let number = if rng.below(2) == 0 { rng.below(8) } else { rng.below(4_000) };
-    bloom::positions(&number.to_be_bytes())
-}
-
-/// Returns random filters in runs. The filters of a run are all empty, all sparse, all half full or
-/// all dense, but some runs also contain a few filters with all bits set.
-fn blooms(rng: &mut Rng, count: usize) -> Vec<[u8; BYTES]> {
-    let mut blooms = Vec::with_capacity(count);
-    while blooms.len() < count {
-        let kind = rng.below(5);
-        let stretch = 1 + rng.below(2 * SECTION);
-        let full = rng.below(3) == 0;
-        for _ in 0..stretch.min(count - blooms.len()) {
-            let mut bloom = [0; BYTES];
-            match kind {
-                0 => {}
-                // Each filter gets at most three values.
-                1 | 2 => (0..rng.below(4)).for_each(|_| bloom::accrue(&mut bloom, &value(rng))),
-                3 => {
-                    bloom
-                        .as_chunks_mut::<8>()
-                        .0
-                        .iter_mut()
-                        .for_each(|word| *word = rng.u64().to_le_bytes());
-                    bloom::accrue(&mut bloom, &value(rng));
-                }
-                _ => bloom.as_chunks_mut::<8>().0.iter_mut().for_each(|word| {
-                    *word = (rng.u64() | rng.u64() | rng.u64() | rng.u64()).to_le_bytes();
-                }),
-            }
-            if full && rng.below(1_000) == 0 {
-                bloom = [u8::MAX; BYTES];
-            }
-            blooms.push(bloom);
-        }
-    }
-    blooms
-}
+use testkit::eth::random_blooms::{blooms, clauses};
 
 fn query(rng: &mut Rng) -> CompiledQuery {
-    let num_clauses = [0, 1, 1, 1, 2, 2, 3, 5][rng.below(8)];
-    let clause = |rng: &mut Rng| {
-        let count = [0, 1, 1, 1, 1, 1, 1, 2, 2, 3, 10, 10, 1_000][rng.below(13)];
-        let mut values: Vec<_> = (0..count).map(|_| value(rng)).collect();
-        if rng.below(20) == 0 {
-            values.extend((0..2).map(|_| [u16::try_from(rng.below(2048)).unwrap(); 3]));
-        }
-        values
-    };
-    CompiledQuery::new((0..num_clauses).map(|_| clause(rng)).collect())
+    CompiledQuery::new(clauses(rng))
 }
 
 fn expected(blooms: &[[u8; BYTES]], query: &CompiledQuery, from: usize, to: usize) -> Vec<usize> {

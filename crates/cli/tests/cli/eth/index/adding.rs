@@ -20,7 +20,7 @@ fn segments(index: &str) -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn a_killed_build_has_what_it_said_and_goes_on() {
-    let folder = Folder::new("index-killed");
+    let folder = TestFolder::new("index-killed");
     let all = chain();
     let headers = folder.write("headers.rlp", all.concat());
     let (whole, _) = build(&folder, &headers, &[]);
@@ -28,7 +28,7 @@ fn a_killed_build_has_what_it_said_and_goes_on() {
     assert_eq!(whole_segments.len(), 1);
     let whole_info = json_of(&["eth", "index", "info", &whole], YES);
 
-    let index = folder.path("killed");
+    let index = folder.file("killed");
     let mut child = Command::new(env!("CARGO_BIN_EXE_chainsieve"))
         .args(["eth", "index", "build", &index, "-", "--json"])
         .args(["--threads", "1", "--sync-every", "1"])
@@ -71,7 +71,7 @@ fn a_killed_build_has_what_it_said_and_goes_on() {
 
 #[test]
 fn headers_must_go_on_from_the_index() {
-    let folder = Folder::new("index-links");
+    let folder = TestFolder::new("index-links");
     let all = chain();
     let of = |name: &str, headers: &[Vec<u8>]| folder.write(name, headers.concat());
     let (index, _) = build(&folder, &of("first", &all[..100]), &[]);
@@ -93,7 +93,7 @@ fn headers_must_go_on_from_the_index() {
     let words = ["block 1000 is the first of the index and can't be removed"];
     fails(&["eth", "index", "build", &index, &below], b"", BAD_INPUT, &words);
     assert_eq!(json_of(&["eth", "index", "info", &index], YES)["last"], 1149);
-    let later = folder.path("later-index");
+    let later = folder.file("later-index");
     lines_of(&["eth", "index", "build", &later, &of("later", &all[10..20])], YES);
     let (_, summary) = lines_of(&["eth", "index", "build", &later, &of("own", &all[..15])], YES);
     assert_eq!(summary["added"], 0, "known blocks are skipped");
@@ -101,7 +101,7 @@ fn headers_must_go_on_from_the_index() {
 
 #[test]
 fn removed_blocks_are_listed_if_an_error_ends_the_command() {
-    let folder = Folder::new("index-torn");
+    let folder = TestFolder::new("index-torn");
     let all = chain();
     let (index, _) = build(&folder, &folder.write("all.rlp", all[..110].concat()), &[]);
     let branch = made_up(START + 105, 3, keccak256(&all[104]), 9);
@@ -119,7 +119,7 @@ fn removed_blocks_are_listed_if_an_error_ends_the_command() {
 
 #[test]
 fn a_reorganisation_is_taken_back() {
-    let folder = Folder::new("index-reorganised");
+    let folder = TestFolder::new("index-reorganised");
     let all = chain();
     let headers = folder.write("headers.rlp", all.concat());
     let (index, _) = build(&folder, &headers, &[]);
@@ -158,7 +158,7 @@ fn a_reorganisation_is_taken_back() {
 
 #[test]
 fn a_reorganisation_that_reaches_too_far_changes_nothing() {
-    let folder = Folder::new("index-too-deep");
+    let folder = TestFolder::new("index-too-deep");
     let all = chain();
     let headers = folder.write("headers.rlp", all.concat());
     let (index, _) = build(&folder, &headers, &[]);
@@ -177,7 +177,7 @@ fn a_reorganisation_that_reaches_too_far_changes_nothing() {
     let unsealed = made_up(START + 8_300, 400, B256::repeat_byte(9), 1);
     refused(&unsealed, &["the headers begin at block 9300", "the branches part"]);
     // An index with a deeper unsealed tail accepts the same branch.
-    let deeper = folder.path("deeper");
+    let deeper = folder.file("deeper");
     let args = ["eth", "index", "build", &deeper, &headers, "--confirmations", "1000"];
     assert_eq!(lines_of(&args, YES).1["sealed_sections"], 0);
     let branch = folder.write("branch.rlp", deep.concat());

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn real_headers_in_two_commands() {
-    let folder = Folder::new("index-real");
+    let folder = TestFolder::new("index-real");
     let router = ROUTER;
     let list = folder.write("addresses.txt", format!("{WETH}\n{}\n", every(3)));
     let list = format!("@{list}");
@@ -44,7 +44,7 @@ fn real_headers_in_two_commands() {
 
 #[test]
 fn sealed_sections_answer_as_headers_do() {
-    let folder = Folder::new("index-sealed");
+    let folder = TestFolder::new("index-sealed");
     let headers = folder.write("headers.rlp", chain().concat());
     let queries: Vec<Vec<String>> = PERIODS
         .into_iter()
@@ -95,7 +95,7 @@ fn sealed_sections_answer_as_headers_do() {
 
 #[test]
 fn what_an_index_holds() {
-    let folder = Folder::new("index-info");
+    let folder = TestFolder::new("index-info");
     let all = chain();
     let headers = folder.write("headers.rlp", all.concat());
     let (index, built) = build(&folder, &headers, &["--label", "made up", "--block-hashes"]);

@@ -4,7 +4,6 @@
 mod adding;
 mod asking;
 mod checking;
-mod corpus;
 
 use std::path::Path;
 
@@ -13,7 +12,7 @@ use chainsieve::alloy_primitives::{Address, Bloom, BloomInput};
 use testkit::eth::linked_headers::linked_rlp;
 
 use super::*;
-use crate::cf::Folder;
+use testkit::TestFolder;
 
 /// Returns the lines of a command: all lines before the last one, and the last line.
 fn lines_of(args: &[&str], code: i32) -> (Vec<Value>, Value) {
@@ -71,8 +70,8 @@ fn chain() -> Vec<Vec<u8>> {
     made_up(START, BLOCKS, B256::repeat_byte(7), 0)
 }
 
-fn build(folder: &Folder, headers: &str, more: &[&str]) -> (String, Value) {
-    let index = folder.path("index");
+fn build(folder: &TestFolder, headers: &str, more: &[&str]) -> (String, Value) {
+    let index = folder.file("index");
     let args = [&["eth", "index", "build", &index, headers], more].concat();
     let summary = lines_of(&args, YES).1;
     (index, summary)

@@ -346,7 +346,7 @@ fn an_anchor_that_nobody_has_leaves_it_undecided() {
     let stranger = B256::repeat_byte(7).to_string();
     let json = audit(&[&server], &["--anchor", &stranger], UNDECIDED);
     assert_eq!((&json["anchored_to"], &json["anchor_from"]), (&Value::Null, &json!("user")));
-    assert!(json["warnings"].to_string().contains("no provider has the block of the anchor"));
+    assert!(json["warnings"].to_string().contains("no node has the block of anchor"));
 }
 
 /// The chain is reorganised while its headers are fetched.

@@ -1,7 +1,7 @@
 //! Block numbers at the ends of their range: no number from a provider causes an overflow.
 
 use super::*;
-use crate::cf::Folder;
+use testkit::TestFolder;
 
 /// Returns a provider whose chain is one block with this number, without parent and logs.
 fn single(number: u64) -> (Server, String) {
@@ -35,9 +35,9 @@ fn a_head_of_any_number_is_taken() {
                 assert!(!output.stderr.contains("panicked"), "{place}");
                 assert_eq!(output.code, code(usual), "{place}");
             }
-            let folder = Folder::new(&format!("single-{number}-{from}"));
+            let folder = TestFolder::new(&format!("single-{number}-{from}"));
             let args = ["eth", "index", "build", "--rpc", &url, "--from", from, "--retries", "0"];
-            let output = discreet(&[&args[..], &[&folder.path("index")]].concat());
+            let output = discreet(&[&args[..], &[&folder.file("index")]].concat());
             assert!(!output.stderr.contains("panicked"), "{number}: {}", output.stderr);
         }
     }

@@ -1,6 +1,8 @@
 //! Transaction hashes of logs: those of the chain's own transactions, whatever a node invents, or
 //! marked as a claim.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use chainsieve::alloy_primitives::B256;
@@ -8,13 +10,14 @@ use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope
 use chainsieve::eth::follow::News;
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::LogQuery;
-use chainsieve_provider::{Builder, Provider, Warning};
+use chainsieve_provider::{Builder, Following, Provider, Warning};
 use serde_json::{Value, json};
 use testkit::eth::json_rpc::Sent;
 use testkit::eth::log_chains::{Chain, Corpus};
+use testkit::eth::rpc_methods::receipts_json;
 use testkit::stride;
 
-use super::server::{Lie, Server};
+use crate::upstream::Upstream;
 
 /// What a node claims.
 const INVENTED: B256 = B256::repeat_byte(0xee);
@@ -33,18 +36,43 @@ fn with_logs(chain: &Chain) -> u64 {
     chain.run.blocks.iter().filter(|block| !block.logs.is_empty()).count() as u64
 }
 
-/// Returns a node whose receipts have invented hashes.
-fn inventor(chain: &Chain, lie: Option<Lie>) -> Server {
-    let server = Server::start(chain);
-    server.claim(INVENTED);
-    server.lie(lie);
-    server
+/// Changes a block with whole transactions, or replaces the answer with it.
+type Lie = fn(Value) -> Sent;
+
+/// A node whose receipts have invented hashes.
+struct Inventor {
+    node: Upstream,
+    /// Number of the calls for blocks with whole transactions so far.
+    bodies: Arc<AtomicU64>,
 }
 
-fn builder(chain: &Chain, servers: &[&Server]) -> Builder {
+fn inventor(chain: &Chain, lie: Option<Lie>) -> Inventor {
+    let (node, bodies) = (Upstream::start(chain), Arc::<AtomicU64>::default());
+    let (of_node, asked) = (node.clone(), Arc::clone(&bodies));
+    node.lie(move |method, params, honest| match (method, honest) {
+        ("eth_getBlockReceipts", _) => {
+            let block = of_node.blocks().iter().find(|block| json!(block.hash) == params[0])?;
+            Some(Sent::Result(receipts_json(&block.rpc(), |_| INVENTED)))
+        }
+        ("eth_getBlockByHash", Sent::Result(block)) if params[1] == true => {
+            asked.fetch_add(1, Ordering::Relaxed);
+            lie.map(|lie| lie(block.clone()))
+        }
+        _ => None,
+    });
+    Inventor { node, bodies }
+}
+
+impl Inventor {
+    fn num_bodies(&self) -> u64 {
+        self.bodies.load(Ordering::Relaxed)
+    }
+}
+
+fn builder(chain: &Chain, servers: &[&Inventor]) -> Builder {
     let profile = ChainProfile::assumed("test", BloomSoundness::Exact, ReceiptsScope::EveryLog);
     let builder = Provider::builder().profile(profile).retries(0).anchor(chain.run.tip());
-    servers.iter().fold(builder, |builder, server| builder.url(&server.url()))
+    servers.iter().fold(builder, |builder, server| builder.url(&server.node.url()))
 }
 
 fn query(chain: &Chain) -> LogQuery {
@@ -52,17 +80,20 @@ fn query(chain: &Chain) -> LogQuery {
 }
 
 /// Returns the logs of `Provider::logs`, and its warnings.
-fn proven(chain: &Chain, servers: &[&Server]) -> (Vec<LocatedLog>, Vec<Warning>) {
+fn proven(chain: &Chain, servers: &[&Inventor]) -> (Vec<LocatedLog>, Vec<Warning>) {
     let provider = builder(chain, servers).build().expect("it is set up");
     let proven = provider.logs(&query(chain)).expect("the logs are proven");
     (proven.logs, proven.warnings)
 }
 
 /// Returns the logs that a follower gives out.
-fn followed(chain: &Chain, servers: &[&Server]) -> Vec<LocatedLog> {
+fn followed(chain: &Chain, servers: &[&Inventor]) -> Vec<LocatedLog> {
     let provider = builder(chain, servers).build().expect("it is set up");
     let follow = provider.follow(&query(chain)).poll(Duration::from_millis(1));
-    let following = follow.start().expect("it starts");
+    given_out(follow.start().expect("it starts"))
+}
+
+fn given_out(following: Following) -> Vec<LocatedLog> {
     let mut logs = Vec::new();
     for update in following.updates() {
         if let News::Blocks(blocks) = &update.news {
@@ -172,7 +203,7 @@ fn without_the_right_transactions_the_logs_are_proven_and_the_hash_is_a_claim() 
             panic!("{name}: {warnings:?}")
         };
         assert_eq!((*blocks, *first), (with_logs(chain), logs[0].block_number), "{name}");
-        assert_eq!(*of, node.url(), "{name}");
+        assert_eq!(*of, node.node.url(), "{name}");
         assert_eq!(followed(chain, &[&node]), claimed(expected(chain)), "{name}");
     }
 }
@@ -234,15 +265,7 @@ fn without_transaction_hashes_no_transactions_are_requested() {
     let provider = provider.build().expect("it is set up");
     let proven = provider.logs(&query(chain)).expect("proven");
     assert_eq!((proven.logs, proven.warnings), (claimed(expected(chain)), vec![]));
-    let following = provider.follow(&query(chain)).start().expect("it starts");
-    let mut logs = Vec::new();
-    for update in following.updates() {
-        if let News::Blocks(blocks) = &update.news {
-            logs.extend(blocks.logs.clone());
-        }
-        following.acknowledge(&update);
-    }
-    following.shutdown().expect("it ends at the last block");
+    let logs = given_out(provider.follow(&query(chain)).start().expect("it starts"));
     assert_eq!(logs, claimed(expected(chain)));
     assert_eq!(node.num_bodies(), 0);
 }
