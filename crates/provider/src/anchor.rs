@@ -1,9 +1,10 @@
-//! Anchors: sources of trusted block hashes, and what they mean for a result.
+//! Anchors: sources of trusted block hashes, and the block that a result depends on.
 
 use std::fmt;
 use std::time::Duration;
 
 use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::header::BlockRef;
 
 use crate::nodes::Node;
 
@@ -74,6 +75,65 @@ pub enum Trust {
     NoAnchor,
     /// The caller named anchors, and none of them is on the chain: nothing is proven.
     AnchorNotOnChain,
+}
+
+/// A node's block at the height of the [`Tip`], compared with the tip: part of [`Tip::others`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "beside", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Beside {
+    /// The node has the tip.
+    Same,
+    /// The node has a block other than the tip.
+    Another {
+        /// Hash of the node's block.
+        hash: B256,
+    },
+    /// The node has no block at this height, or did not answer.
+    Nothing,
+}
+
+/// The block that all results depend on: the results are valid if this block is on the chain.
+///
+/// [`ProvenLogs::tip`](crate::ProvenLogs::tip) and [`FetchedAnswers::tip`](crate::FetchedAnswers::tip) have this type.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
+pub struct Tip {
+    /// The highest anchor on the fetched chain, or the chain's last block if there is none.
+    pub block: BlockRef,
+    /// The evidence for the block. Without an anchor, a node may have made up the whole chain.
+    pub trust: Trust,
+    /// Index of the node that provided the chain.
+    pub node: usize,
+    /// Every other node, with its block at the height of the tip.
+    pub others: Vec<OtherNode>,
+}
+
+/// A node other than the node that provided the chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
+pub struct OtherNode {
+    /// Index of the node.
+    pub node: usize,
+    /// The node's block at the height of the [`Tip`].
+    #[serde(flatten)]
+    pub beside: Beside,
+}
+
+impl Tip {
+    /// Returns `true` if a node's answer can be proven wrong by this chain.
+    ///
+    /// Without an anchor, only one node vouches for the chain. The claim of one node proves nothing
+    /// against another node that has a different block at the height of the tip.
+    pub fn binds(&self, node: usize) -> bool {
+        let differs = |other: &OtherNode| other.node == node && other.beside != Beside::Same;
+        self.trust != Trust::NoAnchor || !self.others.iter().any(differs)
+    }
+
+    /// Returns `true` if all other nodes have the tip too.
+    pub fn is_agreed(&self) -> bool {
+        self.others.iter().all(|other| other.beside == Beside::Same)
+    }
 }
 
 impl AnchorSource for B256 {

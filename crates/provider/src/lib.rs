@@ -48,7 +48,7 @@ pub use chainsieve;
 pub use chainsieve::eth::follow::{Cursor, News};
 pub use chainsieve::eth::log_query::LogQuery;
 
-pub use anchor::{AnchorSource, Trust};
+pub use anchor::{AnchorSource, Beside, OtherNode, Tip, Trust};
 #[cfg(feature = "beacon")]
 pub use beacon::{
     BeaconBuilder, BeaconClient, BeaconError, BeaconRound, BeaconServer, FindProof, LinkOptions,
@@ -64,14 +64,11 @@ pub use follow::{
     CandidateIndex, FollowBuilder, FollowError, FollowStatus, Following, LogUpdate, LogUpdates,
 };
 pub use nodes::{Budget, Endpoint, EndpointError, Limit, Node, RpcError};
-pub use provider::answers::{Beside, FetchedAnswers, OtherNode, Tip};
-pub use provider::builder::Builder;
-pub use provider::chain::FetchedChain;
+pub use provider::audit::{AuditResult, FetchedAnswers, FetchedReceipts};
+pub use provider::chain::{FetchedChain, ResolvedQuery};
 pub use provider::logs::{Incomplete, LogsError, ProvenLogs};
-pub use provider::query::ResolvedQuery;
-pub use provider::receipts::FetchedReceipts;
 pub use provider::scan::{ScanResult, ScannedPart};
-pub use provider::{AuditResult, Provider};
+pub use provider::{Builder, Provider};
 pub use report::{Note, Stage, Warning};
 #[cfg(feature = "server")]
 pub use server::{

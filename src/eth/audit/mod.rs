@@ -49,7 +49,6 @@
 //! the log as not delivered. If the log's block is on this chain, the log is therefore missing in
 //! the answer.
 
-mod answer;
 mod blocks;
 mod compare;
 mod finding;
@@ -69,8 +68,8 @@ use crate::eth::log_query::{BlockSelection, BlockTag, LogQuery, ResolvedBlocks, 
 use crate::eth::receipts::{BlockReceipts, ReceiptsError, VerifiedReceipts};
 use crate::eth::transactions;
 
-use answer::Answer;
 use blocks::{Blocks, State};
+use compare::{Answer, Comparison, contradiction};
 pub use finding::{Finding, FindingKind, Forgery, Grounds, WrongField};
 pub use proof::{EvidenceError, ForgedLog, OmittedLog};
 pub use report::{AuditReport, Counts, Examined, Status, Undecidable, Verdict};
@@ -410,7 +409,7 @@ impl<'a> Audit<'a> {
     ) {
         let grounds = Grounds::of_block(block.number, self.anchored_to);
         let properties = self.question.profile.at(block.number);
-        if let Some(kind) = compare::contradiction(block, properties, verified) {
+        if let Some(kind) = contradiction(block, properties, verified) {
             let lacks = matches!(kind, FindingKind::ProfileContradicted { missing_bits: 1.., .. });
             // Only an authentic header may withdraw the profile's statement: anyone can make an
             // unanchored header whose filter lacks bits.
@@ -420,8 +419,7 @@ impl<'a> Audit<'a> {
             self.findings.push(Finding { block: Some(block.number), grounds, kind });
         }
         self.blocks.check(block.number, properties.receipts);
-        let comparison =
-            compare::Comparison::new(&self.question, block, properties.receipts, verified);
+        let comparison = Comparison::new(&self.question, block, properties.receipts, verified);
         match &mut self.collected {
             Some(collected) => collected.extend(comparison.wanted().map(|mut log| {
                 log.claimed_transaction_hash =

@@ -1,5 +1,5 @@
-//! The `eth` commands, and their providers: built from flags, with progress bars and notes on
-//! standard error, and with errors that name the flags.
+//! The `eth` commands, and their providers: their flags, built from them with progress bars and
+//! notes on standard error, and with errors that name the flags.
 
 pub(crate) mod anchor;
 pub(crate) mod audit;
@@ -16,16 +16,150 @@ pub(crate) mod scan;
 pub(crate) mod serve;
 pub(crate) mod stats;
 
+use std::fs;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow, bail};
 use chainsieve::eth::follow::FollowNote;
 use chainsieve_provider::{Builder, Endpoint, FetchError, Note, Provider, RpcError, Stop, Warning};
-use chainsieve_report::{Progress, bytes, count, duration, grouped, print_note};
+use chainsieve_report::args::{self, Secret};
+use chainsieve_report::{Progress, UsageError, bytes, count, duration, grouped, print_note};
+use clap::Args;
 
-use crate::args::eth::{QueryArgs, RpcArgs};
 use crate::exit::of_fetch;
+use query::QueryArgs;
+
+/// A provider, and the limits of requests to it.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "The provider")]
+pub(crate) struct RpcArgs {
+    /// The URL of a node's JSON-RPC (http or https), or @FILE that contains it
+    ///
+    /// URLs are secrets: only the host is ever shown. Requests use the proxy of the environment, if
+    /// there is one, except requests to this machine.
+    ///
+    /// [default: the environment variable `ETH_RPC_URL`, unless headers are given]
+    #[arg(long, value_name = "URL")]
+    pub(crate) rpc: Vec<Secret>,
+    /// An HTTP header for the provider, 'Name: value'
+    ///
+    /// The header is never shown. May be given again
+    #[arg(long, value_name = "HEADER", requires = "rpc")]
+    pub(crate) rpc_header: Vec<Secret>,
+    /// Seconds to wait for a response
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 30,
+        value_parser = args::count(1..=3600_u64),
+        hide_short_help = true
+    )]
+    pub(crate) timeout: u64,
+    /// Number of times that a failed request is retried, with increasing waits
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = 5,
+        value_parser = args::count(0..=100_u32),
+        hide_short_help = true
+    )]
+    pub(crate) retries: u32,
+    /// Maximum number of calls in one batch request; fewer if the provider accepts fewer
+    #[arg(
+        long,
+        value_name = "CALLS",
+        default_value_t = 100,
+        value_parser = args::count(1..=1_000_usize),
+        hide_short_help = true
+    )]
+    pub(crate) batch: usize,
+    /// Number of requests in flight at the same time; a response may have at most 256 MiB
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = 4,
+        value_parser = args::count(1..=64_usize),
+        hide_short_help = true
+    )]
+    pub(crate) parallel: usize,
+    /// Maximum number of blocks in one eth_getLogs [default: learnt from the provider]
+    #[arg(long, value_name = "BLOCKS", value_parser = args::count(1..=u64::MAX), hide_short_help = true)]
+    pub(crate) rpc_log_range: Option<u64>,
+}
+
+impl RpcArgs {
+    /// Returns `true` if a provider was given.
+    pub(crate) fn is_given(&self) -> bool {
+        !self.rpc.is_empty()
+    }
+
+    /// Returns the provider of a command that takes exactly one.
+    pub(crate) fn endpoint(&self) -> anyhow::Result<Endpoint> {
+        match self.rpc.as_slice() {
+            [] => bail!(MISSING),
+            [url] => with_headers(url, &self.rpc_header),
+            _ => bail!(UsageError("--rpc is given more than once")),
+        }
+    }
+
+    /// Returns any number of providers. HTTP headers may be given only if there is one provider,
+    /// because the key of one provider must not reach another.
+    pub(crate) fn any_number(&self) -> anyhow::Result<Vec<Endpoint>> {
+        match self.rpc.as_slice() {
+            [] => bail!(MISSING),
+            [_] => Ok(vec![self.endpoint()?]),
+            _ if !self.rpc_header.is_empty() => {
+                bail!(UsageError(
+                    "--rpc-header with more than one --rpc: the header would be sent to each provider"
+                ))
+            }
+            urls => urls.iter().map(|url| with_headers(url, &[])).collect(),
+        }
+    }
+
+    /// Returns one provider or two; `headers_of_second` are the HTTP headers of the second
+    /// provider.
+    pub(crate) fn endpoints(&self, headers_of_second: &[Secret]) -> anyhow::Result<Vec<Endpoint>> {
+        match self.rpc.as_slice() {
+            [] => bail!(MISSING),
+            [_] if !headers_of_second.is_empty() => {
+                bail!(UsageError("--rpc2-header without a second --rpc"))
+            }
+            [_] => Ok(vec![self.endpoint()?]),
+            [first, second] => Ok(vec![
+                with_headers(first, &self.rpc_header)?,
+                with_headers(second, headers_of_second)?,
+            ]),
+            _ => bail!(UsageError("--rpc is given more than twice")),
+        }
+    }
+}
+
+const MISSING: UsageError = UsageError("--rpc is missing: give the URL of a provider");
+
+/// Returns a provider with its HTTP headers.
+fn with_headers(url: &Secret, headers: &[Secret]) -> anyhow::Result<Endpoint> {
+    endpoint(["--rpc", "--rpc-header"], url, headers)
+}
+
+/// Returns an endpoint with its HTTP headers; `flags` name the URL and a header. No error contains the
+/// URL or a header, because either may contain a key.
+pub(crate) fn endpoint(
+    flags: [&'static str; 2],
+    url: &Secret,
+    headers: &[Secret],
+) -> anyhow::Result<Endpoint> {
+    let [flag, header_flag] = flags;
+    let url = url.or_of_file(flag)?;
+    let mut endpoint =
+        Endpoint::new(&url).map_err(|error| UsageError(error.as_str())).context(flag)?;
+    for header in headers {
+        let with_header = endpoint.with_header(&header.0);
+        endpoint = with_header.map_err(|error| UsageError(error.as_str())).context(header_flag)?;
+    }
+    Ok(endpoint)
+}
 
 /// The progress bar of a provider, and the notes that are printed later.
 #[derive(Debug, Clone, Default)]
@@ -147,6 +281,7 @@ pub(crate) fn in_words_of_the_command(error: FetchError) -> anyhow::Error {
 pub(crate) fn words_of(warning: &Warning) -> String {
     match warning {
         Warning::EndsAtFinalized { .. } => format!("{warning} (--unfinalized includes it)"),
+
         warning => warning.to_string(),
     }
 }

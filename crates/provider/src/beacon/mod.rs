@@ -19,7 +19,7 @@ use self::client::{FILE, Requests, State};
 use crate::anchor::AnchorSource;
 use crate::durable_file::{DurableFile, FileError};
 use crate::nodes::{Endpoint, Node, NoteSink, Options};
-use crate::provider::builder::Endpoints;
+use crate::provider::Endpoints;
 use crate::report::Note;
 use crate::stop::{Stop, lock};
 

@@ -1,4 +1,5 @@
-//! Requests logs by `eth_getLogs`. The answers are returned unverified: audits check the answers.
+//! Requests logs by `eth_getLogs`, in windows of as many blocks as the node accepts. The answers are returned
+//! unverified: audits check the answers.
 
 use std::ops::RangeInclusive;
 
@@ -12,7 +13,6 @@ use super::blocks::call;
 use super::calls::Call;
 use super::error::RpcError;
 use super::limit::Limit;
-use super::windows::{WindowSize, Windows};
 use crate::stop::lock;
 
 const GET_LOGS: &str = "eth_getLogs";
@@ -158,4 +158,198 @@ fn read(result: &str) -> Result<Vec<LocatedLog>, RpcError> {
     }
     let wrong = |error: String| RpcError::Malformed(format!("eth_getLogs: {error}"));
     LocatedLog::list_from_json(result).map_err(|error| wrong(error.to_string()))
+}
+
+/// Number of blocks in the first window. Alchemy and Tenderly state a limit of 2,000 blocks in
+/// their errors (see the tests of [`Limit`]). Providers that accept more get larger windows soon,
+/// because each answer with few logs doubles the size.
+const FIRST_SIZE: u64 = 2_000;
+/// Default limit of the number of blocks in a window: the limit that reth states in its error (see
+/// the tests of [`Limit`]).
+const LARGEST_SIZE: u64 = 100_000;
+/// After an answer with at least this number of logs, windows stop growing: most providers limit an
+/// answer to 10,000 logs.
+const LOGS_TO_STOP_GROWING: usize = 5_000;
+
+/// The window size that a provider accepts, as estimated from its answers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WindowSize {
+    /// Number of blocks in the next window.
+    size: u64,
+    /// Highest number of blocks in any window.
+    cap: u64,
+}
+
+impl WindowSize {
+    /// Creates a size for a provider that is not yet known.
+    ///
+    /// Without a limit, windows start at 2,000 blocks and grow up to 100,000. With a limit, windows
+    /// start at that limit and never exceed it. A limit of 0 is treated as 1.
+    pub(super) fn new(limit: Option<u64>) -> Self {
+        let cap = limit.unwrap_or(LARGEST_SIZE).max(1);
+        Self { size: limit.unwrap_or(FIRST_SIZE).clamp(1, cap), cap }
+    }
+}
+
+/// Splits a range of blocks into consecutive windows, so that each block is queried successfully
+/// once.
+#[derive(Debug)]
+pub(super) struct Windows {
+    /// First block without an answer; `None` if all blocks have answers.
+    next: Option<u64>,
+    last: u64,
+    size: WindowSize,
+    /// Number of blocks in the next window only, as suggested by the provider.
+    once: Option<u64>,
+}
+
+impl Windows {
+    /// Creates the windows of a range.
+    pub(super) fn new(blocks: &RangeInclusive<u64>, size: WindowSize) -> Self {
+        let next = (!blocks.is_empty()).then_some(*blocks.start());
+        Self { next, last: *blocks.end(), size, once: None }
+    }
+
+    /// Returns the current window; `None` if all blocks have answers.
+    pub(super) fn current(&self) -> Option<RangeInclusive<u64>> {
+        let first = self.next?;
+        let blocks = self.once.unwrap_or(self.size.size).max(1);
+        Some(first..=first.saturating_add(blocks - 1).min(self.last))
+    }
+
+    /// Records an answer of `logs` logs to the current window. After fewer than 5,000 logs, the next
+    /// window has twice the size, unless the provider suggested the size of this window.
+    pub(super) fn answered(&mut self, logs: usize) {
+        let Some(window) = self.current() else { return };
+        self.next = window.end().checked_add(1).filter(|&next| next <= self.last);
+        // A suggested size is used for one window only, so an answer to that window does not change
+        // the size of the next window.
+        if self.once.take().is_none() && logs < LOGS_TO_STOP_GROWING {
+            self.size.size = self.size.size.saturating_mul(2).min(self.size.cap);
+        }
+    }
+
+    /// Records that the current window was refused because of a limit, and shrinks it. Returns `false`
+    /// if the window is a single block, because no smaller window is possible.
+    pub(super) fn shrink(&mut self, limit: &Limit) -> bool {
+        let Some(window) = self.current() else { return false };
+        let blocks = (window.end() - window.start()).saturating_add(1);
+        if blocks <= 1 {
+            return false;
+        }
+        self.once = None;
+        match *limit {
+            // The provider's number is used only if it makes the window smaller; otherwise the loop
+            // might not end.
+            Limit::Blocks(Some(most)) if most < blocks => {
+                self.size.cap = most.max(1);
+                self.size.size = most.max(1);
+            }
+            // A suggestion is used only if it starts at the same block and is smaller than the
+            // window.
+            Limit::SuggestedRange { from, to }
+                if from == *window.start() && (from..*window.end()).contains(&to) =>
+            {
+                let blocks = to - from + 1;
+                self.once = Some(blocks);
+                self.size.size = self.size.size.min(blocks.saturating_mul(2)).max(1);
+            }
+            // Without a usable number, halve the window, and never let a window exceed the halved
+            // size again.
+            Limit::Blocks(_) => {
+                self.size.cap = blocks / 2;
+                self.size.size = blocks / 2;
+            }
+            // The number of blocks that fit in a limit of logs, bytes or time depends on the
+            // blocks. So halve the window, but let it grow again later.
+            _ => self.size.size = blocks / 2,
+        }
+        true
+    }
+
+    /// Returns the window size learnt so far, to be used for the next range.
+    pub(super) fn size(&self) -> WindowSize {
+        self.size
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// For any answers, no block is skipped, no answered block is requested again, and each limit
+    /// makes the window smaller.
+    #[test]
+    fn each_block_is_answered_for_once_and_in_order() {
+        let mut rng = testkit::Rng::new(2_000);
+        for _ in 0..2_000 {
+            let up_to = |rng: &mut testkit::Rng, end| rng.u64() % end;
+            let first = if rng.one_in(2) {
+                up_to(&mut rng, 1_000)
+            } else {
+                u64::MAX - up_to(&mut rng, 5_000)
+            };
+            let range = first..=first.saturating_add(up_to(&mut rng, 4_000));
+            let user = rng.one_in(2).then(|| up_to(&mut rng, 3_000));
+            let mut windows = Windows::new(&range, WindowSize::new(user));
+            let mut next = Some(first);
+            let mut events = rng.below(60);
+            while let Some(window) = windows.current() {
+                assert_eq!(Some(*window.start()), next);
+                assert!(window.end() >= window.start() && window.end() <= range.end());
+                if let Some(user) = user {
+                    assert!(window.end() - window.start() < user.max(1));
+                }
+                events = events.saturating_sub(1);
+                if events == 0 || rng.one_in(2) {
+                    windows.answered(rng.below(20_000));
+                    next = window.end().checked_add(1).filter(|next| next <= range.end());
+                    continue;
+                }
+                let limit = match rng.below(8) {
+                    0 => Limit::Blocks(None),
+                    1 => Limit::Blocks(Some(rng.u64())),
+                    2 | 3 => Limit::Blocks(Some(up_to(&mut rng, 50))),
+                    4 => Limit::Results(None),
+                    5 => Limit::SuggestedRange { from: rng.u64(), to: rng.u64() },
+                    6 => Limit::SuggestedRange {
+                        from: *window.start(),
+                        to: window.start().saturating_add(up_to(&mut rng, 3_000)),
+                    },
+                    _ => Limit::ResponseBytes,
+                };
+                let is_smaller = windows.shrink(&limit);
+                assert_eq!(is_smaller, window.start() < window.end(), "{limit:?}");
+                if !is_smaller {
+                    next = None;
+                    break;
+                }
+                let smaller = windows.current().expect("a smaller window");
+                assert!(smaller.start() == window.start() && smaller.end() < window.end());
+            }
+            assert_eq!(next, None);
+        }
+    }
+
+    #[test]
+    fn a_learnt_limit_stays_and_a_suggestion_does_not() {
+        let mut windows = Windows::new(&(0..=99_999), WindowSize::new(None));
+        assert_eq!(windows.current(), Some(0..=1_999));
+        windows.answered(0);
+        assert_eq!(windows.current(), Some(2_000..=5_999));
+        assert!(windows.shrink(&Limit::SuggestedRange { from: 2_000, to: 2_009 }));
+        assert_eq!(windows.current(), Some(2_000..=2_009));
+        windows.answered(9_999);
+        assert_eq!(windows.current(), Some(2_010..=2_029));
+        windows.answered(0);
+        assert_eq!(windows.current(), Some(2_030..=2_069));
+        assert!(windows.shrink(&Limit::Blocks(Some(30))));
+        for first in [2_030, 2_060, 2_090] {
+            assert_eq!(windows.current(), Some(first..=first + 29));
+            windows.answered(0);
+        }
+        let mut later = Windows::new(&(7..=7), windows.size());
+        assert_eq!(later.current(), Some(7..=7));
+        assert!(!later.shrink(&Limit::Unspecified));
+    }
 }

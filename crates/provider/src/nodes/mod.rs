@@ -18,7 +18,6 @@ mod logs;
 mod pacing;
 mod receipts;
 pub(crate) mod transport;
-mod windows;
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -31,8 +30,8 @@ use serde::de::DeserializeOwned;
 use crate::report::Note;
 use crate::stop::Stop;
 use calls::{Call, Caller};
+use logs::WindowSize;
 use transport::Transport;
-use windows::WindowSize;
 
 pub(crate) use blocks::ReceivedTransactions;
 #[cfg(feature = "server")]

@@ -8,9 +8,8 @@ use chainsieve::eth::header::{BlockRef, LinkedHeaders};
 use chainsieve::eth::log::LocatedLog;
 use thiserror::Error;
 
-use super::answers::{FetchedAnswers, Tip};
-use super::receipts::FetchedReceipts;
-use crate::anchor::Trust;
+use super::audit::{FetchedAnswers, FetchedReceipts};
+use crate::anchor::{Tip, Trust};
 use crate::error::FetchError;
 use crate::nodes::ask::once;
 use crate::nodes::{Node, ReceivedTransactions, RpcError};

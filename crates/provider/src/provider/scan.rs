@@ -6,8 +6,7 @@ use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::header::{BlockRef, LinkedHeaders};
 use chainsieve::eth::scan::Scanner;
 
-use super::chain::{FetchedChain, begins, unaccepted};
-use super::query::{Needed, ResolvedQuery};
+use super::chain::{FetchedChain, Needed, ResolvedQuery, begins, unaccepted};
 use crate::error::FetchError;
 use crate::nodes::Node;
 use crate::nodes::ask::{Nodes, Unaccepted, ask};

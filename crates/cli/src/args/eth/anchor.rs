@@ -8,9 +8,9 @@ use chainsieve_report::args::{self, Secret, count};
 use chainsieve_report::calendar;
 use clap::{Arg, Args, Subcommand};
 
-use super::query::hash;
-use super::{RpcArgs, endpoint};
 use crate::args::folder;
+use crate::eth::query::hash;
+use crate::eth::{RpcArgs, endpoint};
 
 /// Help text about a light client, for commands that take anchors from it.
 macro_rules! beacon_help {

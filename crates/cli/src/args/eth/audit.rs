@@ -9,11 +9,11 @@ use chainsieve_report::args::{SCOPES, SOUNDNESS, Secret, choice, count};
 use chainsieve_report::{Exit, UsageError};
 use clap::Args;
 
-use super::RpcArgs;
 use super::anchor::{BeaconArgs, beacon_help, needs_rpc};
-use super::query::{QueryArgs, hash};
 use super::scan::{FORMATS, HeaderFormat, formats_help};
 use crate::args::OverwriteArgs;
+use crate::eth::RpcArgs;
+use crate::eth::query::{QueryArgs, hash};
 
 /// Help text about the exit codes of an audit.
 macro_rules! exit_help {

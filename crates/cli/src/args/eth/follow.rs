@@ -8,10 +8,10 @@ use chainsieve_provider::RpcServerLimits;
 use chainsieve_report::args::count;
 use clap::{Args, ValueEnum};
 
-use super::RpcArgs;
 use super::anchor::BeaconArgs;
 use super::audit::TrustArgs;
-use super::query::QueryArgs;
+use crate::eth::RpcArgs;
+use crate::eth::query::QueryArgs;
 
 const FOLLOW_HELP: &str = "\
 Prints the logs of a query block by block: from the first block (--from, by default the provider's newest)

@@ -7,10 +7,10 @@ use chainsieve::eth::log_query::BlockTag;
 use chainsieve_report::args::count;
 use clap::{Args, Subcommand};
 
-use super::RpcArgs;
 use super::anchor::{BeaconArgs, needs_rpc};
-use super::query::{QueryArgs, block_number};
 use super::scan::{LinkedHeaderArgs, formats_help, headers_or_rpc};
+use crate::eth::RpcArgs;
+use crate::eth::query::{QueryArgs, block_number};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum IndexCommand {

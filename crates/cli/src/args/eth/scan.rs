@@ -7,11 +7,11 @@ use chainsieve::eth::files::FileFormat;
 use chainsieve_report::args::{Choice, choice, count};
 use clap::{Arg, Args};
 
-use super::RpcArgs;
 use super::anchor::{BeaconArgs, beacon_help, needs_rpc};
 use super::audit::TrustArgs;
-use super::query::QueryArgs;
 use crate::args::OverwriteArgs;
+use crate::eth::RpcArgs;
+use crate::eth::query::QueryArgs;
 
 /// Help text about the sources of headers, for every command that reads headers.
 macro_rules! formats_help {

@@ -10,8 +10,7 @@ use chainsieve_client::{
 use chainsieve_report::{Lines, count, grouped, line_of, print_log};
 use serde_json::{Value, json};
 
-use super::drive::Reader;
-use super::summary::{graded_json, work_hex};
+use super::run::{Reader, graded_json, work_hex};
 use crate::btc::cf::scan::words;
 
 /// Prints the updates of one wallet.

@@ -22,7 +22,8 @@ use chainsieve_provider::{AnchorSource, BeaconClient, LinkOptions, Node, Provide
 use chainsieve_report::{Report, UsageError, grouped, named, print_note};
 use serde_json::{Value, json};
 
-use crate::args::eth::{AnchorCommand, BeaconArgs, NetworkArgs, RpcArgs};
+use super::RpcArgs;
+use crate::args::eth::{AnchorCommand, BeaconArgs, NetworkArgs};
 use client::{builder, in_words};
 
 pub(crate) fn run(command: &AnchorCommand, json: bool) -> anyhow::Result<Report> {

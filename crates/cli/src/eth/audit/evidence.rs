@@ -128,7 +128,7 @@ pub(crate) fn read_wanted(
 }
 
 /// The receipts that are to be embedded in a certificate, by block hash, and warnings.
-type Fed = (Vec<(B256, BlockReceipts)>, Vec<String>);
+pub(super) type Fed = (Vec<(B256, BlockReceipts)>, Vec<String>);
 
 /// Gives audits of one chain the evidence in the files of the arguments.
 pub(super) fn feed<'a, 'l>(

@@ -14,15 +14,16 @@ use chainsieve::eth::header::{BlockRef, HeaderView, LinkedHeaders};
 use chainsieve::eth::log::{Difference, LocatedLog};
 use chainsieve::eth::log_query::{Heads, LogQuery, ResolvedBlocks};
 use chainsieve::eth::receipts::BlockReceipts;
-use chainsieve_provider::{Beside, FetchedAnswers, Provider, Stop, Tip, Trust};
+use chainsieve_provider::{AuditResult, Beside, FetchedAnswers, Provider, Stop, Tip, Trust};
 use chainsieve_report::{Exit, Page, Report, UsageError, count, grouped, write};
-use evidence::{feed, read_logs};
+use evidence::{Fed, feed, read_logs};
 use serde_json::{Value, json};
 
 use super::anchor::Trusted;
 use super::headers::Headers;
-use super::{builder, in_words_of_the_command, query, words_of, words_of_all};
-use crate::args::eth::{AuditArgs, HeaderFormat, QueryArgs};
+use super::query::{self, QueryArgs};
+use super::{builder, in_words_of_the_command, words_of, words_of_all};
+use crate::args::eth::{AuditArgs, HeaderFormat};
 use show::{Answered, LISTED, ROWS, Shown};
 
 pub(crate) use evidence::read_wanted;
@@ -204,37 +205,35 @@ pub(super) fn of_provider(args: &AuditArgs) -> anyhow::Result<Report> {
         Trusted::given(&args.trust.anchor).bring(&args.beacon, &args.rpc, &provider)?;
     let query = trusted.bound(&provider, query, args.asking.unfinalized);
     let provider = provider.with_anchor(trusted.anchors.clone());
-    let answers = if args.logs.is_empty() {
-        provider.ask(&query).map_err(in_words_of_the_command)?
-    } else {
-        let logs = read_logs(&args.logs)?;
-        let mut answers = provider.ask_headers(&query).map_err(in_words_of_the_command)?;
-        answers.logs.push(logs);
-        answers
+    let own = (!args.logs.is_empty()).then(|| read_logs(&args.logs)).transpose()?;
+    let mut of_files = Fed::default();
+    let audited = provider.audit_with(&query, own.as_deref(), |audits, answers| {
+        let logs = own.iter().flatten().chain(answers.logs.iter().flatten());
+        of_files = feed(audits, &answers.fetched.chain, logs, args)?;
+        Ok(())
+    });
+    let in_words = |error: anyhow::Error| match error.downcast() {
+        Ok(error) => in_words_of_the_command(error),
+        Err(error) => error,
     };
-    judge(args, &provider, &answers, &trusted)
+    judge(args, &provider, &trusted, audited.map_err(in_words)?, own.as_deref(), of_files)
 }
 
-/// Audits each answer against the chain, with receipts from files and from either provider.
+/// Reports on the audit of each answer. `own` is the answer in the files, if there is one.
 fn judge(
     args: &AuditArgs,
     provider: &Provider,
-    answers: &FetchedAnswers,
     trusted: &Trusted,
+    audited: AuditResult,
+    own: Option<&[LocatedLog]>,
+    (mut kept, of_files): Fed,
 ) -> anyhow::Result<Report> {
-    let mut warnings = warnings(args, provider, answers, trusted);
+    let AuditResult { answers, reports, open: missing, fetched, .. } = audited;
+    let mut warnings = warnings(args, provider, &answers, trusted);
     warnings.extend(trusted.warnings());
-    let chain = &answers.fetched.chain;
-    let logs = &answers.logs;
-    let mut audits = answers.audits()?;
-    let questions: Vec<_> = (0..logs.len()).map(|node| answers.question(node)).collect();
-    let (mut kept, of_files) = feed(&mut audits, chain, logs.iter().flatten(), args)?;
     warnings.extend(of_files);
-    let fetched = provider.fetch_receipts(&mut audits, chain).map_err(in_words_of_the_command)?;
     kept.extend(fetched.kept);
     warnings.extend(fetched.warnings.iter().map(words_of));
-    let missing: Vec<_> = audits.first().into_iter().flat_map(Audit::open).collect();
-    let reports: Vec<AuditReport> = audits.into_iter().map(Audit::finish).collect();
     if let Some(error) = fetched.unreachable {
         let error = in_words_of_the_command(error);
         // If a report already proves something, a provider that fails now does not prevent the
@@ -245,13 +244,24 @@ fn judge(
         let blocks = count(missing.len(), "block");
         warnings.push(format!("{error}: receipts of {blocks} are missing"));
     }
+    let (logs, questions): (Vec<_>, Vec<_>) = match own {
+        Some(logs) => vec![(logs, answers.question(answers.tip.node))],
+        None => answers
+            .logs
+            .iter()
+            .enumerate()
+            .map(|(node, logs)| (&logs[..], answers.question(node)))
+            .collect(),
+    }
+    .into_iter()
+    .unzip();
     write_wanted(args, &missing)?;
     let certified = certified(&reports);
     let hosts: Vec<String> =
         provider.nodes().iter().map(|node| node.endpoint().to_string()).collect();
     let mut shown = Vec::new();
-    for (index, (report, logs)) in reports.iter().zip(logs).enumerate() {
-        let question = &questions[index];
+    for (index, (report, question)) in reports.iter().zip(&questions).enumerate() {
+        let logs = logs[index];
         let mut warnings = Vec::new();
         let mut certificate = None;
         if index == certified {
@@ -266,7 +276,7 @@ fn judge(
             certificate,
             warnings,
             provider: Some(Answered {
-                letter: args.logs.is_empty().then_some(LETTERS[index]),
+                letter: own.is_none().then_some(LETTERS[index]),
                 host: &hosts[index],
                 own_anchor: answers.tip.trust == Trust::NoAnchor,
             }),
@@ -277,7 +287,7 @@ fn judge(
         _ => None,
     };
     let of = (&hosts[..], &fetched.from[..]);
-    Ok(outcome(args, answers, of, trusted, &warnings, compared.as_ref(), shown))
+    Ok(outcome(args, &answers, of, trusted, &warnings, compared.as_ref(), shown))
 }
 
 /// Returns `true` if a report proves something by receipts, or proves the answer wrong.

@@ -1,8 +1,7 @@
-//! `eth index …`: commands on an index of log filters; `build` and `query` are here.
+//! `eth index …`: commands on an index of log filters; `query` is here.
 
-mod adding;
+mod build;
 mod mapped;
-mod provider;
 mod verify;
 
 use std::fmt::Write as _;
@@ -11,11 +10,10 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Instant;
 
-use adding::Adding;
 use anyhow::{Context as _, bail};
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::forecast::expected_false;
-use chainsieve::eth::index::{Folder, Index, IndexError, Settings};
+use chainsieve::eth::index::{Index, IndexError};
 use chainsieve::eth::log_query::{BlockSelection, CompiledQuery, LogQuery};
 use chainsieve_report::{
     Lines, Page, Report, UsageError, duration, estimate, float, grouped, json_line, share, span,
@@ -24,41 +22,15 @@ use mapped::MappedFolder;
 use serde_json::json;
 
 use super::query;
-use crate::args::eth::{BuildArgs, IndexCommand, QueryIndexArgs};
+use crate::args::eth::{IndexCommand, QueryIndexArgs};
 
 pub(crate) fn run(command: &IndexCommand, json: bool) -> anyhow::Result<Report> {
     match command {
-        IndexCommand::Build(args) => build(args, json),
+        IndexCommand::Build(args) => build::run(args, json),
         IndexCommand::Query(args) => query_index(args, json),
         IndexCommand::Info(args) => verify::info(args),
         IndexCommand::Verify(args) => verify::verify(args),
     }
-}
-
-/// Builds an index, or adds headers to an existing index.
-fn build(args: &BuildArgs, json: bool) -> anyhow::Result<Report> {
-    let existing = match Index::open(Folder::new(&args.index)) {
-        Ok(index) => Some(index.settings().clone()),
-        Err(IndexError::NoIndex) => None,
-        Err(error) => return Err(error).with_context(|| named(&args.index)),
-    };
-    let kept = existing.as_ref();
-    // An existing index has its label and its columns: what is given must agree with them.
-    let label = args.label.as_deref().or(kept.map(Settings::label)).unwrap_or("mainnet");
-    let mut settings = Settings::new(label)?;
-    if args.block_hashes || kept.is_some_and(Settings::has_block_hashes) {
-        settings = settings.with_block_hashes();
-    }
-    let mut adding = Adding::new(&args.index, settings, &args.adding, json);
-    // A new index is created only when the first headers are read, so that an early error leaves no
-    // folder behind.
-    if existing.is_some() {
-        adding.open()?;
-    }
-    if args.headers.rpc.is_given() {
-        return provider::run(adding, &args.headers, args.from.unwrap_or(0));
-    }
-    adding.run(&args.headers.linked)
 }
 
 /// Number of blocks in a section.
