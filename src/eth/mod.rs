@@ -54,8 +54,7 @@ pub mod log_query;
 mod log_tests;
 #[cfg(test)]
 mod names_tests;
-mod ordered_trie;
 pub mod receipts;
 pub mod scan;
 pub mod transactions;
-mod trie_path;
+mod trie;

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 
+use crate::args::holds_private_key;
 use crate::exit::UsageError;
-use crate::secret;
 use crate::text::plain_or_quoted;
 
 const STDIN_TWICE: UsageError = UsageError("standard input (-) can be read only once");
@@ -195,7 +195,7 @@ pub fn shorten(text: &str) -> String {
 /// Shortens a text to 64 characters. Hides a private key, and everything but the scheme of a URL: the
 /// path or user of a URL is often an API key.
 pub fn excerpt(text: &str) -> String {
-    if secret::holds_private_key(text) {
+    if holds_private_key(text) {
         return "(a private key, not shown)".into();
     }
     if let Some((scheme, _)) = text.split_once("://") {

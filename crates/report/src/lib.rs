@@ -15,7 +15,6 @@ mod input;
 mod page;
 mod program;
 mod progress;
-pub mod secret;
 mod source;
 mod text;
 

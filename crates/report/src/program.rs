@@ -7,10 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context as _, anyhow};
 use clap::Parser;
 
-use crate::args::OutputArgs;
+use crate::args::{self, OutputArgs};
 use crate::exit::{Exit, OfCause};
 use crate::page::{Report, print_error, print_time_taken, set_quiet, set_verbose};
-use crate::secret;
 use crate::text::printable;
 
 /// Exit code of a command that Ctrl-C killed, by the convention of shells: 128 + SIGINT.
@@ -28,13 +27,13 @@ pub fn run<C: Parser>(
 ) -> ExitCode {
     let cli = match parsed {
         Ok(cli) => cli,
-        Err(error) if secret::holds_private_key(&error.to_string()) => {
-            return usage(secret::NOT_SHOWN);
+        Err(error) if args::holds_private_key(&error.to_string()) => {
+            return usage(args::NOT_SHOWN);
         }
         // The URL of a node or a provider often contains an API key, so an error of the parser must
         // not repeat it, even if it was given at the wrong place.
         Err(error) if error.use_stderr() && error.to_string().contains("://") => {
-            return usage(secret::URL_NOT_SHOWN);
+            return usage(args::URL_NOT_SHOWN);
         }
         Err(error) => of_printable_arguments::<C>(error).exit(),
     };

@@ -11,7 +11,7 @@ use alloy_trie::{EMPTY_ROOT_HASH, KECCAK_EMPTY, Nibbles};
 use chainsieve_lanes::hash::keccak256;
 
 use crate::eth::json;
-use crate::eth::trie_path::{self, TrieStep};
+use crate::eth::trie::{self, TrieStep};
 
 /// An answer to `eth_getProof`, as a provider sent it, not verified.
 ///
@@ -345,7 +345,7 @@ impl ProofNodes {
             let rlp = self.nodes.get(&hash).ok_or(StateProofError::Missing { hash, depth })?;
             visit(hash);
             let malformed = |error| StateProofError::Malformed { hash, depth, error };
-            match trie_path::step(rlp, &key, &mut walked).map_err(malformed)? {
+            match trie::step(rlp, &key, &mut walked).map_err(malformed)? {
                 TrieStep::Down(next) => hash = next,
                 TrieStep::Value(value) => return Ok(Some(value)),
                 TrieStep::Absent => return Ok(None),

@@ -14,9 +14,9 @@ use super::verdict::{BlockVerdict, Check, Grade, HeaderBasis, Row};
 use super::{BlockColumns, LogRow, TransactionRow};
 use crate::eth::bloom;
 use crate::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
-use crate::eth::ordered_trie::{Items, OrderedTries};
 use crate::eth::receipts::rlp::{LogBlooms, ReceiptFields, is_known};
 use crate::eth::receipts::{DEPOSIT_TYPE, Outcome};
+use crate::eth::trie::{Items, OrderedTries};
 
 /// A block on the way to its verdict.
 struct Block<'a> {

@@ -11,8 +11,7 @@ use super::rlp::LogBlooms;
 use super::rlp::decode_one;
 use super::verify::Encodings;
 use super::{Receipt, ReceiptsError, VerifiedReceipts};
-use crate::eth::ordered_trie::OrderedTries;
-use crate::eth::trie_path::{self, TrieStep};
+use crate::eth::trie::{self, OrderedTries, TrieStep};
 
 /// A Merkle-Patricia proof of one receipt, for a verifier that has the header but no receipts.
 ///
@@ -85,7 +84,7 @@ impl ReceiptProof {
             }
             let off = ReceiptsError::Path { node, transaction_index: self.transaction_index };
             let malformed = |error| ReceiptsError::Malformed { node, error };
-            expected = match trie_path::step(rlp, &key, &mut walked).map_err(malformed)? {
+            expected = match trie::step(rlp, &key, &mut walked).map_err(malformed)? {
                 TrieStep::Down(hash) => hash,
                 TrieStep::Value(encoding) => {
                     let (nodes, leaf) = (self.nodes.len(), node + 1);

@@ -13,7 +13,7 @@ use crate::eth::bloom::{self, BloomView};
 use crate::eth::chain_profile::ChainProfile;
 use crate::eth::header::{BlockRef, ChainBlock};
 use crate::eth::log::LocatedLog;
-use crate::eth::ordered_trie::{Items, OrderedTries};
+use crate::eth::trie::{Items, OrderedTries};
 
 /// Relation of a header's filter to the logs of the block's receipts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -18,7 +18,7 @@ use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, SeqAccess, Vi
 
 use crate::eth::json::message;
 use crate::eth::log::LocatedLog;
-use crate::eth::ordered_trie::OrderedTries;
+use crate::eth::trie::OrderedTries;
 
 /// All transactions of a block as a source gives them, in order. Not verified.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

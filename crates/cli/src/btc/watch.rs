@@ -11,7 +11,8 @@ use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::bitcoin::{Address, Network, OutPoint, PublicKey, ScriptBuf, Txid};
 use chainsieve::btc::descriptors::{DescriptorScript, descriptor_scripts};
 use chainsieve::btc::script::{is_well_formed, pushes};
-use chainsieve_report::{Reader, decode_hex, named, secret, shorten, stdin_is_piped};
+use chainsieve_report::args::{NOT_SHOWN, holds_private_key, words};
+use chainsieve_report::{Reader, decode_hex, named, shorten, stdin_is_piped};
 use clap::ValueEnum;
 
 use crate::args::{Range, WatchArgs, word};
@@ -78,8 +79,8 @@ impl Item {
 
     pub(crate) fn new(kind: Kind, text: &str, policy: &Policy) -> anyhow::Result<Self> {
         let text = text.trim();
-        if secret::holds_private_key(text) {
-            bail!(secret::NOT_SHOWN);
+        if holds_private_key(text) {
+            bail!(NOT_SHOWN);
         }
         let mut item =
             Self { kind, text: text.into(), elements: vec![], unwatchable: 0, malformed: false };
@@ -175,8 +176,8 @@ fn coin(text: &str, network: Network) -> anyhow::Result<Watched> {
 /// Returns the kind and the text of an item; the kind is detected, or is written before a colon.
 fn detect(text: &str) -> anyhow::Result<(Kind, &str)> {
     let text = text.trim();
-    if secret::holds_private_key(text) {
-        bail!(secret::NOT_SHOWN);
+    if holds_private_key(text) {
+        bail!(NOT_SHOWN);
     }
     if let Some(explicit) = explicit(text) {
         return Ok(explicit);
@@ -259,7 +260,7 @@ fn check_descriptor_keys(text: &str, network: Network) -> anyhow::Result<()> {
         Network::Bitcoin => ("tpub", "testnet"),
         _ => ("xpub", "mainnet"),
     };
-    if secret::words(text).any(|word| word.starts_with(other)) {
+    if words(text).any(|word| word.starts_with(other)) {
         bail!("descriptor: {other} keys belong to another network: give --network {takes}");
     }
     Ok(())

@@ -1,7 +1,6 @@
 //! The `filter` commands, and the file that they write.
 
 mod build;
-mod chart;
 mod convert;
 mod keys;
 mod size;

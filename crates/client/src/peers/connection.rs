@@ -38,15 +38,9 @@ pub const MAX_SILENCE: Duration = Duration::from_secs(150);
 /// per second.
 const MESSAGE_TIME: Duration = Duration::from_secs(2 * 60);
 
-/// An event of a connection.
-#[derive(Debug)]
-pub enum Incoming {
-    /// A received message that is not decoded yet, with the room that the message occupies in the
-    /// queue.
-    Frame(Frame, Credit),
-    /// The connection has ended for this reason.
-    Closed(FrameError),
-}
+/// A received message that is not decoded yet, with the room that the message occupies in the queue; or the
+/// reason for which the connection has ended.
+pub type Received = Result<(Frame, Credit), FrameError>;
 
 /// Reason why a connection ended.
 #[derive(Debug, thiserror::Error)]
@@ -73,9 +67,8 @@ pub enum EndReason {
     Owner(String),
 }
 
-/// Callback that receives the events of a connection. The callback returns `false` to end the
-/// connection.
-pub type Deliver = Box<dyn FnMut(Incoming) -> bool + Send>;
+/// Callback that gets what a connection received. The callback returns `false` to end the connection.
+pub type Deliver = Box<dyn FnMut(Received) -> bool + Send>;
 
 /// The room in the queue for one peer's received messages.
 #[derive(Debug, Default)]
@@ -195,12 +188,12 @@ fn read_all(stream: &TcpStream, magic: Magic, room: &Arc<Room>, mut deliver: Del
         let frame = match read_frame(&mut Paced::new(stream), magic) {
             Ok(frame) => frame,
             Err(error) => {
-                deliver(Incoming::Closed(error));
+                deliver(Err(error));
                 return;
             }
         };
         let Some(credit) = room.take(frame.len()) else { return };
-        if !deliver(Incoming::Frame(frame, credit)) {
+        if !deliver(Ok((frame, credit))) {
             return;
         }
     }
@@ -261,7 +254,7 @@ mod tests {
         (ours, listener.accept().unwrap().0)
     }
 
-    fn start(stream: TcpStream) -> (Connection, Receiver<Incoming>) {
+    fn start(stream: TcpStream) -> (Connection, Receiver<Received>) {
         let (sender, receiver) = sync_channel(1_000);
         let deliver = Box::new(move |incoming| sender.send(incoming).is_ok());
         (Connection::start(stream, MAGIC, deliver).unwrap(), receiver)
@@ -276,7 +269,7 @@ mod tests {
         let (ours, mut theirs) = pair();
         let (connection, incoming) = start(ours);
         write_message(&mut theirs, MAGIC, NetworkMessage::Ping(7)).unwrap();
-        let Incoming::Frame(frame, _) = incoming.recv_timeout(limit()).unwrap() else { panic!() };
+        let Ok((frame, _)) = incoming.recv_timeout(limit()).unwrap() else { panic!() };
         assert_eq!(frame.decode().unwrap(), NetworkMessage::Ping(7));
         assert!(connection.send(NetworkMessage::Pong(7)));
         assert_eq!(
@@ -284,7 +277,7 @@ mod tests {
             NetworkMessage::Pong(7)
         );
         theirs.write_all(b"garbage, as much as a header has").unwrap();
-        let Incoming::Closed(error) = incoming.recv_timeout(limit()).unwrap() else { panic!() };
+        let Err(error) = incoming.recv_timeout(limit()).unwrap() else { panic!() };
         assert!(error.is_misbehaviour(), "{error}");
     }
 
@@ -336,7 +329,7 @@ mod tests {
         assert!((0..1_000).map(large).any(|message| !connection.send(message)));
         assert!(connection.waiting.load(Ordering::Acquire) <= MAX_OUT);
         drop(theirs);
-        assert!(matches!(incoming.recv_timeout(limit()), Ok(Incoming::Closed(_))));
+        assert!(matches!(incoming.recv_timeout(limit()), Ok(Err(_))));
     }
 
     #[test]

@@ -36,7 +36,7 @@ use super::address::{Allowance, Group, Heard, Host, NetworkParams, Target, heard
 use super::book::{
     AddressBook, AddressId, AddressState, GOOD_AFTER, MAX_ANCHORS, Moment, Random, Wish,
 };
-use super::connection::{Connection, EndReason, Incoming};
+use super::connection::{Connection, EndReason, Received};
 use super::dial::{CallError, Dialled, Route, ask_seed, call, fetch};
 use super::handshake::{HandshakeError, Ours, Theirs};
 use crate::driver::unix_time;
@@ -180,7 +180,7 @@ enum Told {
     /// The result of a connection to an address. The flag is `true` if the connection only tests
     /// the address.
     Called(AddressId, bool, Result<Dialled, CallError>),
-    Incoming(PeerId, Incoming),
+    Received(PeerId, Received),
     Seeded(Vec<(Group, Vec<Heard>)>),
     Fetched(String, Result<Vec<Heard>, CallError>),
     Wake,
@@ -673,7 +673,7 @@ impl Pool {
                     self.call_failed(place, why);
                 }
             }
-            Told::Incoming(id, Incoming::Frame(frame, credit)) => {
+            Told::Received(id, Ok((frame, credit))) => {
                 let Some(peer) = self.peers.get_mut(&id) else { return };
                 (peer.heard, peer.pinged) = (Instant::now(), false);
                 let decoded = frame.decode();
@@ -684,7 +684,7 @@ impl Pool {
                     Err(error) => self.misbehaved(id, error.into()),
                 }
             }
-            Told::Incoming(id, Incoming::Closed(error)) => {
+            Told::Received(id, Err(error)) => {
                 if !self.peers.contains_key(&id) {
                     return;
                 }
@@ -796,7 +796,7 @@ impl Pool {
         self.next_id += 1;
         let id = PeerId(self.next_id);
         let sender = self.sender.clone();
-        let deliver = Box::new(move |incoming| sender.send(Told::Incoming(id, incoming)).is_ok());
+        let deliver = Box::new(move |received| sender.send(Told::Received(id, received)).is_ok());
         let connection = Connection::start(stream, self.config.chain.magic, deliver)
             .map_err(CallError::Thread)?;
         let group = address.and_then(|address| Group::of(&Host::Ip(address.ip())));

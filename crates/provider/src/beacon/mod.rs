@@ -2,7 +2,6 @@
 
 mod client;
 mod link;
-mod plan;
 mod server;
 
 use std::fs;

@@ -12,9 +12,8 @@ use chainsieve::eth::receipts::DEPOSIT_TYPE;
 use chainsieve::eth::transactions::{BlockTransactions, ClaimedTransactions, VerifiedTransactions};
 
 use super::header::BlockHeader;
-use super::memory::{Flights, Kept, Size, kept};
+use super::kept::{Flights, Kept, Kind, Size, kept};
 use super::source::{ClaimedHashes, Missing, Part, Source, Wrong};
-use super::store::Kind;
 use crate::nodes::ask::{Unaccepted, ask};
 
 /// Maximum number of ommers of a block (Yellow Paper 11.1).

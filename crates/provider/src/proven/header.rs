@@ -5,9 +5,8 @@ use std::sync::Arc;
 use chainsieve::alloy_primitives::{B256, Bytes};
 use chainsieve::eth::header::{BlockRef, ChainBlock, HeaderBuf};
 
-use super::memory::{Flights, Kept, Size, kept};
+use super::kept::{Flights, Kept, Kind, Size, kept};
 use super::source::Source;
-use super::store::Kind;
 use crate::nodes::Node;
 use crate::nodes::ask::{Unanswered, ask, ask_if_any};
 

@@ -8,15 +8,14 @@
 //! | file | contents |
 //! |---|---|
 //! | `header`, `receipts`, `body` | one part of a block: kept, fetched, proven |
-//! | `memory`, `store` | what is kept in memory and on disk |
+//! | `kept` | what is kept in memory and on disk |
 //! | `source` | the nodes and the disk, whether filters are believed, and what the caller is told |
 
 mod body;
 mod header;
-mod memory;
+mod kept;
 mod receipts;
 mod source;
-mod store;
 
 use std::sync::Arc;
 
@@ -33,16 +32,14 @@ use crate::nodes::ask::{first_error, in_turn, index_of};
 use crate::nodes::{Node, ReceiptRoom, ReceiptsAndBody, Wanted};
 use body::{Bodies, Hashes};
 use header::Headers;
-use memory::{Places, Shares};
+use kept::{Kind, Places, Shares};
 use receipts::{ProvenReceipts, Receipts};
 use source::Source;
-use store::Kind;
 
 pub(crate) use body::Body;
 pub(crate) use header::BlockHeader;
-pub(crate) use memory::Flights;
+pub(crate) use kept::{Flights, Store};
 pub(crate) use source::{FilterTrust, Found, Missing, Observer, Part, Wrong};
-pub(crate) use store::Store;
 
 /// Settings for the data that is kept, and the observer that receives the events.
 #[derive(Debug)]

@@ -11,9 +11,8 @@ use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{LogQuery, Semantics};
 use chainsieve::eth::receipts::{BlockReceipts, BloomAgreement, ReceiptsError};
 
-use super::memory::{Flights, Kept, Size, kept};
+use super::kept::{Flights, Kept, Kind, Size, kept};
 use super::source::{FilterTrust, Found, Missing, Part, Source, Wrong};
-use super::store::Kind;
 use crate::nodes::ask::{Unaccepted, ask};
 use crate::nodes::{Node, ReceiptRoom, ReceivedReceipts};
 

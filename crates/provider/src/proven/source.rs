@@ -12,7 +12,7 @@ use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::receipts::BlockReceipts;
 use chainsieve::eth::transactions::ClaimedTransactions;
 
-use super::store::{Kind, Store};
+use super::kept::{Kind, Store};
 use crate::nodes::Node;
 use crate::nodes::ask::Unanswered;
 use crate::stop::lock;

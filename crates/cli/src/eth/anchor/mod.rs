@@ -3,7 +3,6 @@
 
 pub(crate) mod client;
 mod header;
-mod sync;
 mod verify;
 
 use std::fs;
@@ -28,7 +27,7 @@ use client::{builder, in_words};
 
 pub(crate) fn run(command: &AnchorCommand, json: bool) -> anyhow::Result<Report> {
     match command {
-        AnchorCommand::Sync(args) => sync::run(args, json),
+        AnchorCommand::Sync(args) => client::run_sync(args, json),
         AnchorCommand::Header(args) => header::run(args),
         AnchorCommand::Verify(args) => verify::run(args),
     }

@@ -1,11 +1,13 @@
-//! The tries of lists: item `i` is stored under the RLP of `i`. The roots of receipts and transactions
-//! in a header are roots of such tries.
+//! Merkle-Patricia tries: the roots of lists, and one step on the path from a root to a key.
 //!
-//! A node can be hashed once its children are. So nodes are hashed by height, from the leaves on.
-//! Many nodes of one height, of all lists, are hashed together: the vector instructions hash several
-//! nodes at a time.
+//! In the trie of a list, item `i` is stored under the RLP of `i`, as receipts and transactions are under
+//! the roots of a header.
 //!
-//! Encodings are not kept: receipts that are short in their source can be long in the trie.
+//! A node can be hashed once its children are. So nodes are hashed by height, from the leaves on, and
+//! many nodes of one height together, of all lists: the vector instructions hash several at a time.
+//!
+//! Encodings are not kept: the receipts of a block can be short where they come from, and long in the
+//! trie.
 //!
 //! Source: Yellow Paper 4.3.2, 4.3.3 and appendix D.
 
@@ -13,8 +15,9 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use alloy_primitives::{B256, Bytes};
-use alloy_rlp::{EMPTY_STRING_CODE, Encodable, Header};
-use alloy_trie::EMPTY_ROOT_HASH;
+use alloy_rlp::{Decodable as _, EMPTY_STRING_CODE, Encodable, Header};
+use alloy_trie::nodes::{BranchNode, RlpNode, TrieNode};
+use alloy_trie::{EMPTY_ROOT_HASH, Nibbles};
 use chainsieve_lanes::hash::keccak256_each;
 use chainsieve_lanes::simd::Backend;
 
@@ -67,10 +70,9 @@ struct Buffers {
 #[derive(Debug)]
 struct Node {
     kind: Kind,
-    /// `true` for a root, which is hashed even if it is short.
+    /// A root is hashed however short it is.
     is_root: bool,
-    /// The reference in the parent: the RLP of the node's hash, or the node's encoding if that is
-    /// shorter.
+    /// How its parent refers to it: the RLP of its hash, or its encoding if that is shorter.
     reference: Reference,
 }
 
@@ -82,7 +84,7 @@ struct Reference {
 
 #[derive(Debug)]
 enum Kind {
-    /// An item, and the nibbles of its key that lead from the parent to the item.
+    /// An item, and the nibbles of its key that lead to it from its parent.
     Leaf {
         path: Path,
         list: u32,
@@ -129,8 +131,7 @@ impl Path {
         path
     }
 
-    /// Returns the encoding of a path (hex prefix), with or without the flag of a leaf, and the length
-    /// of the encoding.
+    /// Returns the encoding of a path (hex prefix), with the flag of a leaf or without, and its length.
     fn with_prefix(&self, is_leaf: bool) -> ([u8; NIBBLES / 2 + 1], usize) {
         let nibbles = self.as_slice();
         let flag = if is_leaf { 0x20 } else { 0 };
@@ -218,7 +219,7 @@ impl OrderedTries {
         node
     }
 
-    /// Encodes and hashes some nodes. Their children must be hashed already.
+    /// Encodes and hashes some nodes, whose children are hashed.
     fn hash<I: Items + ?Sized>(
         &mut self,
         backend: Backend,
@@ -256,8 +257,8 @@ impl OrderedTries {
         self.roots[list].map_or(EMPTY_ROOT_HASH, hash)
     }
 
-    /// Returns the nodes from the root of a list to an item, which the list must have. A node that is part
-    /// of its parent is left out. The lists are those of the tries.
+    /// Returns the nodes from the root of a list to an item, which it must have. A node that is part of its
+    /// parent is left out. The lists are those of the tries.
     pub(crate) fn path<I: Items + ?Sized>(
         &self,
         lists: &[&I],
@@ -335,6 +336,56 @@ fn encode<I: Items + ?Sized>(
             out.push(EMPTY_STRING_CODE);
         }
     }
+}
+
+/// The result of a node for a key.
+#[derive(Debug)]
+pub(crate) enum TrieStep {
+    /// The path continues at the node with this hash.
+    Down(B256),
+    /// The node has the leaf of the key, with this value.
+    Value(Vec<u8>),
+    /// The trie does not have the key.
+    Absent,
+}
+
+/// Follows the path to `key` through one node, which starts after `walked` nibbles of the key.
+///
+/// A node of less than 32 bytes is embedded in its parent in place of its hash. Such nodes are part
+/// of the step. The caller has compared the hash of the node with the hash in its parent. `walked`
+/// grows by the nibbles that the step consumes.
+///
+/// # Errors
+/// Returns an error if the bytes are not a trie node.
+pub(crate) fn step(rlp: &[u8], key: &Nibbles, walked: &mut usize) -> alloy_rlp::Result<TrieStep> {
+    let mut node = TrieNode::decode(&mut &rlp[..])?;
+    // An embedded node is shorter than the node that embeds it, so this ends.
+    loop {
+        let rest = key.slice(*walked..);
+        let child = match node {
+            TrieNode::Leaf(leaf) if leaf.key == rest => return Ok(TrieStep::Value(leaf.value)),
+            TrieNode::Extension(extension) if rest.starts_with(&extension.key) => {
+                *walked += extension.key.len();
+                Some(extension.child)
+            }
+            TrieNode::Branch(branch) => {
+                *walked += 1;
+                rest.first().and_then(|next| child(&branch, next))
+            }
+            TrieNode::Leaf(_) | TrieNode::Extension(_) | TrieNode::EmptyRoot => None,
+        };
+        let Some(child) = child else { return Ok(TrieStep::Absent) };
+        if let Some(hash) = child.as_hash() {
+            return Ok(TrieStep::Down(hash));
+        }
+        node = TrieNode::decode(&mut child.as_slice())?;
+    }
+}
+
+/// Returns a branch's child at this nibble.
+fn child(branch: &BranchNode, nibble: u8) -> Option<RlpNode> {
+    let branch = branch.as_ref();
+    branch.children().find_map(|(at, child)| child.filter(|_| at == nibble).cloned())
 }
 
 #[cfg(test)]
