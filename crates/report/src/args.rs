@@ -6,6 +6,7 @@ use core::ops::RangeInclusive;
 use std::borrow::Cow;
 use std::fs;
 
+use anyhow::Context as _;
 use chainsieve::bitcoin::address::NetworkUnchecked;
 use chainsieve::bitcoin::{Address, Network, base58};
 use chainsieve::eth::chain_profile::{BloomSoundness, ReceiptsScope};

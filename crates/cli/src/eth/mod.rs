@@ -16,7 +16,6 @@ pub(crate) mod scan;
 pub(crate) mod serve;
 pub(crate) mod stats;
 
-use std::fs;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Links from the newest finalised block to an earlier one, fetched from nodes, beacon servers and
-//! archives that nobody trusts, on the cheapest way that these serve.
+//! Links from the newest finalised block to an earlier block, fetched from untrusted nodes, beacon servers and
+//! archives, on the cheapest way that these serve.
 
 use chainsieve::alloy_primitives::{B256, Bytes};
 use chainsieve::eth::anchor::account_proof::AccountProof;

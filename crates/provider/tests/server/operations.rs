@@ -450,7 +450,7 @@ fn one_of_two_answers_that_share_the_room_comes() {
     let fitting = sizes.into_iter().filter(|(_, size)| *size < 100_000);
     let (address, size) = fitting.max_by_key(|(_, size)| *size).expect("logs");
     let mut limits = RpcServerLimits::default();
-    limits.max_answer = size as u32 * 3 / 2;
+    limits.max_answer = u32::try_from(size * 3 / 2).expect("a length");
     let provider = provider(&[&upstream]).build().expect("nodes");
     let server = started(provider.serve().limits(limits));
     let filter = json!({ "address": address, "fromBlock": "0x0" });
