@@ -256,9 +256,11 @@ fn a_change_of_any_member_is_noticed() {
         match json.pointer(pointer).unwrap() {
             Value::String(text) => {
                 let mut last = text.clone();
-                let digit = last.pop().unwrap();
-                last.push(if digit == '1' { '2' } else { '1' });
-                change(last.into());
+                last.pop();
+                // A smaller digit than most, and a larger one.
+                for digit in ['1', '9'] {
+                    change(format!("{last}{digit}").into());
+                }
                 let middle = text.len() / 2;
                 let other = if &text[middle..=middle] == "3" { "4" } else { "3" };
                 change(format!("{}{other}{}", &text[..middle], &text[middle + 1..]).into());

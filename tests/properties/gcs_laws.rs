@@ -157,6 +157,11 @@ proptest! {
         let cut = cut.index(pushed.len() + 1);
         let parts = [decoded.matching(&scripts, 0..cut), decoded.matching(&scripts, cut..pushed.len())];
         prop_assert_eq!(parts.concat(), decoded.matching(&scripts, 0..pushed.len()));
+        for first in [0, cut, usize::MAX] {
+            let any = matcher.match_any_from(&filter, &scripts, first).expect("canonical");
+            let rest = decoded.matching(&scripts, first.min(pushed.len())..pushed.len());
+            prop_assert_eq!(any, !rest.is_empty(), "from {}", first);
+        }
     }
 
     /// A matcher that is used for many filters keeps nothing of an earlier one, damaged or not.
