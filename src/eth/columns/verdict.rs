@@ -78,7 +78,8 @@ pub enum Check {
     /// The parent hash is the hash of a row of the preceding block. If not, one of the two blocks is at fault,
     /// but it is noted at the later one. A block with a trusted header is not at fault.
     ParentLink,
-    /// The block's hash is the one that the trusted block names, over parent hashes.
+    /// The block's hash is the one that the trusted block names, over parent hashes, or that a trusted header of
+    /// the following block names.
     Anchor,
     /// All rows have the hash of the block, or one hash if none is known.
     BlockHash,
@@ -86,7 +87,7 @@ pub enum Check {
     Copies,
     /// No log is marked as removed. Removed logs are left out of the other checks.
     Removed,
-    /// Transactions are numbered from 0 without gaps.
+    /// Transactions are numbered from 0 without gaps, and every log is of one of them.
     TransactionIndex,
     /// The number of transactions is the one of the table of blocks.
     TransactionCount,
@@ -231,7 +232,10 @@ impl BlockVerdict {
     }
 
     pub(super) fn lacks(&mut self, check: Check, column: &'static str) {
-        self.missing.push(Missing { check, column });
+        let missing = Missing { check, column };
+        if !self.missing.contains(&missing) {
+            self.missing.push(missing);
+        }
     }
 }
 
@@ -267,25 +271,32 @@ impl fmt::Display for BlockVerdict {
 
 /// Compares the parent hash of each block with the hashes of the preceding block's rows.
 ///
-/// A trusted block is not at fault. The preceding block may be there several times, for example with a block
-/// that left the chain: any of them may be the parent, and one without a hash, too.
+/// A trusted block is not at fault, so the preceding one is. The preceding block may be there several times, for
+/// example with a block that left the chain: any of them may be the parent, and one without a hash, too.
 pub(super) fn link(blocks: &[BlockColumns<'_>], verdicts: &mut [BlockVerdict]) {
     for at in 1..verdicts.len() {
         let (before, rest) = verdicts.split_at_mut(at);
         let block = &mut rest[0];
-        let Some(named) = block.parent_hash.filter(|_| block.header != HeaderBasis::Trusted) else {
+        let Some(named) = block.parent_hash else { continue };
+        let is_preceding =
+            |parent: &&BlockVerdict| parent.number.checked_add(1) == Some(block.number);
+        let count = before.iter().rev().take_while(is_preceding).count();
+        let parents = &mut before[at - count..];
+        let is_other = |parent: &BlockVerdict| parent.hash.is_some_and(|hash| hash != named);
+        if block.header == HeaderBasis::Trusted {
+            for parent in parents.iter_mut().filter(|parent| is_other(parent)) {
+                // Two trusted headers may contradict each other.
+                if parent.header != HeaderBasis::Trusted {
+                    parent.fault(Check::Anchor, None);
+                }
+            }
             continue;
-        };
-        let is_parent = |(columns, parent): &(&BlockColumns<'_>, &BlockVerdict)| {
+        }
+        let is_parent = |(columns, parent): (&BlockColumns<'_>, &BlockVerdict)| {
             let rows = columns.headers.unwrap_or_default();
-            parent.hash.is_none_or(|hash| hash == named)
-                || rows.iter().any(|row| row.hash == Some(&named[..]))
+            !is_other(parent) || rows.iter().any(|row| row.hash == Some(&named[..]))
         };
-        let parents = blocks.iter().zip(&*before).rev();
-        let mut parents = parents
-            .take_while(|(_, parent)| parent.number.checked_add(1) == Some(block.number))
-            .peekable();
-        if parents.peek().is_some() && !parents.any(|parent| is_parent(&parent)) {
+        if count > 0 && !blocks[at - count..].iter().zip(&*parents).any(is_parent) {
             block.fault(Check::ParentLink, None);
         }
     }

@@ -13,32 +13,32 @@ use chainsieve::eth::header::{BlockRef, HeaderBuf};
 use super::{Rows, faults, header_row, leak, with_logs};
 use crate::constructed::log;
 
-type Change = fn(&mut Rows);
+pub(super) type Change = fn(&mut Rows);
 
-fn assumed(bloom: BloomSoundness, receipts: ReceiptsScope) -> ChainProfile {
+pub(super) fn assumed(bloom: BloomSoundness, receipts: ReceiptsScope) -> ChainProfile {
     ChainProfile::assumed("ours", bloom, receipts)
 }
 
-fn exact() -> ChainProfile {
+pub(super) fn exact() -> ChainProfile {
     assumed(BloomSoundness::Exact, ReceiptsScope::EveryLog)
 }
 
-fn lacks(verdict: &BlockVerdict, check: Check) -> Option<&'static str> {
+pub(super) fn lacks(verdict: &BlockVerdict, check: Check) -> Option<&'static str> {
     let missing = verdict.missing.iter().find(|missing| missing.check == check);
     missing.map(|missing| missing.column)
 }
 
 /// Asserts that nothing is accused, and that a check needs a column.
 #[track_caller]
-fn undecided(verdict: &BlockVerdict, check: Check, column: &str) {
+pub(super) fn undecided(verdict: &BlockVerdict, check: Check, column: &str) {
     assert!(verdict.faults.is_empty(), "{verdict}");
     assert_eq!(lacks(verdict, check), Some(column), "{verdict} {:?}", verdict.missing);
 }
 
-const FIRST: u64 = 25_000_000;
+pub(super) const FIRST: u64 = 25_000_000;
 
 /// Returns headers of Prague in a chain, without transactions.
-fn prague(count: u64) -> Vec<Header> {
+pub(super) fn prague(count: u64) -> Vec<Header> {
     let mut parent_hash = B256::repeat_byte(4);
     let header = |number| {
         let header = Header {
@@ -58,12 +58,12 @@ fn prague(count: u64) -> Vec<Header> {
     (0..count).map(header).collect()
 }
 
-fn trusted(header: &Header) -> HeaderBuf {
+pub(super) fn trusted(header: &Header) -> HeaderBuf {
     HeaderBuf::from_rlp(alloy_rlp::encode(header)).expect("a header")
 }
 
 /// Verifies blocks without transactions: for each its number, the rows of its header, and the trusted header.
-fn chain(
+pub(super) fn chain(
     blocks: &[(u64, &[HeaderRow<'_>], Option<&HeaderBuf>)],
     profile: Option<&ChainProfile>,
 ) -> Vec<BlockVerdict> {
@@ -79,7 +79,7 @@ fn chain(
 }
 
 /// Verifies a block of one legacy receipt with one log.
-fn one_receipt(
+pub(super) fn one_receipt(
     outcome: Eip658Value,
     row: TransactionRow<'_>,
     base_fee_per_gas: Cell<U256>,
@@ -282,8 +282,9 @@ fn a_root_names_no_row() {
     let damages: [Change; 3] = [
         |rows| rows.transactions[2].cumulative_gas_used = Some(u64::MAX),
         |rows| {
-            rows.transactions.pop();
-            rows.headers[0].transaction_count = None;
+            let last = rows.transactions.pop().expect("a transaction").transaction_index;
+            rows.logs.retain(|log| log.transaction_index != last);
+            (rows.headers[0].transaction_count, rows.headers[0].logs_bloom) = (None, None);
         },
         |rows| {
             let at = rows.logs[0].transaction_index.expect("an index");
@@ -364,6 +365,7 @@ fn no_rows_have_no_grade() {
     let mut rows = with_logs().remove(0);
     rows.transactions.truncate(1);
     rows.transactions[0].transaction_index = None;
+    rows.logs.retain(|log| log.transaction_index == Some(0));
     let header = &mut rows.headers[0];
     (header.logs_bloom, header.receipts_root, header.transaction_count) = (None, None, None);
     let verdict = rows.verify();

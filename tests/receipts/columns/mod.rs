@@ -4,6 +4,7 @@
 mod attacked;
 mod damage;
 mod datasets;
+mod evidence;
 mod gaps;
 mod rules;
 
