@@ -275,7 +275,8 @@ impl BlockColumns<'_> {
 
 /// Verifies some blocks, and returns a verdict for each, in order.
 ///
-/// If a block follows the preceding ones of the slice by number, its parent hash is compared, too.
+/// If a block follows the preceding ones of the slice by number, its parent hash is compared, too. A trusted
+/// header shows that a preceding block with another hash is wrong.
 /// `profile` says what the headers of the chain commit to; `None` for an unknown chain. If a profile says that
 /// the receipts root covers every log, headers are expected to be hashed as Ethereum's: leave
 /// [`HeaderRow::hash`] out for a chain with other fields. What the columns hash to is then only used to
@@ -285,7 +286,7 @@ impl BlockColumns<'_> {
 /// Time in proportion to the bytes of the cells, and a sort of rows that are not in order. Hashes are
 /// computed several at a time, over all blocks, so pass some dozens of blocks or more. Needs a few hundred
 /// bytes of memory for each of about 4,000 rows, or for each row of a larger block. Receipts are encoded, so
-/// the cells of these rows are copied, up to three times: logs that share a slice need memory for each.
+/// the cells of these rows are copied, up to three times: rows that share a slice need memory for each.
 pub fn verify(blocks: &[BlockColumns<'_>], profile: Option<&ChainProfile>) -> Vec<BlockVerdict> {
     verify_on(Backend::best(), blocks, profile)
 }

@@ -114,7 +114,7 @@ impl<'a> Block<'a> {
         };
         let range = profile.map(|profile| profile.at(block.number));
         let commits = range.is_some_and(|range| range.receipts == ReceiptsScope::EveryLog);
-        let facts = HeaderFacts::of(block, &mut verdict);
+        let facts = HeaderFacts::of(block, commits, &mut verdict);
         let start = headers.len();
         let hash = match facts.row {
             _ if facts.is_trusted => None,
@@ -130,7 +130,8 @@ impl<'a> Block<'a> {
                 verdict.fault_if(commits, Check::Cells, row, Some(column));
             }
         }
-        let mut rows = Rows::of(block, commits, &mut verdict);
+        // The hash of a trusted header is that of the block on every chain that hashes its encoding.
+        let mut rows = Rows::of(block, commits, facts.is_trusted, &mut verdict);
         // Without any row, nothing shows that the tables have the block.
         rows.has_whole_indices &= facts.is_trusted || facts.row.is_some() || !rows.is_empty();
         let since = profile.and_then(|profile| profile.statuses_since);
@@ -146,6 +147,9 @@ impl<'a> Block<'a> {
             verdict.fault_if(commits, Check::Cells, row, Some("transactions.root"));
         }
         let mut receipts = Receipts::of(&rows, &facts, has_statuses);
+        if block.is_filtered && rows.transactions.is_some() && !rows.has_whole_transactions {
+            receipts = Err("rows");
+        }
         if !commits {
             // The root of such a chain proves nothing, equal or not.
             receipts = Err("profile");
@@ -317,8 +321,7 @@ impl Receipts {
             assume("transactions.transaction_index", row.transaction_index.is_none());
             assume("transactions.receipt_type", !row.receipt_type.is_some_and(is_known));
             if row.receipt_type == Some(DEPOSIT_TYPE) {
-                let version = row.deposit_receipt_version;
-                assume("transactions.deposit_receipt_version", version.is_none());
+                assume("transactions.deposit_receipt_version", version(row).is_none());
                 assume("transactions.deposit_nonce", row.deposit_nonce.is_none());
             }
             // Zeros are no state: some tables have them where there is no root.
@@ -403,7 +406,12 @@ fn cumulative(
 /// Returns nonce and version of a deposit of the OP stack, if the root covers them.
 fn deposit(row: &TransactionRow<'_>) -> Option<(u64, u64)> {
     let is_deposit = row.receipt_type == Some(DEPOSIT_TYPE);
-    row.deposit_nonce.zip(row.deposit_receipt_version).filter(|_| is_deposit)
+    row.deposit_nonce.zip(version(row)).filter(|_| is_deposit)
+}
+
+/// Returns the version of a deposit. The first one is 1: some tables have a 0 where there is none.
+fn version(row: &TransactionRow<'_>) -> Option<u64> {
+    row.deposit_receipt_version.filter(|version| *version != 0)
 }
 
 /// Returns address and topics of a log.

@@ -78,7 +78,8 @@ pub enum Check {
     /// The parent hash is the hash of a row of the preceding block. If not, one of the two blocks is at fault,
     /// but it is noted at the later one. A block with a trusted header is not at fault.
     ParentLink,
-    /// The block's hash is the one that the trusted block names, over parent hashes.
+    /// The block's hash is the one that the trusted block names, over parent hashes, or that a trusted header of
+    /// the following block names.
     Anchor,
     /// All rows have the hash of the block, or one hash if none is known.
     BlockHash,
@@ -86,7 +87,7 @@ pub enum Check {
     Copies,
     /// No log is marked as removed. Removed logs are left out of the other checks.
     Removed,
-    /// Transactions are numbered from 0 without gaps.
+    /// Transactions are numbered from 0 without gaps, and every log is of one of them.
     TransactionIndex,
     /// The number of transactions is the one of the table of blocks.
     TransactionCount,
@@ -231,7 +232,10 @@ impl BlockVerdict {
     }
 
     pub(super) fn lacks(&mut self, check: Check, column: &'static str) {
-        self.missing.push(Missing { check, column });
+        let missing = Missing { check, column };
+        if !self.missing.contains(&missing) {
+            self.missing.push(missing);
+        }
     }
 }
 
@@ -267,27 +271,41 @@ impl fmt::Display for BlockVerdict {
 
 /// Compares the parent hash of each block with the hashes of the preceding block's rows.
 ///
-/// A trusted block is not at fault. The preceding block may be there several times, for example with a block
-/// that left the chain: any of them may be the parent, and one without a hash, too. The block itself may be
-/// there several times, too, and each is compared.
+/// A trusted block is not at fault, so the preceding one is. The preceding block may be there several times, for
+/// example with a block that left the chain: any of them may be the parent, and one without a hash, too. The
+/// block itself may be there several times, too, and each is compared.
 pub(super) fn link(blocks: &[BlockColumns<'_>], verdicts: &mut [BlockVerdict]) {
     let mut rows = blocks.iter().map(|columns| columns.headers.unwrap_or_default());
-    let (mut next, mut parents, mut is_known) = (None, Vec::new(), false);
+    let mut before: &mut [BlockVerdict] = &mut [];
+    let (mut parents, mut is_known) = (Vec::new(), false);
     for siblings in verdicts.chunk_by_mut(|block, other| block.number == other.number) {
-        let number = siblings[0].number;
-        if next == Some(number) && is_known {
+        let below = siblings[0].number.checked_sub(1);
+        if below.is_some() && before.first().map(|parent| parent.number) == below {
             parents.sort_unstable();
-            for block in siblings.iter_mut().filter(|it| it.header != HeaderBasis::Trusted) {
-                if block.parent_hash.is_some_and(|named| parents.binary_search(&named).is_err()) {
+            let is_trusted = |block: &BlockVerdict| block.header == HeaderBasis::Trusted;
+            let mut by_trusted = Vec::new();
+            for block in siblings.iter_mut() {
+                let Some(named) = block.parent_hash else { continue };
+                if is_trusted(block) {
+                    by_trusted.push(named);
+                } else if is_known && parents.binary_search(&named).is_err() {
                     block.fault(Check::ParentLink, None);
                 }
             }
+            by_trusted.sort_unstable();
+            let is_other = |hash: B256| by_trusted.binary_search(&hash).is_err();
+            // Two trusted headers may contradict each other.
+            for parent in before.iter_mut().filter(|it| !by_trusted.is_empty() && !is_trusted(it)) {
+                if parent.hash.is_some_and(is_other) {
+                    parent.fault(Check::Anchor, None);
+                }
+            }
         }
-        next = number.checked_add(1);
         is_known = siblings.iter().all(|block| block.hash.is_some());
         let of_rows = rows.by_ref().take(siblings.len()).flatten();
         let of_rows = of_rows.filter_map(|row| B256::try_from(row.hash?).ok());
         parents = siblings.iter().filter_map(|block| block.hash).chain(of_rows).collect();
+        before = siblings;
     }
 }
 

@@ -4,31 +4,14 @@ use alloy_consensus::{Eip658Value, Header};
 use alloy_primitives::{B256, U256};
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::columns::{
-    BlockColumns, BlockVerdict, Cell, Check, Grade, HeaderBasis, HeaderRow, LogRow, Row,
-    TransactionRow, anchor,
+    BlockColumns, Cell, Check, Grade, HeaderBasis, HeaderRow, LogRow, Row, TransactionRow, anchor,
 };
-use chainsieve::eth::header::{BlockRef, HeaderBuf};
+use chainsieve::eth::header::BlockRef;
 
 use super::{
-    FIRST, Made, Rows, chain, exact, faults, header_row, lacks, leak, missing, prague, with_logs,
+    Change, FIRST, Made, assumed, chain, exact, faults, header_row, lacks, leak, prague, trusted,
+    undecided, with_logs,
 };
-
-type Change = fn(&mut Rows);
-
-fn assumed(bloom: BloomSoundness, receipts: ReceiptsScope) -> ChainProfile {
-    ChainProfile::assumed("ours", bloom, receipts)
-}
-
-/// Asserts that nothing is accused, and that a check needs a column.
-#[track_caller]
-fn undecided(verdict: &BlockVerdict, check: Check, column: &str) {
-    assert!(verdict.faults.is_empty(), "{verdict}");
-    assert_eq!(lacks(verdict, check), Some(column), "{verdict} {:?}", missing(verdict));
-}
-
-fn trusted(header: &Header) -> HeaderBuf {
-    HeaderBuf::from_rlp(alloy_rlp::encode(header)).expect("a header")
-}
 
 /// Without a hash column, the columns may not be all fields of a header. What they hash to only confirms.
 #[test]
@@ -210,6 +193,29 @@ fn a_root_without_a_status() {
 }
 
 #[test]
+fn a_root_names_no_row() {
+    let damages: [Change; 3] = [
+        |rows| rows.transactions[2].cumulative_gas_used = Some(u64::MAX),
+        |rows| {
+            let last = rows.transactions.pop().expect("a transaction").transaction_index;
+            rows.logs.retain(|log| log.transaction_index != last);
+            (rows.headers[0].transaction_count, rows.headers[0].logs_bloom) = (None, None);
+        },
+        |rows| {
+            let at = rows.logs[0].transaction_index.expect("an index");
+            rows.transactions[usize::try_from(at).expect("an index")].status = Some(false);
+        },
+    ];
+    for block in with_logs() {
+        for damage in damages {
+            let mut rows = block.clone();
+            damage(&mut rows);
+            assert_eq!(faults(&rows.verify()), [(Check::ReceiptsRoot, None)], "{}", block.name);
+        }
+    }
+}
+
+#[test]
 fn a_null_where_the_trusted_header_has_a_field() {
     let header = &prague(1)[0];
     let buf = trusted(header);
@@ -274,6 +280,7 @@ fn no_rows_have_no_grade() {
     let mut rows = with_logs().remove(0);
     rows.transactions.truncate(1);
     rows.transactions[0].transaction_index = None;
+    rows.logs.retain(|log| log.transaction_index == Some(0));
     let header = &mut rows.headers[0];
     (header.logs_bloom, header.receipts_root, header.transaction_count) = (None, None, None);
     let verdict = rows.verify();

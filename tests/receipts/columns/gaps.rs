@@ -9,7 +9,7 @@ use chainsieve::eth::columns::{
 use chainsieve::simd::Backend;
 use testkit::{Rng, stride};
 
-use super::{Rows, exact, faults, missing, real, with_logs};
+use super::{Change, Rows, assumed, exact, faults, missing, real, with_logs};
 
 #[test]
 fn whole_blocks_are_complete() {
@@ -31,8 +31,6 @@ fn whole_blocks_are_complete() {
     }
     assert!(verify(&[], Some(&profile)).is_empty());
 }
-
-type Change = fn(&mut Rows);
 
 /// Removes columns of a table.
 macro_rules! clear {
@@ -181,7 +179,7 @@ fn an_honest_source_is_never_accused() {
         Some(ChainProfile::ethereum()),
         None,
         Some(exact()),
-        Some(ChainProfile::assumed("theirs", BloomSoundness::Unsound, ReceiptsScope::NotEveryLog)),
+        Some(assumed(BloomSoundness::Unsound, ReceiptsScope::NotEveryLog)),
     ];
     let mut grades = [0; 5];
     for case in 0..cases * blocks.len() {

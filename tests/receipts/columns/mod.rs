@@ -4,6 +4,7 @@
 mod attacked;
 mod damage;
 mod datasets;
+mod evidence;
 mod gaps;
 mod rules;
 
@@ -55,6 +56,8 @@ impl Rows {
         Self { is_trusted: true, ..self.clone() }
     }
 }
+
+type Change = fn(&mut Rows);
 
 fn leak<T: AsRef<[u8]> + ?Sized>(bytes: &T) -> &'static [u8] {
     bytes.as_ref().to_vec().leak()
@@ -109,9 +112,7 @@ fn rows_of(block: &RealBlock) -> Rows {
         }],
         transactions: Vec::new(),
         logs: Vec::new(),
-        trusted: Box::leak(Box::new(
-            HeaderBuf::from_rlp(alloy_rlp::encode(&block.header)).expect("a header"),
-        )),
+        trusted: Box::leak(Box::new(trusted(&block.header))),
         is_trusted: false,
         is_filtered: false,
     };
@@ -202,9 +203,13 @@ fn log_row(log: &Log, transaction_index: u64, log_index: u64) -> LogRow<'static>
     }
 }
 
+fn assumed(bloom: BloomSoundness, receipts: ReceiptsScope) -> ChainProfile {
+    ChainProfile::assumed("ours", bloom, receipts)
+}
+
 /// A chain of which nothing is known but that its headers commit to everything.
 fn exact() -> ChainProfile {
-    ChainProfile::assumed("ours", BloomSoundness::Exact, ReceiptsScope::EveryLog)
+    assumed(BloomSoundness::Exact, ReceiptsScope::EveryLog)
 }
 
 const FIRST: u64 = 25_000_000;
@@ -228,6 +233,10 @@ fn prague(count: u64) -> Vec<Header> {
         header
     };
     (0..count).map(header).collect()
+}
+
+fn trusted(header: &Header) -> HeaderBuf {
+    HeaderBuf::from_rlp(alloy_rlp::encode(header)).expect("a header")
 }
 
 /// Verifies blocks without transactions: for each its number, the rows of its header, and the trusted header.
@@ -272,4 +281,11 @@ fn missing(verdict: &BlockVerdict) -> Vec<(Check, &'static str)> {
 fn lacks(verdict: &BlockVerdict, check: Check) -> Option<&'static str> {
     let mut missing = missing(verdict).into_iter();
     missing.find(|(missing, _)| *missing == check).map(|(_, column)| column)
+}
+
+/// Asserts that nothing is accused, and that a check needs a column.
+#[track_caller]
+fn undecided(verdict: &BlockVerdict, check: Check, column: &str) {
+    assert!(verdict.faults.is_empty(), "{verdict}");
+    assert_eq!(lacks(verdict, check), Some(column), "{verdict} {:?}", missing(verdict));
 }

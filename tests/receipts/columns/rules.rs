@@ -15,7 +15,8 @@ use chainsieve::eth::header::BlockRef;
 use op_alloy_consensus::{OpDepositReceipt, OpReceiptEnvelope};
 
 use super::{
-    FIRST, Made, Rows, chain, exact, faults, header_row, lacks, leak, prague, receipt, with_logs,
+    FIRST, Made, Rows, chain, exact, faults, header_row, lacks, leak, prague, receipt, trusted,
+    with_logs,
 };
 
 fn needs(verdict: &BlockVerdict) -> Option<&'static str> {
@@ -339,6 +340,26 @@ fn giant_counts() {
     // Blocks without rows cost little, too.
     let empty = vec![BlockColumns::default(); 100_000];
     assert_eq!(verify(&empty, None).len(), 100_000);
+    // So do many blocks at one height, each of which is compared with the many that may be its parent.
+    let header = &prague(2)[1];
+    let (row, buf) = (header_row(header), trusted(header));
+    let other = HeaderRow { hash: Some(&[9; 32]), mix_hash: None, ..row };
+    let blocks = |number, header, by| vec![(number, slice::from_ref(header), by); 50_000];
+    let proven = Some(&buf);
+    let two = [
+        blocks(FIRST, &other, None),
+        blocks(FIRST + 1, &row, proven),
+        blocks(FIRST + 1, &row, None),
+    ];
+    let verdicts = chain(&two.concat(), None);
+    let checks = [Some(Check::Anchor), None, Some(Check::ParentLink)].map(Vec::from_iter);
+    for (verdicts, checks) in verdicts.chunks(50_000).zip(checks) {
+        assert!(
+            verdicts
+                .iter()
+                .all(|it| faults(it).iter().map(|(check, _)| *check).eq(checks.iter().copied()))
+        );
+    }
     assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
 }
 
