@@ -302,8 +302,9 @@ impl ProofNodes {
     /// Returns the account at an address of the state with this root; `None` if the state has no
     /// such account.
     ///
-    /// # Errors Returns a [`StateProofError`] if a trie node on the path is missing or malformed,
-    /// or if the account is malformed.
+    /// # Errors
+    /// Returns a [`StateProofError`] if a trie node on the path is missing or malformed, or if the
+    /// account is malformed.
     pub fn account(
         &self,
         state_root: B256,
@@ -315,8 +316,9 @@ impl ProofNodes {
 
     /// Returns the value of a storage slot; 0 if the storage has no such slot.
     ///
-    /// # Errors Returns a [`StateProofError`] if a trie node on the path is missing or malformed,
-    /// or if the value is malformed.
+    /// # Errors
+    /// Returns a [`StateProofError`] if a trie node on the path is missing or malformed, or if the
+    /// value is malformed.
     pub fn slot(&self, storage_root: B256, slot: U256) -> Result<U256, StateProofError> {
         let value = self.lookup(storage_root, &slot.to_be_bytes::<32>(), |_| {})?;
         value.map_or(Ok(U256::ZERO), |rlp| decode_slot(&rlp).map_err(StateProofError::Value))

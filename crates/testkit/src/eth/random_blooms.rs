@@ -26,7 +26,9 @@ pub fn blooms(rng: &mut Rng, count: usize) -> Vec<[u8; 256]> {
                 // Each bloom gets at most three values.
                 1 | 2 => (0..rng.below(4)).for_each(|_| bloom::accrue(&mut bloom, &value(rng))),
                 3 => {
-                    words.iter_mut().for_each(|word| *word = rng.u64().to_le_bytes());
+                    for word in words {
+                        *word = rng.u64().to_le_bytes();
+                    }
                     bloom::accrue(&mut bloom, &value(rng));
                 }
                 _ => words.iter_mut().for_each(|word| {
