@@ -4,6 +4,7 @@
 mod attacked;
 mod damage;
 mod datasets;
+mod details;
 mod evidence;
 mod gaps;
 mod rules;

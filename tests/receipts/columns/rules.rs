@@ -334,9 +334,13 @@ fn giant_counts() {
         ..BlockColumns::default()
     };
     let started = std::time::Instant::now();
-    let verdict = columns.verify(None);
-    let checks: Vec<_> = faults(&verdict).into_iter().map(|(check, _)| check).collect();
-    assert_eq!(checks, [Check::Copies, Check::Copies]);
+    let checks = |profile| -> Vec<_> {
+        let verdict = columns.verify(profile);
+        faults(&verdict).into_iter().map(|(check, _)| check).collect()
+    };
+    assert_eq!(checks(None), [Check::Copies, Check::Copies]);
+    let ethereum = ChainProfile::ethereum();
+    assert_eq!(checks(Some(&ethereum)), [Check::Copies, Check::Copies, Check::LogIndex]);
     // Blocks without rows cost little, too.
     let empty = vec![BlockColumns::default(); 100_000];
     assert_eq!(verify(&empty, None).len(), 100_000);
