@@ -90,8 +90,6 @@ fn geth_parses() {
     assert_eq!(cases.len(), 8);
 }
 
-/// A hash that serves as a block hash and as a topic.
-
 /// Tags resolve as on geth, where the safe block may be unknown.
 #[test]
 fn geth_resolves_tags() {

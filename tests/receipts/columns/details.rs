@@ -11,8 +11,10 @@ use chainsieve::eth::columns::{
 };
 use chainsieve::eth::header::{BlockRef, HeaderBuf};
 
-use super::attacked::{FIRST, chain, exact, lacks, one_receipt, prague, trusted, undecided};
-use super::{Rows, faults, header_row, leak, with_logs};
+use super::{
+    FIRST, Made, Rows, chain, exact, faults, header_row, lacks, leak, prague, trusted, undecided,
+    with_logs,
+};
 
 const GAS: &str = "transactions.cumulative_gas_used";
 
@@ -114,7 +116,9 @@ fn blocks_whose_receipts_have_a_status() {
     for root in [&[9; 32][..], &[9; 31]] {
         let row = TransactionRow { root: Some(root), ..row };
         let profile = exact().with_statuses_since(1_000_000);
-        let verdict = one_receipt(outcome, row, Cell::Null, 1_000_000, &profile);
+        let mut made = Made::legacy(outcome, row);
+        made.header.base_fee_per_gas = Cell::Null;
+        let verdict = made.verify(&profile);
         assert_eq!(verdict.grade, Grade::Consistent, "{verdict}");
         assert!(verdict.faults.is_empty(), "{verdict}");
     }
