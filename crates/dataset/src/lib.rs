@@ -1,0 +1,25 @@
+//! Is my data set of Ethereum complete? Tables of blocks, transactions, receipts and logs come in by Arrow's C
+//! stream interface, and a verdict for each block comes out.
+
+mod cells;
+mod dataset;
+mod error;
+mod export;
+mod file;
+mod headers;
+mod place;
+mod rows;
+mod schema;
+mod stream;
+mod summary;
+mod table;
+mod verdicts;
+
+pub use dataset::{Dataset, Order, Progress};
+pub use error::Error;
+pub use file::File;
+pub use headers::rlp_headers;
+pub use place::{Found, Place, Table};
+pub use stream::Stream;
+pub use summary::{Gap, Grades, Range, Run, Summary, UnreadableFile};
+pub use verdicts::{Verdict, Verdicts};
