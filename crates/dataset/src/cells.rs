@@ -21,6 +21,7 @@ pub(crate) enum Value<'a> {
     Text(&'a str),
     Binary(&'a [u8]),
     Number(U256),
+    Flag(bool),
     /// A value that no cell of a chain has: negative, with a fraction, or of a type of no use.
     Unreadable,
 }
@@ -135,7 +136,7 @@ impl Column {
         }
         match array.data_type() {
             DataType::Null => Value::Null,
-            DataType::Boolean => integer(i128::from(array.as_boolean().value(row))),
+            DataType::Boolean => Value::Flag(array.as_boolean().value(row)),
             DataType::Int8 => integer(array.as_primitive::<Int8Type>().value(row).into()),
             DataType::Int16 => integer(array.as_primitive::<Int16Type>().value(row).into()),
             DataType::Int32 => integer(array.as_primitive::<Int32Type>().value(row).into()),
@@ -247,8 +248,8 @@ fn seconds(ticks: i64, per_second: i64) -> Value<'static> {
     if ticks % per_second == 0 { integer((ticks / per_second).into()) } else { Value::Unreadable }
 }
 
-/// How a table writes bytes as text or in binary columns. It is recognised from columns of a known length,
-/// hashes before addresses, and never from the data of logs.
+/// How a table writes bytes as text or in binary columns. It is recognised from columns of a known length: hashes
+/// and addresses, and never from the data of logs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Encoding {
     text: Option<Text>,
@@ -267,7 +268,7 @@ enum Text {
 enum Binary {
     /// Bytes as they are; numbers are big-endian.
     Raw,
-    /// Hexadecimal text in a binary column; wide numbers are little-endian, as `ClickHouse` writes them.
+    /// Hexadecimal text in a binary column; wide numbers are little-endian, as ClickHouse writes them.
     Text(Text),
 }
 
@@ -286,13 +287,13 @@ impl Encoding {
         rows: usize,
         columns: impl Iterator<Item = (&'c Column, usize)>,
     ) {
+        if self.text.is_some() && self.binary.is_some() {
+            return;
+        }
+        // A damaged cell must not decide for its table.
+        let (mut prefixed, mut bare) = (0, 0);
+        let (mut raw, mut ascii, mut bare_ascii) = (0, 0, 0);
         for (column, length) in columns {
-            if self.text.is_some() && self.binary.is_some() {
-                return;
-            }
-            // A damaged cell must not decide for its table.
-            let (mut prefixed, mut bare) = (0, 0);
-            let (mut raw, mut ascii, mut bare_ascii) = (0, 0, 0);
             for row in 0..rows.min(64) {
                 match column.value(row) {
                     Value::Text(text) => match text_of(text.as_bytes(), length) {
@@ -309,18 +310,18 @@ impl Encoding {
                     _ => {}
                 }
             }
-            if self.text.is_none() && prefixed + bare > 0 {
-                self.text = Some(if prefixed >= bare { Text::Prefixed } else { Text::Bare });
-            }
-            if self.binary.is_none() && raw + ascii + bare_ascii > 0 {
-                self.binary = Some(if raw >= ascii && raw >= bare_ascii {
-                    Binary::Raw
-                } else if ascii >= bare_ascii {
-                    Binary::Text(Text::Prefixed)
-                } else {
-                    Binary::Text(Text::Bare)
-                });
-            }
+        }
+        if self.text.is_none() && prefixed + bare > 0 {
+            self.text = Some(if prefixed >= bare { Text::Prefixed } else { Text::Bare });
+        }
+        if self.binary.is_none() && raw + ascii + bare_ascii > 0 {
+            self.binary = Some(if raw >= ascii && raw >= bare_ascii {
+                Binary::Raw
+            } else if ascii >= bare_ascii {
+                Binary::Text(Text::Prefixed)
+            } else {
+                Binary::Text(Text::Bare)
+            });
         }
     }
 
@@ -339,7 +340,7 @@ impl Encoding {
                     true
                 }
             },
-            Value::Number(_) | Value::Unreadable => false,
+            Value::Number(_) | Value::Flag(_) | Value::Unreadable => false,
         };
         if !is_read {
             out.truncate(before);
@@ -355,7 +356,7 @@ impl Encoding {
         let number = match value {
             Value::Null | Value::Text("") => return Read::Null,
             Value::Number(number) => Some(number),
-            Value::Text(text) => match (text.strip_prefix("0x"), self.text) {
+            Value::Text(text) => match (digits_of(text), self.text) {
                 (Some(digits), _) => from_hex(digits),
                 // A number with an odd count of digits is hardly the hexadecimal one of a column of bytes.
                 (None, Some(Text::Bare)) if text.len() % 2 == 0 => from_hex(text),
@@ -372,7 +373,7 @@ impl Encoding {
                 },
                 _ => None,
             },
-            Value::Unreadable => None,
+            Value::Flag(_) | Value::Unreadable => None,
         };
         number.map_or(Read::Unreadable, Read::Value)
     }
@@ -401,6 +402,11 @@ fn unhex(text: &[u8], style: Option<Text>, length: usize, out: &mut Vec<u8>) -> 
     let start = out.len();
     out.resize(start + digits.len() / 2, 0);
     hex::decode_to_slice(digits, &mut out[start..]).is_ok()
+}
+
+/// Returns what follows on `0x`.
+fn digits_of(text: &str) -> Option<&str> {
+    text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"))
 }
 
 fn from_hex(digits: &str) -> Option<U256> {

@@ -180,7 +180,7 @@ impl Columns {
         Ok(columns)
     }
 
-    /// Returns columns whose cells have a known length, the most telling first.
+    /// Returns columns whose cells have a known length.
     fn of_known_length(&self) -> Vec<&Field> {
         match &self.fields {
             Fields::Blocks(it) => {
@@ -320,6 +320,11 @@ impl Reading<'_> {
     /// Returns a small number of few meanings, or one of the words for it.
     fn choice(&mut self, field: &Field, words: &[(&str, u8)], max: u8) -> Option<u8> {
         let value = self.value(field)?;
+        if let Value::Flag(flag) = value
+            && max == 1
+        {
+            return Some(flag.into());
+        }
         if let Value::Text(text) = value
             && let Some((_, number)) =
                 words.iter().find(|(word, _)| text.eq_ignore_ascii_case(word))

@@ -11,7 +11,7 @@ use arrow_array::{Array as _, RecordBatchReader};
 /// A table, or a part of one, in Arrow's C stream interface.
 ///
 /// This is the struct [`ArrowArrayStream`](https://arrow.apache.org/docs/format/CStreamInterface.html) of C, which
-/// `DuckDB`, Polars, `pyarrow`, `DataFusion` and arrow-rs hand over. The types of arrow-rs are not part of this
+/// DuckDB, Polars, pyarrow, DataFusion and arrow-rs hand over. The types of arrow-rs are not part of this
 /// interface, so that its versions do not matter to callers.
 ///
 /// The producer in the same process is trusted for the layout of the memory, as C's interface has it. Lengths,

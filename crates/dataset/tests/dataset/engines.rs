@@ -75,7 +75,9 @@ fn other_text(cells: &[Option<&str>], rng: &mut Rng) -> ArrayRef {
         1 => Arc::new(cells.iter().collect::<LargeStringArray>()),
         2 => {
             let mut view = StringViewBuilder::new();
-            cells.iter().for_each(|cell| view.append_option(*cell));
+            for cell in cells {
+                view.append_option(*cell);
+            }
             Arc::new(view.finish())
         }
         _ => Arc::new(cells.iter().copied().collect::<DictionaryArray<Int32Type>>()),
@@ -104,18 +106,20 @@ fn other_binary(cells: &[Option<&[u8]>], rng: &mut Rng) -> ArrayRef {
             let mut values: Vec<&[u8]> = cells.iter().flatten().copied().collect();
             values.sort_unstable();
             values.dedup();
-            let key = |cell: &Option<&[u8]>| {
+            let key = |cell: Option<&[u8]>| {
                 cell.map(|cell| {
                     i64::try_from(values.binary_search(&cell).expect("a value")).expect("few")
                 })
             };
-            let keys: Int64Array = cells.iter().map(key).collect();
+            let keys: Int64Array = cells.iter().copied().map(key).collect();
             let values: BinaryArray = values.iter().map(|value| Some(*value)).collect();
             Arc::new(DictionaryArray::<Int64Type>::try_new(keys, Arc::new(values)).expect("keys"))
         }
         _ => {
             let mut view = BinaryViewBuilder::new();
-            cells.iter().for_each(|cell| view.append_option(*cell));
+            for cell in cells {
+                view.append_option(*cell);
+            }
             Arc::new(view.finish())
         }
     }

@@ -158,3 +158,16 @@ fn cells(line: &str) -> Vec<String> {
     }
     cells
 }
+
+/// A stream whose text is not UTF-8, which arrow-rs does not check when it takes the stream over.
+pub(crate) fn not_utf8() -> Stream {
+    let offsets = arrow_buffer::OffsetBuffer::from_lengths([2]);
+    let bytes = arrow_buffer::Buffer::from(&[0xff, 0xfe][..]);
+    #[expect(unsafe_code, reason = "a safe function would refuse it")]
+    // SAFETY: nobody reads the text before it is checked.
+    let text = unsafe { StringArray::new_unchecked(offsets, bytes, None) };
+    let numbers: ArrayRef = Arc::new(arrow_array::UInt64Array::from(vec![99]));
+    let hash: ArrayRef = Arc::new(text);
+    let batch = RecordBatch::try_from_iter([("number", numbers), ("hash", hash)]).expect("columns");
+    batches(batch.schema(), vec![Ok(batch)])
+}
