@@ -1,5 +1,4 @@
-//! Is my data set of Ethereum complete? Tables of blocks, transactions, receipts and logs come in by Arrow's C
-//! stream interface, and a verdict for each block comes out.
+#![doc = include_str!("../README.md")]
 
 mod cells;
 mod dataset;
