@@ -32,7 +32,7 @@ impl Stream {
     /// keep the contract of the C stream interface until the stream is released.
     ///
     /// # Examples
-    /// The front page of the [crate](crate) has a program.
+    /// The front page of the [crate] has a program.
     #[must_use]
     #[expect(unsafe_code, reason = "C hands over a pointer")]
     pub unsafe fn from_raw(stream: *mut c_void) -> Self {

@@ -299,7 +299,7 @@ fn each_change_of_what_receipts_have_is_noticed_and_nothing_else_accused() {
             let both = format!("{name}: block {number}: {before:?}, then {after:?}");
             match law {
                 Law::NotProven(changed) if changed == number => {
-                    assert!(!is_proven(after), "{both}")
+                    assert!(!is_proven(after), "{both}");
                 }
                 Law::HeaderNotProven(changed) if changed == number => {
                     assert_ne!(after.grade, Grade::Complete, "{both}");

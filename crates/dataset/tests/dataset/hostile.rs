@@ -54,7 +54,6 @@ fn absurd(rows: usize) -> Vec<(&'static str, ArrayRef)> {
             Arc::new(decimals.with_precision_and_scale(76, -76).expect("precision")),
         ),
         ("no hex", text("not hexadecimal")),
-        ("odd digits", text("0x1f2e3")),
         ("minus", text("-5")),
         ("binary words", text("0b11")),
         ("base64", text("3q2+7w==")),
