@@ -36,7 +36,8 @@ pub(crate) struct TableReader {
     pub(crate) pending: BTreeMap<u64, Group>,
     /// Bytes of memory of the rows that wait.
     pub(crate) memory: usize,
-    /// A file could be read: the data set has the table.
+    /// A row, or a file without rows, could be read: the data set has the table. Rows that can't be assigned to
+    /// blocks do not show that blocks lack rows.
     pub(crate) is_there: bool,
     /// Block of the last row.
     last: Option<u64>,
@@ -161,6 +162,8 @@ impl TableReader {
             match self.next_batch(&mut open) {
                 Ok(true) => {}
                 Ok(false) => {
+                    // A file without rows is a statement, too.
+                    self.is_there |= open.rows == 0;
                     self.last_of_files = self.last_of_files.max(self.last_of_file.take());
                     return Ok(());
                 }
@@ -203,10 +206,7 @@ impl TableReader {
             Ok(Open { reader, names, encoding: Encoding::default(), batch: None, rows: 0 })
         });
         match opened {
-            Ok(open) => {
-                self.is_there = true;
-                self.open = Some(open);
-            }
+            Ok(open) => self.open = Some(open),
             Err(error) => self.unreadable(error, 0),
         }
     }
@@ -242,6 +242,7 @@ impl TableReader {
             self.findings.unplaced.get_or_insert(Found { count: 0, first }).count += 1;
             return Ok(());
         };
+        self.is_there = true;
         if let Some(last) = self.last.filter(|last| number < *last)
             && self.descent.is_none()
         {
