@@ -23,6 +23,8 @@ pages! {
     Audit = "docs/audit.md";
     Chains = "docs/chains.md";
     ComparedWith = "docs/compared-with.md";
+    #[cfg(feature = "dataset")]
+    Datasets = "docs/datasets.md";
     #[cfg(feature = "alloy-layer")]
     Endpoint = "docs/endpoint.md";
     EthereumLogs = "docs/ethereum-logs.md";
