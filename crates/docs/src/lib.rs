@@ -34,6 +34,7 @@ pages! {
     Maintainers = "docs/maintainers.md";
     MembershipFilters = "docs/membership-filters.md";
     ProtocolFilters = "docs/protocol-filters.md";
+    Python = "docs/python.md";
     Security = "docs/security.md";
     Speed = "docs/speed.md";
     TestNode = "docs/test-node.md";
