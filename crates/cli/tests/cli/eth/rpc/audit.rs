@@ -158,7 +158,7 @@ fn a_range_ends_at_the_finalised_block() {
     assert!(above.stderr.contains("after the finalised block, 17686112"), "{}", above.stderr);
     assert!(above.stderr.contains("--unfinalized"), "{}", above.stderr);
     let beyond = run(&["--to", "17686199", "--unfinalized"]);
-    assert!(beyond.stderr.contains("the head is 17686122"), "{}", beyond.stderr);
+    assert!(beyond.stderr.contains("beyond the head 17686122"), "{}", beyond.stderr);
     assert_eq!(run(&["--to", "17686199"]).code, BAD_INPUT);
     // After the finalised block, each block's logs are requested by block hash.
     let before = server.params("eth_getLogs").len();
