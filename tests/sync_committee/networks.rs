@@ -139,6 +139,7 @@ fn devnet() -> Value {
 
 #[test]
 fn networks_from_json() {
+    type Change = fn(&mut Value);
     let network: Network = serde_json::from_value(devnet()).expect("valid");
     assert_eq!((network.name(), network.seconds_per_slot()), ("devnet", 6));
     assert_eq!(network.fork_at_slot(u64::MAX), Fork::Altair);
@@ -151,7 +152,7 @@ fn networks_from_json() {
     let begin = "the fork schedule does not begin with phase0 at epoch 0";
     let early = "fork bellatrix is scheduled before the preceding fork";
     let twice = "fork bellatrix has the version of an earlier fork";
-    let changes: [(&str, fn(&mut Value)); 15] = [
+    let changes: [(&str, Change); 15] = [
         (begin, |json| json["forks"] = json!([])),
         (begin, |json| json["forks"][0]["epoch"] = 1.into()),
         (begin, |json| json["forks"][0]["name"] = "altair".into()),

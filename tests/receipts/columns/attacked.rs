@@ -138,6 +138,7 @@ fn a_null_among_the_indices_of_transactions() {
 /// A block is not wrong because of a row of its parent, or of another block at the parent's height.
 #[test]
 fn neighbours_do_not_hurt() {
+    type Entries<'a> = &'a [&'a [HeaderRow<'a>]];
     let headers = prague(3);
     let sibling = header_row(&Header { extra_data: vec![7].into(), ..headers[1].clone() });
     let [first, parent, child] = [0, 1, 2].map(|at| header_row(&headers[at]));
@@ -147,7 +148,6 @@ fn neighbours_do_not_hurt() {
     let ethereum = ChainProfile::ethereum();
     // The rows of the entries at the parent's height; if the child is trusted; the entries at the child's
     // height; and which of these are accused.
-    type Entries<'a> = &'a [&'a [HeaderRow<'a>]];
     let cases: [(Entries<'_>, bool, Entries<'_>, &[bool]); 14] = [
         (&[&[parent]], false, &[&[child]], &[false]),
         (&[&[sibling]], false, &[&[child]], &[true]),

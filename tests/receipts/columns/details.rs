@@ -29,7 +29,9 @@ fn longer(header: &Header, fields: &[&dyn alloy_rlp::Encodable]) -> HeaderBuf {
     let rlp = alloy_rlp::encode(header);
     let mut items = &rlp[..];
     let mut payload = alloy_rlp::Header::decode_bytes(&mut items, true).expect("a list").to_vec();
-    fields.iter().for_each(|field| field.encode(&mut payload));
+    for field in fields {
+        field.encode(&mut payload);
+    }
     let mut rlp = Vec::new();
     alloy_rlp::Header { list: true, payload_length: payload.len() }.encode(&mut rlp);
     rlp.extend(payload);

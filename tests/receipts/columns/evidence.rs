@@ -254,6 +254,10 @@ fn logs_show_that_transactions_are_missing() {
 /// A trusted header names its parent, so another block at this height is wrong, whatever its own checks say.
 #[test]
 fn a_trusted_header_shows_that_another_block_is_not_its_parent() {
+    type Entries<'a> = &'a [(&'a HeaderRow<'a>, Option<&'a HeaderBuf>)];
+    const NONE: Option<Check> = None;
+    const ANCHOR: Option<Check> = Some(Check::Anchor);
+    const LINK: Option<Check> = Some(Check::ParentLink);
     let headers = prague(3);
     let other = Header { extra_data: vec![7].into(), ..headers[1].clone() };
     let of_other = Header { parent_hash: other.hash_slow(), ..headers[2].clone() };
@@ -264,10 +268,6 @@ fn a_trusted_header_shows_that_another_block_is_not_its_parent() {
     // A block without a hash column may be the parent.
     let unknown = &HeaderRow { hash: None, ..*sibling };
     // The entries at the parent's height and at the child's; the checks that fail, in order.
-    type Entries<'a> = &'a [(&'a HeaderRow<'a>, Option<&'a HeaderBuf>)];
-    const NONE: Option<Check> = None;
-    const ANCHOR: Option<Check> = Some(Check::Anchor);
-    const LINK: Option<Check> = Some(Check::ParentLink);
     let cases: [(Entries<'_>, Entries<'_>, &[Option<Check>]); 13] = [
         (&[(sibling, None)], &[(child, by_child)], &[ANCHOR, NONE]),
         (&[(parent, None)], &[(child, by_child)], &[NONE, NONE]),
