@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use alloy_consensus::Header;
 use alloy_rlp::Decodable as _;
@@ -373,14 +373,18 @@ fn a_hung_node_delays_few_calls() {
         streams.collect::<Vec<_>>()
     });
     let builder = provider(&[]).url(&format!("http://{address}")).url(&upstream.url());
-    let builder = builder.timeout(Duration::from_secs(3)).anchor(chain.run.tip());
+    // The honest node, too, must answer within this time, also on a busy machine.
+    let builder = builder.timeout(Duration::from_secs(6)).anchor(chain.run.tip());
     let server = started(builder.build().expect("nodes").serve().limits(forgetful()));
+    let began = Instant::now();
     for block in &upstream.blocks()[..100] {
         let logs = ask(server.address(), "eth_getLogs", &json!([{ "blockHash": block.hash }]));
         assert_eq!(logs["result"], json!(block.logs), "{}", logs["error"]);
     }
     let connections = connections.load(Ordering::SeqCst);
-    assert!((1..5).contains(&connections), "{connections} connections");
+    // After half a minute, it is asked again.
+    let most = 4 * (1 + began.elapsed().as_secs() / 30);
+    assert!((1..=most).contains(&connections), "{connections} connections");
 }
 
 /// A node whose chain changes between two calls: the final block is one of the head's chain.
