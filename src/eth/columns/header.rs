@@ -177,7 +177,7 @@ impl HeaderRow<'_> {
         Some(HeaderHash { claimed: self.hash.and_then(hash_of), excuse, row: Row::Headers(at) })
     }
 
-    /// Compares each cell with the field of a header.
+    /// Compares each cell with its field in a header.
     fn compare(&self, number: u64, rlp: &[u8], mut differs: impl FnMut(&'static str)) {
         let mut items = rlp;
         let mut items = alloy_rlp::Header::decode_bytes(&mut items, true).unwrap_or_default();

@@ -11,10 +11,11 @@
 //! in every row. [`verify`] never fails: a cell of another length than its field is a fault like any other.
 //!
 //! # What a verdict claims
-//! [`Grade`] has the grades. A fault is only reported if no honest source with these columns can cause it. If
-//! a root or a hash differs, and a column that is absent could be the reason, the check is listed in
-//! [`BlockVerdict::missing`] with this column. Equality is a proof whatever is absent: where a
-//! column is absent, its usual value is tried. Undecided are, besides absent columns:
+//! [`Grade`] has the grades. A fault is reported only if it proves that the rows are wrong: the rows of an
+//! honest source with the same columns could not show it. If a root or a hash differs, and a column that is
+//! absent could be the reason, the check is listed in [`BlockVerdict::missing`] with this column. Equality is
+//! a proof whatever is absent: where a column is absent, its usual value is tried.
+//! Checks also stay undecided in these cases, besides that of an absent column:
 //!
 //! - a block before Byzantium without post-states (column `transactions.root`);
 //! - a chain without a profile, or whose receipts root does not cover every log (`profile`);

@@ -98,7 +98,7 @@ pub enum Check {
     TransactionHash,
     /// No topic follows an absent topic.
     Topics,
-    /// Each cell of a hash, address, filter or nonce has the length of its kind, and each post-state, too.
+    /// Each cell with a hash, an address, a filter, a nonce or a post-state has the length of its field.
     Cells,
     /// The filter has the bits of the logs.
     LogsBloom,
@@ -177,7 +177,7 @@ pub struct BlockVerdict {
     pub number: u64,
     /// What is proven, or that something is wrong.
     pub grade: Grade,
-    /// What the header rests on.
+    /// The proof of the header.
     pub header: HeaderBasis,
     /// `true` if the rows have the receipts root of the header: their content and order is complete, even
     /// if another check, for example of the numbers of logs, failed.
