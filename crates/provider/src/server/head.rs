@@ -92,6 +92,8 @@ impl Proven {
         let newest = branch.blocks.last().cloned();
         let (mut removed, mut has_left, mut is_restarted) = (0, false, false);
         let added = branch.blocks.clone();
+        // Before anybody sees the new head: a head and the reason why there is none do not go together.
+        *lock(&self.head_failure) = None;
         self.chain.advance(branch, |moved| {
             removed = moved.removed.len();
             is_restarted = moved.restarted;
