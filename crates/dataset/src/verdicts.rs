@@ -5,7 +5,8 @@ use std::fmt;
 use std::ops::Deref;
 
 use chainsieve::eth::columns::{
-    BlockColumns, BlockVerdict, Check, HeaderRow, LogRow, Row, TransactionRow, anchor, verify,
+    BlockColumns, BlockVerdict, Check, Grade, HeaderRow, LogRow, Row, TransactionRow, anchor,
+    verify,
 };
 use chainsieve::eth::header::HeaderBuf;
 use serde::Serialize;
@@ -110,7 +111,7 @@ impl Iterator for Verdicts {
                 Ok(true) => {}
                 Ok(false) => {
                     self.has_ended = true;
-                    self.release();
+                    self.release(0);
                     self.tally.is_whole = true;
                 }
                 Err(error) => {
@@ -319,6 +320,15 @@ impl Verdicts {
                 verdicts[at] = verdict;
             }
         }
+        // The first block after may have a trusted header that names another parent.
+        if let (1, Some(waiting)) = (skipped, self.waiting.last_mut()) {
+            let shown = verdicts[0].faults.iter().filter(|fault| fault.check == Check::Anchor);
+            let before = waiting.faults.len();
+            waiting.faults.extend(shown.cloned());
+            if waiting.faults.len() > before {
+                waiting.grade = Grade::Wrong;
+            }
+        }
         for (block, verdict) in work.iter().zip(verdicts).skip(skipped) {
             let place = verdict.faults.iter().find_map(|fault| self.place(block, fault.row?));
             let is_absent = block.groups.iter().all(|group| group.rows() == 0);
@@ -354,13 +364,16 @@ impl Verdicts {
         }
         let is_anchor_above = self.dataset.anchors.iter().any(|anchor| anchor.number > last);
         if !is_anchor_above || self.waiting.len() >= WAITING {
-            self.release();
+            // The next block may show something of the last one.
+            self.release(1);
         }
     }
 
-    fn release(&mut self) {
-        let places = self.waiting_places.drain(..);
-        for (block, (place, is_absent)) in self.waiting.drain(..).zip(places) {
+    /// Releases the verdicts that wait, except the last `kept` ones.
+    fn release(&mut self, kept: usize) {
+        let count = self.waiting.len().saturating_sub(kept);
+        let places = self.waiting_places.drain(..count);
+        for (block, (place, is_absent)) in self.waiting.drain(..count).zip(places) {
             let verdict = Verdict { block, place, is_absent };
             self.tally.add(&verdict);
             self.ready.push_back(verdict);

@@ -8,10 +8,11 @@ use arrow_array::{
 };
 use arrow_schema::{ArrowError, Schema, SchemaRef};
 use chainsieve::eth::chain_profile::ChainProfile;
-use chainsieve::eth::columns::Grade;
+use chainsieve::eth::columns::{Check, Grade};
+use chainsieve::eth::header::HeaderBuf;
 use chainsieve_dataset::{Dataset, Error, File, Order, Table};
 
-use crate::tables::{import, stream};
+use crate::tables::{Part, dataset, import, stream};
 
 /// Logs of each transaction of the made-up table.
 const LOGS: u64 = 3;
@@ -246,4 +247,44 @@ fn verdicts_are_a_stream() {
     assert!(reader.next().is_some_and(|batch| batch.is_ok()));
     drop(reader);
     assert!(progress.rows() < 200_000 && summary.get().is_none());
+}
+
+/// A trusted header shows that another block is not its parent, wherever the blocks are divided for verification.
+#[test]
+fn a_trusted_header_refutes_the_last_block_before_it() {
+    const TRUSTED: u64 = 17_686_112;
+    let file = format!(
+        "{}/../../fixtures/ethereum/blocks/mainnet_{TRUSTED}.json",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let text = std::fs::read_to_string(file).expect("a fixture");
+    let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let rlp = chainsieve::alloy_primitives::hex::decode(json["header"].as_str().expect("hex"));
+    let rlp = rlp.expect("hex");
+    let header = HeaderBuf::from_rlp(rlp).expect("a header");
+    for before in 1..=130 {
+        let numbers = TRUSTED - before..TRUSTED;
+        let hash = |number: u64| Some([u8::try_from(number % 251).expect("a byte"); 32]);
+        let hashes = |of: std::ops::Range<u64>| -> ArrayRef {
+            let hashes = of.map(hash);
+            Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(hashes, 32).expect("32"))
+        };
+        let rows = RecordBatch::try_from_iter([
+            ("number", Arc::new(numbers.clone().collect::<UInt64Array>()) as ArrayRef),
+            ("hash", hashes(numbers.clone())),
+            ("parent_hash", hashes(numbers.start - 1..numbers.end - 1)),
+        ]);
+        let name = "blocks".to_owned();
+        let part = Part { table: Table::Blocks, name, rows: Ok(vec![rows.expect("a table")]) };
+        let header = header.clone();
+        let data = dataset(&[part])
+            .profile(ChainProfile::ethereum())
+            .headers(move |number| (number == TRUSTED).then(|| header.clone()))
+            .range(numbers.start..=TRUSTED);
+        let verdicts: Vec<_> = data.verify().map(|verdict| verdict.expect("a verdict")).collect();
+        let refuted =
+            verdicts.iter().filter(|it| it.faults.iter().any(|it| it.check == Check::Anchor));
+        let refuted: Vec<_> = refuted.map(|it| (it.number, it.grade)).collect();
+        assert_eq!(refuted, [(TRUSTED - 1, Grade::Wrong)], "{before} blocks");
+    }
 }
