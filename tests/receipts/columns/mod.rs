@@ -3,7 +3,6 @@
 
 mod attacked;
 mod damage;
-mod datasets;
 mod details;
 mod evidence;
 mod gaps;
