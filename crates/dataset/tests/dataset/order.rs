@@ -1,5 +1,6 @@
 //! Rows in an order and out of it, and the memory that they take.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::{
@@ -7,12 +8,13 @@ use arrow_array::{
     UInt64Array, cast::AsArray as _, types::UInt64Type,
 };
 use arrow_schema::{ArrowError, Schema, SchemaRef};
+use chainsieve::alloy_primitives::hex;
 use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::columns::{Check, Grade};
 use chainsieve::eth::header::HeaderBuf;
 use chainsieve_dataset::{Dataset, Error, File, Order, Table};
 
-use crate::tables::{Part, dataset, import, stream};
+use crate::tables::{Part, dataset, import, read, stream};
 
 /// Logs of each transaction of the made-up table.
 const LOGS: u64 = 3;
@@ -249,19 +251,22 @@ fn verdicts_are_a_stream() {
     assert!(progress.rows() < 200_000 && summary.get().is_none());
 }
 
+/// Folder of real blocks.
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/ethereum");
+const TRUSTED: u64 = 17_686_112;
+
+/// Returns the encoding of the header of block [`TRUSTED`].
+fn encoding() -> Vec<u8> {
+    let file = format!("{FIXTURES}/blocks/mainnet_{TRUSTED}.json");
+    let text = std::fs::read_to_string(file).expect("a fixture");
+    let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    hex::decode(json["header"].as_str().expect("hex")).expect("hex")
+}
+
 /// A trusted header shows that another block is not its parent, wherever the blocks are divided for verification.
 #[test]
 fn a_trusted_header_refutes_the_last_block_before_it() {
-    const TRUSTED: u64 = 17_686_112;
-    let file = format!(
-        "{}/../../fixtures/ethereum/blocks/mainnet_{TRUSTED}.json",
-        env!("CARGO_MANIFEST_DIR")
-    );
-    let text = std::fs::read_to_string(file).expect("a fixture");
-    let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    let rlp = chainsieve::alloy_primitives::hex::decode(json["header"].as_str().expect("hex"));
-    let rlp = rlp.expect("hex");
-    let header = HeaderBuf::from_rlp(rlp).expect("a header");
+    let header = HeaderBuf::from_rlp(encoding()).expect("a header");
     for before in 1..=130 {
         let numbers = TRUSTED - before..TRUSTED;
         let hash = |number: u64| Some([u8::try_from(number % 251).expect("a byte"); 32]);
@@ -287,4 +292,38 @@ fn a_trusted_header_refutes_the_last_block_before_it() {
         let refuted: Vec<_> = refuted.map(|it| (it.number, it.grade)).collect();
         assert_eq!(refuted, [(TRUSTED - 1, Grade::Wrong)], "{before} blocks");
     }
+}
+
+/// So does it if the block has a hash that a doubtful column could explain, and is verified again without it.
+#[test]
+fn a_trusted_header_refutes_a_block_with_a_doubtful_column() {
+    let mut other = encoding();
+    // The parent hash follows the heads of the list and of itself.
+    other[4..36].fill(9);
+    let header = HeaderBuf::from_rlp(other).expect("a header");
+    let mut parts = read(Path::new(&format!("{FIXTURES}/datasets"))).into_iter();
+    let part = parts.find(|part| part.name == "blocks.parquet").expect("the file");
+    let row = part.rows.expect("readable")[0].slice(0, 1);
+    // Without withdrawals, the header has no later field either, so that its hash is known to differ.
+    let doubtful: ArrayRef = Arc::new(BinaryArray::from_vec(vec![&[7; 32]]));
+    let null: ArrayRef = Arc::new(BinaryArray::new_null(1));
+    let schema = row.schema();
+    let columns = schema.fields().iter().zip(row.columns()).map(|(field, column)| {
+        let column = match field.name().as_str() {
+            "uncles_hash" => &doubtful,
+            "withdrawals_root" => &null,
+            _ => column,
+        };
+        (field.name().clone(), column.clone())
+    });
+    let rows = Ok(vec![RecordBatch::try_from_iter(columns).expect("a table")]);
+    let part = Part { table: Table::Blocks, name: part.name, rows };
+    let data = dataset(&[part])
+        .profile(ChainProfile::ethereum())
+        .amsterdam_since(u64::MAX)
+        .headers(move |number| (number == TRUSTED).then(|| header.clone()))
+        .range(TRUSTED - 1..=TRUSTED);
+    let first = data.verify().next().expect("a verdict").expect("no error");
+    let checks: Vec<_> = first.faults.iter().map(|fault| fault.check).collect();
+    assert_eq!((first.number, checks), (TRUSTED - 1, vec![Check::Anchor]), "{first}");
 }
