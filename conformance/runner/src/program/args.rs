@@ -347,7 +347,7 @@ pub(crate) struct AuditNodeArgs {
     /// The last block
     #[arg(long, value_name = "NUMBER", value_parser = count(0..=u64::MAX), requires = "from")]
     pub(crate) to: Option<u64>,
-    /// In place of --from and --to: so many blocks, of which the last is the one that the node names
+    /// The newest blocks of the node, in place of --from and --to
     #[arg(
         long,
         value_name = "COUNT",
