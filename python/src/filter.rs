@@ -1,5 +1,7 @@
 //! `chainsieve.filter`: membership filters for keys in bulk.
 
+use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use chainsieve_filter::bloom::BloomFilter;
@@ -23,6 +25,25 @@ const BATCH: usize = 1024;
 
 /// Lowest rate of a filter with blocks, below which equal halves of hashes count.
 const LEAST_FPR: f64 = 1e-7;
+
+/// Writes a file beside the old one, which it then replaces: a write that is interrupted leaves the old contents.
+fn replace(path: PathBuf, bytes: &[u8]) -> io::Result<()> {
+    // A link stays, and its target is replaced.
+    let path = fs::canonicalize(&path).unwrap_or(path);
+    let mut beside = path.clone().into_os_string();
+    beside.push(format!(".{}.tmp", std::process::id()));
+    let write = |mut file: File| {
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&beside, &path)
+    };
+    let written = File::create_new(&beside).and_then(write);
+    if written.is_err() {
+        // If it is still there, it only takes room.
+        let _ = fs::remove_file(&beside);
+    }
+    written
+}
 
 /// Returns the hasher of these names, as the command names them.
 fn hasher(name: &str, seed: &Bound<'_, PyAny>) -> PyResult<KeyHasher> {
@@ -193,11 +214,11 @@ macro_rules! filter_class {
                 self.0.hasher().name()
             }
 
-            /// Write the filter to a file, in the form of `to_bytes`.
+            /// Write the filter to a file, in the form of `to_bytes`. If that fails, an older file stays.
             #[pyo3(signature = (path, format = "chainsieve"))]
             fn save(&self, py: Python<'_>, path: PathBuf, format: &str) -> PyResult<()> {
                 let bytes = self.encoded(format)?;
-                Ok(py.detach(|| std::fs::write(path, bytes))?)
+                Ok(py.detach(|| replace(path, &bytes))?)
             }
 
             /// Return the filter as bytes.
@@ -353,7 +374,7 @@ macro_rules! growing_class {
             #[classmethod]
             #[pyo3(signature = (path, format = "chainsieve"))]
             fn load(cls: &Bound<'_, PyType>, path: PathBuf, format: &str) -> PyResult<Self> {
-                let bytes = cls.py().detach(|| std::fs::read(path))?;
+                let bytes = cls.py().detach(|| fs::read(path))?;
                 Self::decoded(&bytes, format)
             }
 
@@ -540,7 +561,7 @@ macro_rules! static_class {
                 hash: Option<&str>,
                 seed: Option<&Bound<'_, PyAny>>,
             ) -> PyResult<Self> {
-                let bytes = cls.py().detach(|| std::fs::read(path))?;
+                let bytes = cls.py().detach(|| fs::read(path))?;
                 decoded_fuse(cls.py(), &bytes, format, hash, seed).map(Self)
             }
 

@@ -330,6 +330,22 @@ def test_without_numpy() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "filter"
+    old = SplitBlock.from_keys(range(10))
+    old.save(path)
+    program = f"""
+import resource
+from chainsieve.filter import SplitBlock
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+SplitBlock.from_keys(range(10_000)).save({str(path)!r})
+"""
+    failed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "OSError" in failed.stderr, failed.stderr
+    assert SplitBlock.load(path) == old
+    assert [file.name for file in tmp_path.iterdir()] == ["filter"]
+
+
 def test_bulk_work_leaves_the_interpreter_to_others() -> None:
     keys = np.arange(20_000_000)
     filter = SplitBlock.from_keys(keys[:1_000_000])
